@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// Dependencies are not older than the versions that fix their known vulnerabilities.
+// Dependencies are at least at the versions that fix their known vulnerabilities.
 func TestLibrariesAreFixed(t *testing.T) {
 	t.Parallel()
 	text := gatewaytest.ReadFile(t, "../go.mod")

@@ -1,20 +1,20 @@
-// Package caddymodule is the standard build: xcaddy adds it to a Caddy binary, and it imports all Caddy modules of
-// caddy-fhir. A binary with fewer modules imports fewer of these packages (modules.go).
+// Package caddymodule is the standard build. It imports all Caddy modules of caddy-fhir, so that xcaddy can add them to a
+// Caddy binary. A binary with fewer modules imports only some of these packages (modules.go).
 //
 //	fhir                          fhirapp                  issuer, clients, users, keys, admin API, commands
 //	http.handlers.fhir_authorize  modules/authorization    package authorize: sign-in, codes, tokens, discovery
 //	http.handlers.fhir_bearer     modules/bearer           package guard: verifies access tokens and enforces scopes
 //	http.handlers.fhir_expand     modules/expand           package terminology/dispatch: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
-//	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
-//	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for evaluation
+//	fhir_gateway                  modules/gateway          directive that adds all handlers in front of a FHIR server
+//	http.handlers.fhir_sample     features/sample          package sample: an in-memory FHIR server, for evaluation
 //	fhir.stores.*                 modules/stores           stores of state: memory, file; features add Redis and PostgreSQL
 //	fhir_sites                    internal/placement       warnings about handlers that have no effect
 //
 // Shared packages in internal:
 //
 //	option       parsing of options: Caddyfile words and placeholders
-//	fhirbase     the path of the FHIR API, and the app as handlers see it
+//	fhirbase     the path of the FHIR API, and the app's interface for handlers
 //	requester    the sender of a request
 //	fhirerror    error responses and failure log
 //	crossorigin  CORS of the FHIR API
@@ -35,5 +35,5 @@
 //	              ▼                                 ▼ handle_errors
 //	           the FHIR server                   fhir_outcome ─▶ OperationOutcome
 //
-// Tests run whole gateways without a port: package gatewaytest.
+// Package gatewaytest runs complete gateways in tests without a port.
 package caddymodule

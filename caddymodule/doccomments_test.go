@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// Every exported symbol has a doc comment, and the comment of every field of Caddy's JSON contains its default.
+// Every exported symbol has a doc comment. The comment of every field in Caddy's JSON configuration states its default.
 func TestDocComments(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -79,7 +79,7 @@ func undocumented(file *ast.File) (names []*ast.Ident) {
 	return names
 }
 
-// exportedReceiver is false for methods of unexported types.
+// exportedReceiver returns false for methods of unexported types.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	return d.Recv == nil || ast.IsExported(receiverName(d))
 }
@@ -102,7 +102,7 @@ func receiverName(d *ast.FuncDecl) string {
 	return ""
 }
 
-// undocumentedSpec accepts the comment of a group for each value of the group.
+// undocumentedSpec returns the names in a spec that lack a doc comment. The comment of a group documents all of its values.
 func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (names []*ast.Ident) {
 	switch s := spec.(type) {
 	case *ast.ValueSpec:
@@ -120,7 +120,7 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (names []*ast.Ident) {
 	return names
 }
 
-// configurationFields returns the fields of exported types that JSON can set.
+// configurationFields returns the fields of exported types that can be set in JSON.
 func configurationFields(file *ast.File) (fields []*ast.Field) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.TypeSpec)
@@ -139,7 +139,7 @@ func configurationFields(file *ast.File) (fields []*ast.Field) {
 	return fields
 }
 
-// isJSONResponse reports whether a struct is a JSON response: it has fields that are never omitted.
+// isJSONResponse reports whether a struct is a JSON response: it has fields without omitempty or omitzero.
 func isJSONResponse(of *ast.StructType) bool {
 	return slices.ContainsFunc(of.Fields.List, func(f *ast.Field) bool {
 		return f.Tag != nil && !strings.Contains(f.Tag.Value, "omit") && !strings.Contains(f.Tag.Value, `"-"`)
@@ -168,7 +168,7 @@ func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
 	return names
 }
 
-// isConfigurable is false for fields with a tag that excludes them from JSON.
+// isConfigurable returns false for fields that their tag excludes from JSON.
 func isConfigurable(field *ast.Field) bool {
 	if field.Tag == nil {
 		return true
@@ -177,11 +177,11 @@ func isConfigurable(field *ast.Field) bool {
 	return err != nil || reflect.StructTag(tag).Get("json") != "-"
 }
 
-// docLink matches the links of doc comments to declarations: [Name], [Type.Method], [package.Name], [package.Type.Method].
+// docLink matches doc links to declarations: [Name], [Type.Method], [package.Name], [package.Type.Method].
 var docLink = regexp.MustCompile(`\[\*?([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?(?:\.([A-Za-z]\w*))?\](?:[^(:\w]|$)`)
 
-// TestDocLinks checks that each link in a comment names a declaration: of its own package, or of a package of this module that
-// its package imports.
+// TestDocLinks checks that each doc link names a declaration in the same package or in a package of this module that the
+// package imports.
 func TestDocLinks(t *testing.T) {
 	t.Parallel()
 	packages, count := map[string]*linkedPackage{}, 0
@@ -212,11 +212,11 @@ func TestDocLinks(t *testing.T) {
 	}
 }
 
-// linkedPackage has what is declared in a folder, methods and fields as Type.Name, and the links in its comments.
+// linkedPackage contains the declarations in a folder (methods and fields as Type.Name) and the links in its comments.
 type linkedPackage struct {
 	declared map[string]bool
-	embeds   map[string]bool   // types with embedded fields, and therefore unknown members
-	imports  map[string]string // folder by name; "" for a package of another module
+	embeds   map[string]bool   // types with embedded fields, whose members are unknown
+	imports  map[string]string // folder by package name; "" for packages of other modules
 	links    []link
 }
 
@@ -250,7 +250,7 @@ func readLinks(folder string) (*linkedPackage, error) {
 	return p, err
 }
 
-// majorVersion matches the end of an import path that is not the package's name.
+// majorVersion matches a major version at the end of an import path, which is not the package's name.
 var majorVersion = regexp.MustCompile(`/v\d+$`)
 
 func importedFolders(file *ast.File) map[string]string {
@@ -319,7 +319,7 @@ func (p *linkedPackage) declareSpec(spec ast.Spec) {
 	}
 }
 
-// leadsSomewhere reports whether a link names something. Declarations of packages in other modules are unknown.
+// leadsSomewhere reports whether the target of a link exists. Declarations in packages of other modules are not checked.
 func (l link) leadsSomewhere(own *linkedPackage, packages map[string]*linkedPackage) bool {
 	if own.declared[strings.Join(l.words, ".")] || own.embeds[l.words[0]] {
 		return true
@@ -337,5 +337,5 @@ func (l link) leadsSomewhere(own *linkedPackage, packages map[string]*linkedPack
 	return there.declared[strings.Join(l.words[1:], ".")] || there.embeds[l.words[1]]
 }
 
-// isStandard has the packages of the standard library that comments name without an import.
+// isStandard contains the packages of the standard library that comments reference without an import.
 var isStandard = map[string]bool{"http": true, "io": true, "time": true}

@@ -18,7 +18,7 @@ const (
 	caddyHost = "github.com/caddyserver/"
 )
 
-// cores maps the folders that must not import Caddy or each other to the folders that each may import, directly or indirectly.
+// cores maps each folder that must not import Caddy or other cores to the folders that it may import, even indirectly.
 var cores = map[string][]string{
 	"terminology":           append(helpers, "caddymodule/smart"),
 	"caddymodule/authorize": append(helpers, "caddymodule/smart"),
@@ -26,24 +26,25 @@ var cores = map[string][]string{
 	"caddymodule/smart":     helpers,
 }
 
-// helpers are shared by cores, as long as they import nothing that the core must not import.
+// helpers are folders that cores may import, provided that the helpers import nothing that the core must not import.
 var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedcache", "caddymodule/httporigin", "caddymodule/gctest"})
 
-// featureFolders contain a folder for each feature, which can be deleted with its import line in a standard build. Therefore, only a feature's
-// own packages and tests may import it. Below terminology and codesystem, features are the packages that a standard build imports.
+// featureFolders contain a folder for each feature. A feature can be deleted together with its import line in a standard build.
+// Therefore, only its own packages and tests may import it. In terminology and codesystem, only packages that a standard build
+// imports are features.
 var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/", "terminology/"}
 
-// isStandardBuild reports whether a package imports features for a standard build.
+// isStandardBuild reports whether a package imports the features of a standard build.
 func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
 
 // A goPackage is a package in the output of go list.
 type goPackage struct {
 	ImportPath                         string
 	Imports, TestImports, XTestImports []string // direct imports
-	Deps                               []string // direct and indirect imports, without tests
+	Deps                               []string // direct and indirect imports, except those of tests
 }
 
-// TestImports checks the rules of cores and featureFolders.
+// TestImports checks the rules for cores and featureFolders.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
@@ -88,7 +89,7 @@ func TestBrokenRules(t *testing.T) {
 	}
 }
 
-// coreFaults returns the forbidden imports of core packages.
+// coreFaults returns an error for each forbidden import of a core package.
 func coreFaults(packages []goPackage) (faults []error) {
 	for core, allowed := range cores {
 		for _, p := range packages {
@@ -107,7 +108,7 @@ func mayReach(core string, allowed []string, dep string) bool {
 	return !strings.HasPrefix(dep, caddyHost) && (!isInModule(dep) || isIn(core) || slices.ContainsFunc(allowed, isIn))
 }
 
-// featureFaults returns the forbidden imports of features.
+// featureFaults returns an error for each forbidden import of a feature.
 func featureFaults(packages []goPackage) (faults []error) {
 	var registered []string
 	for _, p := range packages {
@@ -128,7 +129,7 @@ func featureFaults(packages []goPackage) (faults []error) {
 	return faults
 }
 
-// featureOf returns the folder of the feature that contains a package; "" if no feature does.
+// featureOf returns the folder of the feature that contains a package, or "" if the package is not part of a feature.
 func featureOf(name string, registered []string) string {
 	for _, folder := range featureFolders {
 		if below, ok := strings.CutPrefix(name, folder); ok {
@@ -141,8 +142,8 @@ func featureOf(name string, registered []string) string {
 	return ""
 }
 
-// needsRegistration reports whether a folder contains both features and core packages, so only packages that a
-// standard build imports are features.
+// needsRegistration reports whether a folder contains both features and core packages, so that only packages imported by a
+// standard build are features.
 func needsRegistration(folder string) bool {
 	return folder == "terminology/codesystem/" || folder == "terminology/"
 }
@@ -152,13 +153,13 @@ func isInModule(path string) bool {
 	return isWithin(path, "caddymodule") || isWithin(path, "terminology")
 }
 
-// isWithin reports whether a package is folder, or is below it.
+// isWithin reports whether a package is in folder or below it.
 func isWithin(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// listPackages returns this module's packages and their dependencies from go list, without the module's name in the
-// paths. With -e, packages that do not compile are listed, because their own tests report them.
+// listPackages returns this module's packages and their dependencies from go list. The paths do not contain the module's name.
+// The flag -e includes packages that do not compile, because their own tests report them.
 func listPackages(t *testing.T) (packages []goPackage) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "../...")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// serverPackages returns the parts of the authorization server that need its state or its pages.
+// serverPackages returns the packages of the authorization server that need its state or its pages.
 func serverPackages() (paths []string) {
 	for _, name := range []string{
 		"account", "client", "consent", "deprovisioning", "factor", "flow",
@@ -17,8 +17,8 @@ func serverPackages() (paths []string) {
 	return paths
 }
 
-// notLinked lists the packages that each Caddy module must not import, directly or indirectly. The reason is a use of the
-// module without these packages. "/..." stands for a folder and all folders below it, "/*" for those below it alone.
+// notLinked lists the packages that each Caddy module must not import, directly or indirectly, and why: a way to use the module
+// without these packages. "/..." stands for a folder and all folders below it; "/*" stands for only the folders below it.
 var notLinked = []struct {
 	module, reason string
 	unreachable    []string
@@ -58,7 +58,7 @@ var notLinked = []struct {
 	},
 }
 
-// TestNotLinked checks that no Caddy module imports packages that its users do not need.
+// TestNotLinked checks that Caddy modules do not import packages that their users do not need.
 func TestNotLinked(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)

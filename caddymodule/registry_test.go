@@ -18,15 +18,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// registered are the packages that are registered at caddyserver.com/download, with a module that each offers.
+// registered maps the packages registered at caddyserver.com/download to a module in each.
 var registered = map[string]string{
 	"caddymodule":                "fhir",
 	"caddymodule/modules/bearer": "http.handlers.fhir_bearer",
 	"caddymodule/modules/expand": "http.handlers.fhir_expand",
 }
 
-// TestRegistry checks the rules of Caddy's module registry (github.com/caddyserver/moduledoc) for each registered package
-// and its imports: the registry parses the source, and rejects a package if it cannot parse a single module.
+// TestRegistry checks each registered package and its imports against the rules of Caddy's module registry
+// (github.com/caddyserver/moduledoc), which parses the source code and rejects a package if it cannot parse one of its modules.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
@@ -58,8 +58,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestRegistryTypes checks that the registry can parse the types of each module's JSON: it finds a struct's fields only
-// where the type is declared as a struct.
+// TestRegistryTypes checks that the registry can parse the types in each module's JSON. The registry finds the fields of a
+// struct only at a declaration of the type as a struct.
 func TestRegistryTypes(t *testing.T) {
 	t.Parallel()
 	seen, count := map[reflect.Type]bool{}, 0
@@ -84,7 +84,7 @@ func TestRegistryTypes(t *testing.T) {
 	}
 }
 
-// TestScanPackage checks the violation of each rule.
+// TestScanPackage checks that a violation of each rule is detected.
 func TestScanPackage(t *testing.T) {
 	t.Parallel()
 	const method = "func (*X) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: \"x\", New: func() caddy.Module { return new(X) }} }\n"
@@ -128,7 +128,7 @@ func parsePackage(t *testing.T, folder string) (files []*ast.File) {
 	return files
 }
 
-// scanPackage returns the doc comments of the modules that a package registers, by their IDs.
+// scanPackage returns the doc comments of the modules that a package registers, by module ID.
 func scanPackage(files []*ast.File) (docs map[string]string, err error) {
 	types, ids := map[string]bool{}, map[string]string{}
 	for _, file := range files {
@@ -166,7 +166,7 @@ func scanPackage(files []*ast.File) (docs map[string]string, err error) {
 	return docs, err
 }
 
-// registeredType returns the X of new(X) or X{}; "" for any other expression.
+// registeredType returns the X in new(X) or X{}, or "" for other expressions.
 func registeredType(args []ast.Expr) string {
 	if len(args) != 1 {
 		return ""
@@ -199,7 +199,7 @@ func receiverOf(method *ast.FuncDecl) string {
 	return name.Name
 }
 
-// literalID returns the ID in the composite literal that the body's first statement returns.
+// literalID returns the ID in the composite literal that the first statement of body returns.
 func literalID(body *ast.BlockStmt) (id string) {
 	if len(body.List) == 0 {
 		return ""
@@ -226,7 +226,7 @@ func literalID(body *ast.BlockStmt) (id string) {
 	return id
 }
 
-// typeOf returns the declaration of a type in a package.
+// typeOf returns the declaration of the named type in a package.
 func typeOf(files []*ast.File, name string) (declaration *ast.GenDecl, spec *ast.TypeSpec) {
 	for _, file := range files {
 		for _, d := range file.Decls {
@@ -261,8 +261,8 @@ func isDeclaredAsStruct(files []*ast.File, name string) bool {
 	return isStruct
 }
 
-// jsonStructs returns the named structs in a type's JSON. As in the registry, exported fields count if they are in the
-// JSON or are embedded.
+// jsonStructs returns the named structs in the JSON of a type. As in the registry, exported fields are included if they are
+// part of the JSON or embedded.
 func jsonStructs(of reflect.Type, seen map[reflect.Type]bool) (structs []reflect.Type) {
 	if seen[of] {
 		return nil

@@ -20,7 +20,7 @@ func signInByKeyboard() step {
 	)
 }
 
-// tabsTo presses the tab key until an element has the focus.
+// tabsTo presses Tab until the element that matches the selector has the focus.
 func tabsTo(t *testing.T, ctx context.Context, selector string) {
 	t.Helper()
 	for range 60 {
@@ -47,8 +47,8 @@ func withAuthenticator() step {
 	})
 }
 
-// A user sets up a passkey with only the keyboard, signs in with it when the browser offers it, and uses it
-// as second factor. The screenshots in out/ are for visual inspection.
+// A user sets up a passkey with only the keyboard, signs in with it when the browser offers it, and uses it as a second factor.
+// The screenshots in out/ are for visual inspection.
 func TestAccountInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
 	g := startTestGateway(t, "gateway-account", fhirServer.address)

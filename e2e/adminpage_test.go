@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// openAdminPage signs alice in to the administration page with password and code.
+// openAdminPage opens the administration page and signs alice in with a password and a one-time code.
 func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 	t.Helper()
 	perform(t, ctx,

@@ -13,8 +13,8 @@ import (
 
 const apacheModules = "/usr/lib/apache2/modules/"
 
-// startApache runs Debian's Apache with mod_auth_openidc as a client of the gateway, in front of one file.
-// Response headers identify the signed-in user.
+// startApache runs Debian's Apache with mod_auth_openidc as a client of the gateway. Apache serves one file, with the signed-in
+// user in response headers.
 func startApache(t *testing.T, g *gateway, address string) {
 	t.Helper()
 	for _, needed := range []string{"/usr/sbin/apache2", apacheModules + "mod_auth_openidc.so"} {
@@ -22,7 +22,7 @@ func startApache(t *testing.T, g *gateway, address string) {
 			t.Skipf("Apache with mod_auth_openidc is not installed: %v", err)
 		}
 	}
-	folder, err := os.MkdirTemp("", "apache") // readable by Apache's own user
+	folder, err := os.MkdirTemp("", "apache") // readable by Apache's user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ OIDCUnAuthAction auth true
 `, folder, issuer, address, apacheModules, modules.String())
 }
 
-// startApacheClient starts a gateway, and Apache as its client.
+// startApacheClient starts a gateway, and Apache as its client. site is Apache's URL.
 func startApacheClient(t *testing.T) (g *gateway, site string) {
 	t.Helper()
 	address := mustFreeAddress(t)
@@ -119,7 +119,7 @@ func startApacheClient(t *testing.T) (g *gateway, site string) {
 	return g, "http://" + address + "/"
 }
 
-// signInToApache requests the site and signs in when redirected. It returns the authorization request.
+// signInToApache requests the site and signs in at the gateway. It returns the URL of the authorization request.
 func (p *person) signInToApache(t *testing.T, site string) string {
 	t.Helper()
 	away := p.get(t, site).location(t).String()
@@ -133,7 +133,7 @@ func (p *person) signInToApache(t *testing.T, site string) string {
 	return away
 }
 
-// Debian's mod_auth_openidc works as a relying party: sign-in, claims, sign-out.
+// Debian's mod_auth_openidc works as a relying party: the user signs in, Apache receives the claims, and the user signs out.
 func TestApache(t *testing.T) {
 	g, site := startApacheClient(t)
 	p := g.newPerson(t)

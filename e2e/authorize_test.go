@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The authorization endpoint rejects invalid requests by a redirect before the user must sign in.
+// The authorization endpoint redirects invalid requests to the client with an error before the user has to sign in.
 func TestAuthorizeErrors(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -51,7 +51,7 @@ func TestAuthorizeErrors(t *testing.T) {
 	}
 }
 
-// Errors are not redirected while the redirect URI is not trusted.
+// Errors are shown on a page instead of being redirected if the redirect URI is invalid.
 func TestAuthorizeErrorPage(t *testing.T) {
 	tests := []struct {
 		name                string
@@ -99,8 +99,7 @@ func TestAuthorizeMethods(t *testing.T) {
 	}
 }
 
-// checkPageHeaders checks the headers that prevent framing, caching and scripting by other sites (RFC 9700
-// §4.16).
+// checkPageHeaders checks the headers that prevent framing, caching and cross-site scripting (RFC 9700 §4.16).
 func checkPageHeaders(t *testing.T, page httpResponse) {
 	t.Helper()
 	policy := page.header.Get("Content-Security-Policy")

@@ -8,13 +8,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axe returns the violations that npm axe-core finds in the open page, of WCAG 2.2 AA and of its own best
+// axe is a script that runs npm axe-core in the open page and returns the violations of WCAG 2.2 AA and of axe's best
 // practices.
 const axe = `axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then((r) =>
 	r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html + ' ' + n.failureSummary).join('; ')))`
 
-// checkAccessible reports the violations. The script is injected by the browser's debugger, which is exempt
-// from the page's content security policy.
+// checkAccessible reports the violations that axe finds. The debugger injects the script, because the page's content security
+// policy does not apply to it.
 func checkAccessible(t *testing.T, ctx context.Context) {
 	t.Helper()
 	script, err := os.ReadFile("node/node_modules/axe-core/axe.min.js")

@@ -60,7 +60,7 @@ func (b *backend) last(t *testing.T) lastRequest {
 	return last
 }
 
-// freeAddress returns an address on which nothing is currently listening.
+// freeAddress returns a loopback address with a port on which nothing is listening.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp4", "localhost:0")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Without a token, no request passes, and the response contains how to get a token.
+// Requests without a token are rejected. The challenge in the response describes how to get a token.
 func TestNoToken(t *testing.T) {
 	token := example.serviceToken(t)
 	parts := strings.Split(token, ".")
@@ -33,7 +33,7 @@ func TestNoToken(t *testing.T) {
 				if test.err != "" && !strings.Contains(challenge, `error="`+test.err+`"`) {
 					t.Errorf("WWW-Authenticate %q, want error %s", challenge, test.err)
 				}
-				// RFC 6750 §3.1: no error code if the request contained no token.
+				// RFC 6750 §3.1: the challenge has no error code if the request contained no token.
 				if test.err == "" && strings.Contains(challenge, "error=") {
 					t.Errorf("WWW-Authenticate %q, want no error", challenge)
 				}
@@ -51,10 +51,10 @@ func idToken(t *testing.T) string {
 	return raw
 }
 
-// mayWrite gives the example's app write scopes in addition to its read scopes.
+// mayWrite grants the example's app write scopes in addition to its read scopes.
 var mayWrite = []string{"patient/*.rs user/*.rs demo.read", "patient/*.rs user/*.cruds demo.read"}
 
-// The FHIR API works through the gateway.
+// Clients can read and write FHIR resources through the gateway.
 func TestFHIR(t *testing.T) {
 	g := startTestGateway(t, "fhir", fhirServer.address, mayWrite...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
@@ -110,8 +110,8 @@ func TestFHIR(t *testing.T) {
 	})
 }
 
-// Identity headers of a client must not reach the backend, which might trust them; nor may the token, which a
-// backend could use elsewhere.
+// Identity headers sent by a client don't reach the backend, which might trust them. Neither does the token, which the backend
+// could use elsewhere.
 func TestIdentityHeaders(t *testing.T) {
 	r := newRequest(t, http.MethodGet, example.issuer+"/fhir/R4/Patient?name=headers", "")
 	r.Header.Set("Authorization", "Bearer "+example.serviceToken(t))
@@ -136,7 +136,7 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 }
 
-// An unavailable backend causes a FHIR error and an error in the log.
+// If the backend is unavailable, the client gets an OperationOutcome and the error is logged.
 func TestBackendStopped(t *testing.T) {
 	own, err := startBackend("backend-stopped")
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// ownDomain is a domain with all names on this machine, for browsers and for the tests' HTTP clients. It is
-// for sites that must not be on localhost: an app that gets responses without a click, and pages of different
-// hosts on one site.
+// ownDomain is a domain whose names all resolve to this machine, in browsers and in the tests' HTTP clients. Sites use it if
+// they cannot be on localhost: an app that gets the response without a click, and pages on several hosts of one site.
 const ownDomain = ".hospital.internal"
 
 // newBrowser starts a headless Chromium with a new profile.
@@ -30,11 +29,11 @@ func newBrowser(t *testing.T) context.Context {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.IgnoreCertErrors,           // Caddy's CA is in no trust store
-		chromedp.Flag("disable-quic", true), // HTTP/3 rejects such a certificate anyway
+		chromedp.IgnoreCertErrors,           // Caddy's CA isn't in any trust store
+		chromedp.Flag("disable-quic", true), // HTTP/3 rejects certificates of unknown CAs anyway
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP *"+ownDomain+" 127.0.0.1"),
-		chromedp.Flag("hide-scrollbars", false), // scrollbars take space
+		chromedp.Flag("hide-scrollbars", false), // scrollbars take up space
 		chromedp.WSURLReadTimeout(time.Minute),
 	)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
@@ -57,7 +56,7 @@ func perform(t *testing.T, ctx context.Context, steps ...step) {
 	}
 }
 
-// readValue returns a value from the browser.
+// readValue runs an action in the browser and returns its result.
 func readValue[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, what)
@@ -67,7 +66,7 @@ func readValue[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]
 	return value
 }
 
-// appServer serves the example's redirect URI and sends the requests to the channel.
+// appServer serves the redirect URI of Caddyfile.example and sends each request to the channel.
 func appServer(t *testing.T) <-chan *http.Request {
 	t.Helper()
 	landed := make(chan *http.Request, 1)
@@ -90,7 +89,7 @@ func appServer(t *testing.T) <-chan *http.Request {
 	return landed
 }
 
-// A user signs in with only the keyboard, after one wrong password.
+// A user signs in with only the keyboard. The first attempt has a wrong password.
 func TestBrowserSignIn(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	app, verifier := example.demoApp(t, "openid", "profile"), oauth2.GenerateVerifier()
@@ -141,12 +140,12 @@ func TestBrowserSignIn(t *testing.T) {
 	})
 }
 
-// look opens a page on a screen with the given width and color scheme.
+// look opens a page with the given screen width in pixels and color scheme.
 func look(width int64, scheme, address string) step {
 	return chromedp.Steps(screen(width, scheme), chromedp.Navigate(address))
 }
 
-// screen sets the width and color scheme of the screen.
+// screen sets the screen width in pixels and the color scheme.
 func screen(width int64, scheme string) step {
 	screen := []chromedp.EmulateViewportOption{chromedp.EmulateLandscape}
 	if width < 600 {
@@ -166,7 +165,7 @@ func screen(width int64, scheme string) step {
 	)
 }
 
-// screenshot saves the visible page to out/name.png.
+// screenshot saves the visible part of the page to out/name.png.
 func screenshot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	png := readValue(t, ctx, chromedp.CaptureScreenshot())

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// context returns a context that makes x/oauth2 and go-oidc use the gateway's client.
+// context returns a context with the gateway's HTTP client for x/oauth2 and go-oidc.
 func (g *gateway) context(t *testing.T) context.Context {
 	t.Helper()
 	return oidc.ClientContext(t.Context(), g.client)
@@ -25,8 +25,8 @@ func (g *gateway) provider(t *testing.T) *oidc.Provider {
 	return provider
 }
 
-// demoApp returns the example's public client with its https redirect URI. With the redirect URI on localhost
-// ([callback]), signed-in users must confirm first.
+// demoApp returns the example's public client with its https redirect URI. With the redirect URI on localhost ([callback]),
+// users who are already signed in would have to confirm first.
 func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
 	t.Helper()
 	endpoint := g.provider(t).Endpoint()
@@ -34,7 +34,7 @@ func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
 	return &oauth2.Config{ClientID: "demo-app", RedirectURL: appCallback, Endpoint: endpoint, Scopes: scopes}
 }
 
-// userToken signs in and returns the client's tokens.
+// userToken signs a user in and returns the tokens issued to the app.
 func (g *gateway) userToken(t *testing.T, scopes ...string) *oauth2.Token {
 	t.Helper()
 	app, verifier := g.demoApp(t, scopes...), oauth2.GenerateVerifier()
@@ -46,7 +46,7 @@ func (g *gateway) userToken(t *testing.T, scopes ...string) *oauth2.Token {
 	return token
 }
 
-// serviceToken returns an access token for a client without a user.
+// serviceToken returns an access token that a client gets without a user.
 func (g *gateway) serviceToken(t *testing.T) string {
 	t.Helper()
 	service := clientcredentials.Config{

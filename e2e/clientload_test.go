@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// runningClients are Go HTTP clients that send requests in a loop. They resend a GET if its connection broke,
-// as RFC 9110 §9.2.2 allows.
+// runningClients are Go HTTP clients that send requests in a loop. They repeat a GET request if its connection breaks, as RFC
+// 9110 §9.2.2 allows.
 type runningClients struct {
 	end              context.CancelFunc
 	done             sync.WaitGroup
@@ -20,7 +20,7 @@ type runningClients struct {
 	errs             [connections]error
 }
 
-// startClients starts the clients, each with its own connections.
+// startClients starts clients that do not share connections.
 func startClients(t *testing.T, g *gateway, protocol, token, address string) *runningClients {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func (c *runningClients) ask(client *http.Client, r *http.Request, protocol stri
 	return err
 }
 
-// wait stops the clients. The test fails if a request failed despite all retries.
+// wait stops the clients and returns the numbers of responses and retries. It fails the test if all retries failed.
 func (c *runningClients) wait(t *testing.T) (answered, resent int64) {
 	t.Helper()
 	c.end()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The error for an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line and the offending word.
 func TestBadCaddyfile(t *testing.T) {
 	tests := []struct {
 		name, old, new string
@@ -48,7 +48,7 @@ func TestBadCaddyfile(t *testing.T) {
 	}
 }
 
-// lineOf returns the number of the first line of a Caddyfile that contains a word.
+// lineOf returns the number of the first line of a file that contains the word.
 func lineOf(t *testing.T, file, word string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -65,7 +65,7 @@ func lineOf(t *testing.T, file, word string) int {
 	return 0
 }
 
-// Validation creates no key and stores nothing, except an id and the internal CA of Caddy's own modules.
+// Validation creates no keys and writes nothing, except the instance id and the internal CA of Caddy's own modules.
 func TestValidateWritesNothing(t *testing.T) {
 	home := t.TempDir()
 	g := &gateway{environ: []string{

@@ -15,8 +15,7 @@ const colours = `{"resourceType":"Bundle","type":"collection","entry":[
 	{"resource":{"resourceType":"ValueSet","url":"https://example.org/vs/colours","status":"active",
 		"compose":{"include":[{"system":"https://example.org/cs/colours"}]}}}]}`
 
-// A truncated definitions file causes an error that contains its name. A running server keeps its
-// definitions.
+// The error for a truncated definitions file contains the file's name. On a reload, a running server keeps its definitions.
 func TestTruncatedDefinitions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "colours.json")
 	write := func(text string) {
@@ -68,7 +67,7 @@ func TestTruncatedDefinitions(t *testing.T) {
 	})
 }
 
-// Unusual definitions are loaded or rejected, and crash nothing.
+// Unusual definitions are either loaded or rejected. None of them crashes the gateway.
 func TestOddDefinitions(t *testing.T) {
 	tests := []struct{ name, text string }{
 		{"empty", ""},

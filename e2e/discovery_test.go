@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// discovered contains the common members of the three discovery documents.
+// discovered contains the common members of the three discovery documents (see [TestDiscovery]).
 type discovered struct {
 	Issuer                        string
 	AuthorizationEndpoint         string   `json:"authorization_endpoint"`
 	TokenEndpoint                 string   `json:"token_endpoint"`
 	JWKS                          string   `json:"jwks_uri"`
 	CodeChallengeMethodsSupported []string `json:"code_challenge_methods_supported"`
-	Capabilities                  []string // only SMART App Launch
+	Capabilities                  []string // only in the SMART App Launch document
 }
 
-// The three discovery documents agree and need no token: OpenID Connect Discovery, RFC 8414, SMART App Launch
+// The three discovery documents agree and can be read without a token: OpenID Connect Discovery, RFC 8414 and SMART App Launch
 // 2.2.
 func TestDiscovery(t *testing.T) {
 	for _, path := range []string{

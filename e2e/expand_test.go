@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// expansion is a ValueSet as described in interface.md.
+// expansion is a ValueSet as described in docs/evidence/interface.md.
 type expansion struct {
 	ResourceType string
 	URL          string

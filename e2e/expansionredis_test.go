@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// TestExpansionFromRedis measures whether a second-level cache of expansions in Redis would be useful: the
-// time to generate an expansion, and to read one of the same size from Redis on loopback.
+// TestExpansionFromRedis measures whether a second-level expansion cache in Redis would be useful. It compares the time to
+// generate an expansion with the time to read a response of the same size from Redis on loopback.
 func TestExpansionFromRedis(t *testing.T) {
 	redis := startRedis(t)
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func TestExpansionFromRedis(t *testing.T) {
 	}
 }
 
-// codeSystemOf returns a code system with a number of codes, and the value set of all of them.
+// codeSystemOf returns a code system with the given number of codes, and a value set that contains all of them.
 func codeSystemOf(codes int) string {
 	var concepts []string
 	for n := range codes {
@@ -64,14 +64,14 @@ func codeSystemOf(codes int) string {
 		strings.Join(concepts, ",") + `]}},{"resource":{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active","compose":{"include":[{"system":"http://x.example/cs"}]}}}]}`
 }
 
-// cost is the average cost of an operation.
+// cost is the average cost of one operation.
 type cost struct{ elapsed, cpu time.Duration }
 
 func (c cost) String() string {
 	return fmt.Sprintf("%v (CPU of this process %v)", c.elapsed.Round(10*time.Microsecond), c.cpu.Round(10*time.Microsecond))
 }
 
-// averageCost runs do repeatedly for a second.
+// averageCost calls do repeatedly for one second.
 func averageCost(do func()) cost {
 	do()
 	began, before, n := time.Now(), ownCPU(), 0

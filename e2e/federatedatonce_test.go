@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// People who sign in concurrently at one provider each get their own identity.
+// If several people sign in at one provider concurrently, each person is signed in with the correct identity.
 func TestFederatedSignInsAtOnce(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider-at-once", address)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A person chooses a provider on the gateway's page, signs in at the provider, returns to the app, and signs
-// out again. The screenshots in out/ are for visual inspection.
+// A person chooses a provider on the gateway's page, signs in at the provider, returns to the app, and signs out. The
+// screenshots in out/ are for visual inspection.
 func TestFederatedBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	address := mustFreeAddress(t)
@@ -34,7 +34,7 @@ func TestFederatedBrowser(t *testing.T) {
 	screenshot(t, ctx, "signin-at-the-provider")
 	perform(t, ctx,
 		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),                                 // the user name field has the focus
-		chromedp.WaitVisible("//h1[text()='Give Demo App access?' or text()='Continue to Demo App?']"), // the provider may have shown no page
+		chromedp.WaitVisible("//h1[text()='Give Demo App access?' or text()='Continue to Demo App?']"), // the provider may not have shown a page
 		chromedp.Click("//button[text()='Allow' or text()='Continue']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)
@@ -71,13 +71,13 @@ func TestFederatedBrowser(t *testing.T) {
 		perform(t, ctx,
 			chromedp.Navigate(signIn),
 			chromedp.WaitVisible("//h1[text()='Sign in']"),
-			chromedp.KeyEvent("ada@hospital.example"+kb.Enter), // without a password
+			chromedp.KeyEvent("ada@hospital.example"+kb.Enter), // no password was entered
 			chromedp.WaitVisible("//h1[text()='Sign in at the provider']"),
 		)
 	})
 }
 
-// withShortTimeout limits the wait, because a page that is not shown soon is never shown.
+// withShortTimeout limits the wait for a page. A page that does not appear soon never appears.
 func withShortTimeout(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Signing out at the gateway signs out at the provider, which requests confirmation, and then returns to the
-// app's URI.
+// Signing out at the gateway also signs the user out at the provider. The provider asks for confirmation and then redirects to
+// the app's URI.
 func TestFederatedLogout(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider-logout", address)
@@ -53,7 +53,7 @@ func TestFederatedLogout(t *testing.T) {
 		if !strings.Contains(string(page.body), "Demo App") {
 			t.Errorf("the page does not say who asks: %s", page.body)
 		}
-		// No user is signed out before the confirmation.
+		// The user stays signed in until the sign-out is confirmed.
 		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("still")).location(t); !end.Query().Has("code") {
 			t.Errorf("sent to %s, want a code", end)
 		}

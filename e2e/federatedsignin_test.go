@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// check checks properties of every sign-in at a provider: the gateway issues the code and the tokens, and the
-// sub differs from the provider's identifiers of the person.
+// check checks properties that apply to sign-in at each provider: the gateway issues the code and the tokens, and the sub
+// differs from the provider's identifiers of the person.
 func (f federatedSignIn) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubject string, want claims) {
 	t.Helper()
 	t.Run("the code is ours", func(t *testing.T) {
@@ -34,7 +34,7 @@ func (f federatedSignIn) check(t *testing.T, g *gateway, upstreamIssuer, upstrea
 		g.expand(t, f.token.AccessToken, gender).is(t, http.StatusOK)
 		status := http.StatusOK
 		if want.FHIRUser == "" {
-			status = http.StatusForbidden // user/ scopes depend on the person's FHIR resource
+			status = http.StatusForbidden // a user/ scope requires a FHIR resource of the person
 		}
 		g.fhir(t, f.token.AccessToken, http.MethodGet, "Patient", "").is(t, status)
 	})
@@ -61,7 +61,7 @@ func (f federatedSignIn) check(t *testing.T, g *gateway, upstreamIssuer, upstrea
 	})
 }
 
-// payload returns the payload of a JWT without verification.
+// payload decodes the payload of a JWT without verifying the signature.
 func payload(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")

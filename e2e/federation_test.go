@@ -9,15 +9,14 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// signedOut is the demo app's URI after signing out. Only tests that need a response listen there; other
-// tests use the callback.
+// signedOut is the demo app's post-logout redirect URI. Only tests that need a response start a server there; other tests use
+// the callback.
 const signedOut = "http://localhost:3000/signed-out"
 
-// federatedGateway starts a gateway at a given address, which the providers must know in advance, with idp
-// blocks in Caddyfile.example.
+// federatedGateway starts a gateway with Caddyfile.example and additional idp blocks. The address is a parameter because the
+// providers must know it in advance.
 //
-// The providers are at 127.0.0.1, because cookies do not distinguish ports and hosts that differ in
-// production must differ here.
+// The providers are at 127.0.0.1, because cookies do not distinguish ports: hosts that differ in production must differ here.
 func federatedGateway(t *testing.T, name, address string, idps []string, edit ...string) *gateway {
 	t.Helper()
 	const client = "\t\tclient demo-app {\n"
@@ -26,7 +25,7 @@ func federatedGateway(t *testing.T, name, address string, idps []string, edit ..
 	}, edit...)...)
 }
 
-// idpBlock returns an idp block of a Caddyfile.
+// idpBlock returns an idp block for the Caddyfile.
 func idpBlock(head, issuer, id, secret string, lines ...string) string {
 	lines = append([]string{"issuer " + issuer, "client_id " + id, "client_secret \"" + secret + "\""}, lines...)
 	return "\t\tidp " + head + " {\n\t\t\t" + strings.Join(lines, "\n\t\t\t") + "\n\t\t}"
@@ -47,7 +46,7 @@ func withLoopbackIP(address string) string {
 	return strings.Replace(address, "localhost", "127.0.0.1", 1)
 }
 
-// federatedSignIn contains the results of a sign-in at a provider for the demo app.
+// federatedSignIn contains the results of signing in to the demo app at a provider.
 type federatedSignIn struct {
 	end      *url.URL
 	token    *oauth2.Token
@@ -71,21 +70,21 @@ func withIDP(idp string) oauth2.AuthCodeOption {
 	return oauth2.SetAuthURLParam("identity_provider", idp)
 }
 
-// signInBy signs the person in to the demo app at a provider, and fills in the provider's forms.
+// signInBy signs the person in to the demo app at a provider. typed contains the values for the provider's forms.
 func (p *person) signInBy(t *testing.T, idp string, typed url.Values) federatedSignIn {
 	t.Helper()
 	return p.gateway.federated(t, idp, func(start string) *url.URL { return p.walk(t, start, appCallback, typed) })
 }
 
-// federated signs a person in to the demo app at a provider, and returns all data that the app can request.
-// way leads from the authorization request to the redirect URI.
+// federated signs a person in to the demo app at a provider, and returns all data that the app can request. way follows the
+// authorization request to the redirect URI.
 func (g *gateway) federated(t *testing.T, idp string, way func(start string) *url.URL) federatedSignIn {
 	t.Helper()
 	app, verifier := g.demoApp(t, "openid", "profile", "email", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
 	address := app.AuthCodeURL("s t/å&te", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier), withIDP(idp))
 	f := federatedSignIn{end: way(address)}
 	var err error
-	awaitPropagation() // current claims of the provider
+	awaitPropagation() // each gateway needs the provider's current claims
 	if f.token, err = app.Exchange(g.context(t), f.end.Query().Get("code"), oauth2.VerifierOption(verifier)); err != nil {
 		t.Fatalf("%v, at %s", err, f.end)
 	}

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// A gateway signs people in at another gateway, which has a certificate from its own CA.
+// A gateway signs people in at another gateway, whose certificate is issued by its own CA.
 func TestGatewayBehindGateway(t *testing.T) {
 	address := mustFreeAddress(t)
 	upstream := federatedGateway(t, "gateway-upstream", withLoopbackIP(mustFreeAddress(t)), []string{
 		"\t\tclient downstream {\n\t\t\tsecret downstream-secret\n\t\t\tredirect_uri https://" + address + "/oauth2/callback/upstream\n\t\t}",
 	})
-	// Go also reads the system's certificates from this file, in servers that are started from now on.
+	// Go servers that are started from now on also trust the certificates in this file.
 	t.Setenv("SSL_CERT_FILE", upstream.rootFile)
 	g := federatedGateway(t, "gateway-downstream", address, []string{
 		idpBlock("upstream", upstream.issuer, "downstream", "downstream-secret",
@@ -29,7 +29,7 @@ func TestGatewayBehindGateway(t *testing.T) {
 	})
 }
 
-// rootsOf returns the CAs of several gateways, for one browser.
+// rootsOf returns a pool with the CAs of several gateways, for one browser.
 func rootsOf(t *testing.T, gateways ...*gateway) *x509.CertPool {
 	t.Helper()
 	roots := x509.NewCertPool()

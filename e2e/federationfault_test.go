@@ -14,15 +14,15 @@ import (
 // idpTimeout is the gateway's timeout for requests to a failing provider.
 const idpTimeout = "1s"
 
-// federationFault is a fault of a provider with the error for the app.
+// federationFault is a fault of a provider with the error that the app gets.
 type federationFault struct {
 	name             string
-	kind             string // oidc or google
+	kind             string // "oidc" or "google"
 	fail             func(*testing.T, *providertest.Provider)
 	err, description string
 }
 
-// failingEndpoint returns a function that sets a fault of an endpoint.
+// failingEndpoint returns a function that makes an endpoint of the provider fail.
 func failingEndpoint(e providertest.Endpoint, f providertest.Fault) func(*testing.T, *providertest.Provider) {
 	return func(_ *testing.T, p *providertest.Provider) { p.SetFault(e, f) }
 }
@@ -32,15 +32,15 @@ func droppingEndpoint(e providertest.Endpoint) func(*testing.T, *providertest.Pr
 	return func(t *testing.T, p *providertest.Provider) { p.DropPackets(t, e) }
 }
 
-// forgingIDToken returns a function that invalidates ID tokens.
+// forgingIDToken returns a function that makes the provider issue invalid ID tokens.
 func forgingIDToken(change func(*providertest.IDToken)) func(*testing.T, *providertest.Provider) {
 	return func(_ *testing.T, p *providertest.Provider) {
 		p.Change(func(s *providertest.Settings) { s.IDToken = change })
 	}
 }
 
-// federationFaults are the rows of the interface's table, each with a fault that causes it, and faults that
-// are not in the table: server_error without a description.
+// federationFaults contains a fault for each row of the error table in docs/evidence/interface.md, and faults that are not in
+// the table, which cause a server_error without a description.
 var federationFaults = []federationFault{
 	{"token endpoint hangs", "oidc", failingEndpoint(providertest.Token, providertest.NeverRespond), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
 	{"token endpoint drops SYNs", "oidc", droppingEndpoint(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
@@ -67,7 +67,7 @@ var federationFaults = []federationFault{
 	{"10 MB of JSON", "oidc", failingEndpoint(providertest.Token, providertest.SendHugeJSON), "server_error", ""},
 }
 
-// Failing providers, each with another fault, are configured at one gateway.
+// One gateway has several failing providers, each with a different fault. The app gets the expected error for each of them.
 func TestFederationFaults(t *testing.T) {
 	var idps []string
 	for i, fault := range federationFaults {
@@ -97,7 +97,7 @@ func TestFederationFaults(t *testing.T) {
 					t.Errorf("%s=%q in the answer", name, values)
 				}
 			}
-			// A failed sign-in leaves no user signed in.
+			// After a failed sign-in, the user is not signed in.
 			if end := person.get(t, app.AuthCodeURL("afterwards")).location(t); end.Path != "/oauth2/login" {
 				t.Errorf("afterwards sent to %s, want the sign-in page", end)
 			}

@@ -32,8 +32,8 @@ const ehr = `client epicish {
 		}
 		`
 
-// npm fhirclient in Chromium works as in apps of Epic or Cerner: in a standalone launch and an EHR launch,
-// with different kinds of clients.
+// Apps with npm fhirclient in Chromium work as they do with Epic or Cerner: in a standalone launch and an EHR launch, with
+// different kinds of clients.
 func TestFHIRClient(t *testing.T) {
 	app, key := newSMARTApp(t), newClientKey(t, jose.ES384)
 	keys := filepath.Join(t.TempDir(), "keys.json")
@@ -47,7 +47,7 @@ func TestFHIRClient(t *testing.T) {
 	for _, test := range []struct {
 		name, client, user, launch string
 		options                    map[string]any
-		noRefresh                  bool // fhirclient does not support refreshing
+		noRefresh                  bool // fhirclient does not support refreshing for this client
 	}{
 		{"standalone, public, a clinician", "public", userName, "", nil, false},
 		{"standalone, public, a patient", "public", "ashby", "", nil, false},
@@ -81,8 +81,8 @@ func TestFHIRClient(t *testing.T) {
 	}
 }
 
-// appOptions returns the options of FHIR.oauth2.authorize. In an EHR launch, the app gets the FHIR server
-// from its URL.
+// appOptions returns the options of FHIR.oauth2.authorize. fromRecord selects an EHR launch, in which the app gets the FHIR
+// server from its URL.
 func appOptions(g *gateway, client string, fromRecord bool, more map[string]any) map[string]any {
 	options := map[string]any{"clientId": client, "redirectUri": "app.html", "scope": "launch openid fhirUser offline_access patient/*.rs"}
 	if !fromRecord {
@@ -92,7 +92,7 @@ func appOptions(g *gateway, client string, fromRecord bool, more map[string]any)
 	return options
 }
 
-// registerLaunch registers a launch as an EHR and returns the URL that opens the app.
+// registerLaunch registers a launch like an EHR and returns the URL that opens the app.
 func (g *gateway) registerLaunch(t *testing.T, app, user, patient string) string {
 	t.Helper()
 	form := url.Values{"app": {app}, "user": {user}, "patient": {patient}, "need_patient_banner": {"false"}}
@@ -106,7 +106,7 @@ func (g *gateway) registerLaunch(t *testing.T, app, user, patient string) string
 	return launch.URL
 }
 
-// launchedApp is an app in a browser.
+// launchedApp is an app that runs in a browser.
 type launchedApp struct {
 	ctx     context.Context
 	gateway *gateway
@@ -122,13 +122,13 @@ func (a *launchedApp) open(t *testing.T, address, user string) {
 	)
 }
 
-// asks evaluates a script in the app and returns the result, or the error as a text.
+// asks evaluates a script in the app and returns the result as text; for an error, "failed: " and the message.
 func (a *launchedApp) asks(t *testing.T, script string) string {
 	t.Helper()
 	return readValue(t, withShortTimeout(t, a.ctx), chromedp.Evaluate[string]("(async () => String(await ("+script+")))().catch((e) => 'failed: ' + e.message)", chromedp.EvalAwaitPromise))
 }
 
-// readsItsPatient checks that the app can read its patient's complete record.
+// readsItsPatient checks that the app can read the full record of its patient.
 func (a *launchedApp) readsItsPatient(t *testing.T, id, family string) {
 	t.Helper()
 	if got := a.asks(t, "client.patient.id"); got != id {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// With a FHIR server that stores value sets but cannot expand them, $expand reflects each write through the
-// gateway immediately.
+// If a FHIR server stores value sets but cannot expand them, $expand reflects each write through the gateway immediately.
 func TestBackendStoresOnly(t *testing.T) {
 	g := startTestGateway(t, "storesonly", fhirServer.address, append(mayWrite, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken

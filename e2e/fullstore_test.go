@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// maxInFullStore is the capacity in entries, which exceeds the entries of the test's users.
+// maxInFullStore is the capacity of the store in entries. It exceeds the number of entries of the test's users.
 const maxInFullStore = 150
 
-// fullStores are stores that can be filled up.
+// fullStores are the stores that can become full.
 var fullStores = []struct {
 	name  string
 	start func(t *testing.T) (s store.Store, fill func())
@@ -52,7 +52,7 @@ func fillStore(t *testing.T, s store.Store) {
 			return
 		}
 		if i == maxInFullStore {
-			time.Sleep(1100 * time.Millisecond) // the entries in Redis are counted once a second
+			time.Sleep(1100 * time.Millisecond) // the number of entries in Redis is updated once a second
 		}
 	}
 	t.Fatalf("the store does not become full: %v", err)
@@ -98,8 +98,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// TestRedisFullIsFollowed checks that following a full server works, with entries of another program in its
-// stream, and with an update at least every second.
+// TestRedisFullIsFollowed checks that Subscribe works if the Redis server is full and its stream contains entries of another
+// program. It must receive an update at least every second.
 func TestRedisFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// exampleIssuer is the address of Caddyfile.example.
+// exampleIssuer is the issuer in Caddyfile.example.
 const exampleIssuer = "https://localhost:8443"
 
 // gateway is a running Caddy process.
@@ -26,12 +26,12 @@ type gateway struct {
 	environ   []string
 	process   *process
 	started   time.Time
-	rootFile  string // Caddy's internal CA
+	rootFile  string // file with the root certificate of Caddy's internal CA
 	roots     *x509.CertPool
-	client    *http.Client // trusts that CA and follows no redirect
+	client    *http.Client // trusts that CA and doesn't follow redirects
 }
 
-// startExample starts Caddyfile.example unchanged.
+// startExample starts a gateway with the unchanged Caddyfile.example.
 func startExample(home string, b *backend) (*gateway, error) {
 	l, err := net.Listen("tcp", ":8443")
 	if err != nil {
@@ -75,7 +75,7 @@ func startGateway(name, home, caddyfile, issuer, backendAddress string) (*gatewa
 	return g, nil
 }
 
-// isReady trusts Caddy's CA once it exists, and requests the discovery document.
+// isReady loads Caddy's CA once it exists, and requests the discovery document.
 func (g *gateway) isReady() error {
 	if g.client == nil {
 		root, err := os.ReadFile(g.rootFile)
@@ -83,7 +83,7 @@ func (g *gateway) isReady() error {
 			return err
 		}
 		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(root) { // not completely written
+		if !roots.AppendCertsFromPEM(root) { // the file is incomplete
 			return errors.New("no certificate in " + g.rootFile)
 		}
 		g.roots, g.client = roots, newClient(roots)
@@ -110,7 +110,7 @@ func newClient(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// dialLocal maps names of [ownDomain] to this machine, as --host-resolver-rules does in browsers.
+// dialLocal resolves names of [ownDomain] to this machine, like --host-resolver-rules in browsers.
 func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ownDomain) {
 		address = net.JoinHostPort("127.0.0.1", port)
@@ -118,8 +118,8 @@ func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// startTestGateway starts a gateway for one test: Caddyfile.example on a free port, changed by edit, in front of a backend
-// at an address.
+// startTestGateway starts a gateway for one test. It uses Caddyfile.example on a free port, changed by edit, in front of the
+// backend at backendAddress.
 func startTestGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
 	t.Helper()
 	return startTestGatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
@@ -139,8 +139,8 @@ func startTestGatewayAt(t *testing.T, name, address, backendAddress string, edit
 	return g
 }
 
-// writeExample writes Caddyfile.example to a file, with pairs of old and new text replaced. A missing old text is an
-// error, because the test would otherwise not test the intended configuration.
+// writeExample writes Caddyfile.example to a file and replaces pairs of old and new text. If an old text is missing, the test
+// fails, because it would not test the intended configuration.
 func writeExample(t *testing.T, file string, oldNew ...string) {
 	t.Helper()
 	example, err := os.ReadFile("../Caddyfile.example")

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// glewlwyd is Debian's OpenID provider Glewlwyd, written in C, with its own database. It is configured through the
-// API of its pages.
+// glewlwyd is Debian's OpenID provider Glewlwyd. It is written in C and has its own database. The tests configure it through
+// the API that its pages use.
 type glewlwyd struct{ address string }
 
-// Paths of the package's files.
+// Paths of files in the Debian package.
 const (
 	glewlwydTables  = "/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3"
 	glewlwydModules = "/usr/lib/glewlwyd/"
@@ -79,13 +79,13 @@ func (p glewlwyd) isReady() error {
 	return answer.Body.Close()
 }
 
-// signIn signs a user in, in a browser with cookies.
+// signIn signs a user in. client stores the session cookie.
 func (p glewlwyd) signIn(t *testing.T, client *http.Client, name, password string) {
 	t.Helper()
 	p.call(t, client, http.MethodPost, "auth/", map[string]string{"username": name, "password": password})
 }
 
-// administrator returns a browser signed in as the package's default administrator.
+// administrator returns a client signed in as the package's default administrator.
 func (p glewlwyd) administrator(t *testing.T) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -98,7 +98,7 @@ func (p glewlwyd) administrator(t *testing.T) *http.Client {
 	return client
 }
 
-// call sends JSON to the API. A status other than 200 fails the test.
+// call sends a JSON request to the API. A status other than 200 fails the test.
 func (p glewlwyd) call(t *testing.T, client *http.Client, method, path string, body any) {
 	t.Helper()
 	text, err := json.Marshal(body)

@@ -11,7 +11,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// configure registers the gateway and a user.
+// configure registers the gateway as a client and adds a user.
 func (p glewlwyd) configure(t *testing.T, gatewayAddress string) {
 	t.Helper()
 	admin := p.administrator(t)
@@ -38,7 +38,7 @@ func (p glewlwyd) configure(t *testing.T, gatewayAddress string) {
 	})
 }
 
-// plugin returns the configuration of Glewlwyd's OpenID Connect plugin: the code flow with PKCE.
+// plugin returns the configuration of Glewlwyd's OpenID Connect plugin. It enables the code flow with PKCE.
 func (p glewlwyd) plugin(t *testing.T) object {
 	t.Helper()
 	key := newKey(t)
@@ -75,7 +75,7 @@ func (p glewlwyd) plugin(t *testing.T) object {
 	return parameters
 }
 
-// Sign-in at Glewlwyd works. The test sends the requests of the scripts on its pages.
+// Signing in at Glewlwyd works. The test sends the requests that the scripts on Glewlwyd's pages send.
 func TestGlewlwyd(t *testing.T) {
 	provider := startGlewlwyd(t)
 	address := mustFreeAddress(t)

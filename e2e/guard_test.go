@@ -14,14 +14,14 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// guardHolder is the holder of a token from the issuer that the guarded gateway trusts.
+// guardHolder describes a token from the issuer that the guarded gateway trusts.
 type guardHolder struct {
 	scope    string
-	patient  string // the id
+	patient  string // the patient's id
 	fhirUser string
 }
 
-// guarded is a FHIR server behind a gateway that trusts an issuer of the test, which issues any token.
+// guarded is a FHIR server behind a gateway that trusts an issuer of the test. This issuer issues any requested token.
 type guarded struct {
 	server  fhirAPI
 	gateway *gateway
@@ -31,7 +31,7 @@ type guarded struct {
 	tokens  map[guardHolder]string
 }
 
-// startGuarded starts a gateway in front of a server, with further lines in its fhir_bearer block.
+// startGuarded starts a gateway in front of a server. lines are added to its fhir_bearer block.
 func startGuarded(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
 	t.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
@@ -43,7 +43,7 @@ func startGuarded(t *testing.T, name string, server fhirAPI, lines ...string) *g
 	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}
 }
 
-// startSeparateHAPI starts a server with its own database, for tests that count resources.
+// startSeparateHAPI starts a HAPI server with its own database, for tests that count resources.
 func startSeparateHAPI(t *testing.T, name string) *hapi {
 	t.Helper()
 	needHAPI(t)
@@ -58,7 +58,7 @@ func startSeparateHAPI(t *testing.T, name string) *hapi {
 	return h
 }
 
-// token returns an access token of the issuer.
+// token returns an access token with the holder's claims.
 func (g *guarded) token(t *testing.T, who guardHolder) string {
 	t.Helper()
 	if token, ok := g.tokens[who]; ok {
@@ -90,7 +90,7 @@ func (g *guarded) token(t *testing.T, who guardHolder) string {
 	return token
 }
 
-// send sends a request with a holder's token, and name and value pairs of headers.
+// send sends a request with a holder's token. headers are pairs of name and value.
 func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string, headers ...string) httpResponse {
 	t.Helper()
 	a, err := g.trySend(t, g.token(t, who), method, path, body, headers...)
@@ -100,7 +100,7 @@ func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string,
 	return a
 }
 
-// trySend is like send, but with a token, for goroutines. The path may also be a whole URL, such as a page link.
+// trySend is like send, but for goroutines: it gets a token and returns errors. The path may also be a full URL.
 func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (httpResponse, error) {
 	address := path
 	if !strings.HasPrefix(path, g.base) {
@@ -113,7 +113,7 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 	if body != "" {
 		r.Header.Set("Content-Type", "application/fhir+json")
 	}
-	r.Header.Set("Accept", "application/fhir+json") // otherwise a Binary is returned as its content
+	r.Header.Set("Accept", "application/fhir+json") // otherwise the server returns a Binary as its raw content
 	r.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -122,8 +122,8 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 }
 
 var (
-	// guardMore extends the attacks on the guard from one minute to ten.
+	// guardMore extends the attacks on the guard from one minute to ten minutes.
 	guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard, and measure more")
-	// guardSeed selects other requests.
+	// guardSeed is the seed of the generated attacks.
 	guardSeed = flag.Uint64("guard.seed", 0, "draw the requests that attack the guard from this number")
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGuardAddresses checks that no byte of a response contains the FHIR server's address, in JSON and XML, for three
-// kinds of FHIR servers, and that the framing follows RFC 9110 over HTTP/1.1 and HTTP/2.
+// TestGuardAddresses checks that no response contains the FHIR server's address, in JSON and XML, for three kinds of FHIR
+// servers. It also checks that the framing follows RFC 9110 over HTTP/1.1 and HTTP/2.
 func TestGuardAddresses(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -34,11 +34,11 @@ func TestGuardAddresses(t *testing.T) {
 			for name, who := range holdersByScope(w) {
 				first := server.name == "by its own address"
 				if name != "system" && !first {
-					continue // the first server is tested with all scopes
+					continue // only the first server is tested with all scopes
 				}
 				for n, request := range addressRequests(w) {
 					if strings.Contains(request, "+xml") && (name != "system" || !first) || strings.HasPrefix(request, "GET metadata") && name != "system" {
-						continue // XML passes only under unbound scopes, and metadata needs none
+						continue // XML is allowed only with unbound scopes, and metadata needs no scopes
 					}
 					a, err := g.http1(t, who, request)
 					if err != nil {
@@ -66,7 +66,7 @@ func TestGuardAddresses(t *testing.T) {
 	}
 }
 
-// addressRequests returns each line of addressed twice: for JSON and for XML.
+// addressRequests returns each line of addressed as two requests: one for JSON and one for XML.
 func addressRequests(w *testPatients) []string {
 	var all []string
 	for line := range strings.Lines(strings.TrimSpace(addressed)) {

@@ -16,13 +16,13 @@ func responseText(a httpResponse) string {
 	return text.String() + "\n" + string(a.body)
 }
 
-// excerptAround returns the text around a word.
+// excerptAround returns the part of the text around a word.
 func excerptAround(text, word string) string {
 	at := strings.Index(text, word)
 	return text[max(0, at-300):min(len(text), at+300)]
 }
 
-// resourcesIn returns the resources in a response, at any depth of Bundles, as Type/id.
+// resourcesIn returns the resources in a response as Type/id, including those in nested Bundles.
 func resourcesIn(body []byte) []string {
 	var r struct {
 		ResourceType, ID string
@@ -34,7 +34,7 @@ func resourcesIn(body []byte) []string {
 		return nil
 	}
 	var found []string
-	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other Bundles are responses, not resources
+	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other types of Bundles are responses, not resources
 		found = append(found, r.ResourceType+"/"+r.ID)
 	}
 	if r.Type != "document" {
@@ -71,11 +71,11 @@ var (
 	sealedPage = regexp.MustCompile(`_page/[A-Za-z0-9_.-]+`)
 	bundleID   = regexp.MustCompile(`^(\{"resourceType":"Bundle"),"id":"[^"]+","meta":\{"lastUpdated":"[^"]+"\}|` +
 		`^(<Bundle xmlns="http://hl7.org/fhir">)<id value="[^"]+"/><meta><lastUpdated value="[^"]+"/></meta>`)
-	// headers that differ between any two responses
+	// headers that differ between any two responses to equal requests
 	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
 )
 
-// comparableText returns a response as text without the parts that differ between any two responses.
+// comparableText returns a response as text without the victim's token and the parts that differ between any two responses.
 func comparableText(a httpResponse, victim string) string {
 	header := a.header.Clone()
 	for _, name := range passingHeaders {
@@ -89,7 +89,7 @@ func comparableText(a httpResponse, victim string) string {
 	return fmt.Sprint(a.status) + "\n" + guardattack.ReplaceToken(text, victim)
 }
 
-// firstDifference returns the position where two texts start to differ.
+// firstDifference returns the first index at which two texts differ.
 func firstDifference(a, b string) string {
 	at := 0
 	for at < min(len(a), len(b)) && a[at] == b[at] {

@@ -17,17 +17,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// attackHolder is a holder of a token who attacks, with the permitted content of its responses.
+// attackHolder is a token holder who attacks, with the content that its responses may contain.
 type attackHolder struct {
 	guardPrincipal
 	token    string
 	attacker *guardattack.Attacker
 	allowed  references
 	tokens   map[string]bool // tokens in all permitted texts
-	writes   bool            // whether the scopes permit any write
+	writes   bool            // whether the scopes include any write permission
 }
 
-// attackers returns the principals as attackers, each with its own attacks.
+// attackers returns an attackHolder for each principal. Each of them generates different attacks.
 func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackHolder {
 	t.Helper()
 	var all []*attackHolder
@@ -45,7 +45,7 @@ func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*atta
 	return all
 }
 
-// capabilities returns the capabilities of the server, by type.
+// capabilities returns the server's capabilities by resource type.
 func (h fhirAPI) capabilities(t *testing.T) map[string]guardattack.Capabilities {
 	t.Helper()
 	var statement struct {
@@ -64,7 +64,7 @@ func (h fhirAPI) capabilities(t *testing.T) map[string]guardattack.Capabilities 
 	return byType
 }
 
-// attackRun sends attacks from concurrent senders and counts them.
+// attackRun sends attacks from concurrent senders and counts the results.
 type attackRun struct {
 	g  *guardTest
 	t  *testing.T
@@ -72,11 +72,11 @@ type attackRun struct {
 
 	sent     int
 	statuses map[int]int
-	shown    int            // responses that contain a resource
-	faults   map[string]int // by the first words of the fault
+	shown    int            // number of responses that contain a resource
+	faults   map[string]int // number of faults by the first words of the fault
 }
 
-// attackFaults is the maximum number of reported faults per kind.
+// attackFaults is the maximum number of faults that are reported per kind.
 const attackFaults = 5
 
 func (r *attackRun) fault(as *attackHolder, a guardattack.Attack, kind, detail string) {
@@ -87,15 +87,15 @@ func (r *attackRun) fault(as *attackHolder, a guardattack.Attack, kind, detail s
 	}
 }
 
-// send sends an attack and counts it. HAPI closes the connection of a rejected request before having read its whole
-// body, sometimes while the next request is being sent. Such a request gets 502, and is resent as an app would do.
+// send sends an attack and counts it. HAPI closes the connection of a rejected request before it has read the full body,
+// sometimes while the next request is being sent. The next request then gets 502 and is resent, as an app would do.
 func (r *attackRun) send(as *attackHolder, a guardattack.Attack) (httpResponse, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // status of an entry in a batch
 		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	}
 	if err != nil {
-		return got, false // not a valid URL
+		return got, false // the URL is invalid
 	}
 	if got.header.Get("Content-Encoding") == "gzip" {
 		got.body = decompress(got.body)
@@ -116,7 +116,7 @@ func decompress(body []byte) []byte {
 	return text
 }
 
-// testAttacks generates attacks and checks each response for data of other patients.
+// testAttacks sends generated attacks and checks each response for other patients' data.
 func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	if *guardMore {
 		pairs *= 10
@@ -130,7 +130,7 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 		t.Logf("%d × %s", n, kind)
 	}
 	after := g.oracle.versions(t, g.world.Types())
-	maps.DeleteFunc(after, func(reference, _ string) bool { // files of exports
+	maps.DeleteFunc(after, func(reference, _ string) bool { // files of exports are not resources of a patient
 		return strings.HasPrefix(reference, "Binary/") && before[reference] == ""
 	})
 	if !maps.Equal(before, after) {
@@ -138,13 +138,13 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	}
 }
 
-// all sends the given number of pairs, distributed over the attackers and four senders.
+// all sends the given number of pairs, divided among four concurrent senders and all attackers.
 func (r *attackRun) all(attackers []*attackHolder, pairs int) {
 	type pair struct {
 		as *attackHolder
 		a  guardattack.Attack
 	}
-	var weighted []*attackHolder // attackers without permitted resources attack less often
+	var weighted []*attackHolder // attackers without permitted resources are selected less often
 	for _, as := range attackers {
 		weighted = append(weighted, as)
 		if len(as.allowed) > 1 {
@@ -168,7 +168,7 @@ func (r *attackRun) all(attackers []*attackHolder, pairs int) {
 	senders.Wait()
 }
 
-// pair sends an attack, and the same attack on an absent resource.
+// pair sends an attack, and then the same attack on an absent resource. It compares the responses.
 func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 	got, ok := r.send(as, a)
 	if !ok {
@@ -176,7 +176,7 @@ func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 	}
 	r.check(as, a, got)
 	if a.Victim != "" && as.tokens[a.Victim] {
-		a.Victim += "m" // a permitted id does not imply permitted content
+		a.Victim += "m" // permission to know an id does not imply permission to read the content
 	}
 	b := a.OnAbsent()
 	if a.Victim == "" || as.tokens[a.Victim] || b.String() == a.String() {
@@ -189,9 +189,9 @@ func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 	r.check(as, b, absent)
 	if as.writes && hasSucceeded(got) {
 		if hasSucceeded(absent) {
-			return // the versions differ
+			return // the responses differ in their versions
 		}
-		if got, ok = r.send(as, a); !ok { // the following change was applied
+		if got, ok = r.send(as, a); !ok { // compare the response after the write has been applied
 			return
 		}
 	}
@@ -200,14 +200,14 @@ func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 	}
 }
 
-// hasSucceeded reports whether a write, or a write within a batch, has succeeded.
+// hasSucceeded reports whether a write succeeded, including a write in a batch.
 func hasSucceeded(a httpResponse) bool {
 	return a.status < 300 && (!bytes.Contains(a.body, []byte(`"batch-response"`)) || bytes.Contains(a.body, []byte(`"status":"2`)))
 }
 
-// check checks a response for data that must not be in it.
+// check reports data in a response that the attacker may not see.
 func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpResponse) {
-	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server failed to process the request")) // for requests that are not FHIR
+	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server failed to process the request")) // the server fails for requests that are not valid FHIR
 	if got.status > http.StatusInternalServerError || got.status == http.StatusInternalServerError && !byServer {
 		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
 	}
@@ -218,7 +218,7 @@ func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpRespon
 	named := guardattack.Tokens([]byte(asked))
 	text := responseText(got)
 	shown := resourcesIn(got.body)
-	if as.writes && len(as.allowed) > 0 { // resources in the response contain text of the writer
+	if as.writes && len(as.allowed) > 0 { // readable resources in the response may contain text that the attacker wrote
 		text = responseText(httpResponse{header: got.header, body: withoutResources(got.body)})
 	}
 	for token := range guardattack.Tokens([]byte(text)) {
@@ -241,7 +241,7 @@ func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpRespon
 	}
 }
 
-// versions returns all resources with their versions.
+// versions returns the current version of each resource, by reference.
 func (o *guardOracle) versions(t *testing.T, types []string) map[string]string {
 	t.Helper()
 	versions := map[string]string{}

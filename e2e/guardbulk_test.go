@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// bulkRequests are kick-off requests of Bulk Data clients, with the expected status and the types of the files.
+// bulkRequests are kick-off requests of Bulk Data clients, with the expected status and the resource types of the files.
 var bulkRequests = []struct {
 	name, scope, path string
 	status            int
@@ -33,7 +33,7 @@ var bulkRequests = []struct {
 	{"without s", "system/*.r", "Patient/$export", 403, ""},
 }
 
-// TestGuardBulkRequests runs exports from kick-off to deletion, as Bulk Data 2.0 specifies.
+// TestGuardBulkRequests runs exports from kick-off to deletion as specified by Bulk Data 2.0.
 func TestGuardBulkRequests(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

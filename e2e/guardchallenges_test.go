@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 )
 
-// challengedScope matches the scopes in a challenge.
+// challengedScope extracts the scopes from a WWW-Authenticate challenge.
 var challengedScope = regexp.MustCompile(`scope="([^"]*)"`)
 
-// TestGuardChallenges checks for all types and interactions that a challenge names no scope that the token has. A step-up
-// client would loop.
+// TestGuardChallenges checks for all types and interactions that a challenge never requests a scope that the token already has.
+// Otherwise, a client with step-up authorization would loop.
 func TestGuardChallenges(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -68,7 +68,7 @@ func TestGuardChallenges(t *testing.T) {
 	}
 }
 
-// compartmentTypes returns types of the Patient compartment.
+// compartmentTypes returns the resource types of the Patient compartment.
 func compartmentTypes() []string {
 	var types []string
 	for _, t := range sortedTypes {
@@ -82,7 +82,7 @@ func compartmentTypes() []string {
 	return append(types, "Patient", "Provenance", "Group", "Person")
 }
 
-// coversScope reports whether the token's scopes together include all permissions of a scope.
+// coversScope reports whether the scopes in held together include all permissions of the scope one.
 func coversScope(held, one string) bool {
 	level, rest, _ := strings.Cut(one, "/")
 	resourceType, permissions, _ := strings.Cut(rest, ".")

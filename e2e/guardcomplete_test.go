@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// guardTest contains the data that the tests of the guard share.
+// guardTest contains the data shared by the tests of the guard.
 type guardTest struct {
 	*guarded
 	world  *guardattack.World
@@ -20,7 +20,7 @@ type guardTest struct {
 	capabilities map[string]guardattack.Capabilities
 }
 
-// The guard protects the records of eight patients in HAPI.
+// The guard protects the records of eight patients in HAPI from access by other patients' tokens.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := &guardTest{world: guardattack.NewWorld("abcdefgh")}
@@ -66,7 +66,7 @@ func (p searchPage) next() string {
 	return ""
 }
 
-// pages reads all pages of a search: the matches in order, the included resources, and the totals.
+// pages reads all pages of a search. It returns the matches in order, the included resources, and the total of each page.
 func (g *guarded) pages(t *testing.T, who guardHolder, search string) (matches, included []string, totals []int) {
 	t.Helper()
 	for address, n := search, 0; address != ""; n++ {
@@ -90,11 +90,11 @@ func (g *guarded) pages(t *testing.T, who guardHolder, search string) (matches, 
 	return matches, included, totals
 }
 
-// unsearched are types with resources that may be read but not found by a search, because no parameter of the
-// compartment finds resources about the patient's records.
+// unsearched are the types of resources that may be read but not searched for, because no search parameter of the compartment
+// finds those of a patient.
 var unsearched = []string{"Binary", "Bundle", "Provenance"}
 
-// All resources that the oracle permits are returned once each, with correct totals.
+// Searches return each resource that the oracle permits exactly once, with correct totals.
 func (g *guardTest) testComplete(t *testing.T) {
 	for _, p := range readers(g.world) {
 		t.Run(p.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func (g *guardTest) testComplete(t *testing.T) {
 	}
 }
 
-// checkComplete checks that a search finds exactly the wanted resources. A search without wanted resources may be denied.
+// checkComplete checks that a search finds exactly the resources in want. A search may be denied if want is empty.
 func (g *guardTest) checkComplete(t *testing.T, p guardPrincipal, search string, want references) {
 	t.Helper()
 	if len(want) == 0 {

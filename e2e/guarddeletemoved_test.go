@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGuardDeleteMoved checks that a record is not deleted if it is moved to another patient between the guard's check and
-// the deletion.
+// TestGuardDeleteMoved checks that a record is not deleted if it is moved to another patient between the guard's check and the
+// deletion.
 func TestGuardDeleteMoved(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A device without a patient can be read by everyone, but not be taken over by a user who is bound to a patient.
+// Everyone can read a device without a patient, but a user who is bound to a patient can't assign it to that patient.
 func (g *guardTest) testDevices(t *testing.T) {
 	w := writers(g.world)[0]
 	own, other, free := g.world.Find(w.letter, "Device.own"), g.world.Find(g.world.Patients[0], "Device.own"), g.world.Find(w.letter, "Device.free")
@@ -45,7 +45,7 @@ func (g *guardTest) testDevices(t *testing.T) {
 	g.testDeviceSearches(t, w, own.Reference(), free.Reference())
 }
 
-// testDeviceSearches searches for devices in ways that could also return other patients' devices.
+// testDeviceSearches searches for devices in ways that might also return other patients' devices.
 func (g *guardTest) testDeviceSearches(t *testing.T, w guardWriter, own, free string) {
 	for search, want := range map[string]string{
 		"Device?_id=" + strings.TrimPrefix(own, "Device/") + "," + strings.TrimPrefix(free, "Device/"): own + " " + free,

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestGuardExportFormats checks that export files are NDJSON for each of the three names of the format in Bulk Data 2.0,
-// regardless of the Accept header of the download.
+// TestGuardExportFormats checks that export files are NDJSON for each of the three format names in Bulk Data 2.0, regardless of
+// the Accept header of the download.
 func TestGuardExportFormats(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -60,7 +60,7 @@ func TestGuardExportFormats(t *testing.T) {
 	}
 }
 
-// jobEnd polls an export until it is complete.
+// jobEnd polls an export until it is complete and returns the last response.
 func (g *guarded) jobEnd(t *testing.T, who guardHolder, status string) httpResponse {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {

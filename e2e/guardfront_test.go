@@ -21,17 +21,17 @@ type serverFront struct {
 	fhirAPI
 	requests atomic.Int64
 
-	// naming changes the request so that HAPI puts another base URL into links; nil: that of the X-Forwarded headers
+	// naming changes the request so that HAPI uses another base URL in links; if nil, HAPI uses that of the X-Forwarded headers
 	naming func(r *http.Request)
-	// before runs before HAPI; it returns true if it has sent the response
+	// before is called before the request is sent to HAPI; it returns true if it has sent the response
 	before func(w http.ResponseWriter, r *http.Request) bool
-	// body replaces a JSON response body; nil: unchanged
+	// body returns the JSON body that replaces the response body; if nil, the body is unchanged
 	body func(r *http.Request, body []byte) []byte
 	// compress compresses response bodies, regardless of Accept-Encoding
 	compress bool
 }
 
-// ownAddress makes HAPI put the front's address into links.
+// ownAddress returns a function for naming that makes HAPI use the front's address in links.
 func ownAddress(base string) func(*http.Request) {
 	address := strings.TrimSuffix(strings.TrimPrefix(base, "http://"), "/fhir")
 	return func(r *http.Request) {
@@ -40,16 +40,16 @@ func ownAddress(base string) func(*http.Request) {
 	}
 }
 
-// hostWithoutTLS makes HAPI put http:// and the Host header into links, like a server that ignores X-Forwarded-Proto.
+// hostWithoutTLS makes HAPI use http and the Host header in links, like a server that ignores X-Forwarded-Proto.
 func hostWithoutTLS(r *http.Request) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" {
-			r.Header[name] = nil // also keeps ReverseProxy from adding X-Forwarded-For
+			r.Header[name] = nil // a nil value also prevents ReverseProxy from adding X-Forwarded-For
 		}
 	}
 }
 
-// frontOf starts a serverFront.
+// frontOf starts a serverFront in front of the server.
 func frontOf(t *testing.T, server fhirAPI) *serverFront {
 	t.Helper()
 	target, err := url.Parse(strings.TrimSuffix(server.base, "/fhir"))
@@ -86,9 +86,9 @@ func frontOf(t *testing.T, server fhirAPI) *serverFront {
 	return f
 }
 
-// readBody reads the whole body before the request is forwarded. Go's HTTP/1 server closes a request's body once the
-// response begins. If a fast server responds while the transport has not reached the end of the body, the transport
-// closes the connection, and the response is truncated.
+// readBody reads the full body before the request is forwarded. Go's HTTP/1 server closes a request's body once the response
+// begins. If a fast server responds before the transport has reached the end of the body, the transport closes the connection,
+// and the response is truncated.
 func readBody(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -121,10 +121,10 @@ func (f *serverFront) change(a *http.Response) error {
 	return nil
 }
 
-// repeatQueries replaces HAPI's next links with links that repeat the query of the search, as many servers send.
+// repeatQueries replaces HAPI's next links with links that repeat the search query, as many servers do.
 func (f *serverFront) repeatQueries() {
 	var mu sync.Mutex
-	pages := map[string]string{} // query of HAPI's next link, by page number
+	pages := map[string]string{} // query of HAPI's next link by page number
 	f.before = func(_ http.ResponseWriter, r *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -158,7 +158,7 @@ func (f *serverFront) repeatQueries() {
 	}
 }
 
-// mustJSON encodes a string like HAPI, without escaping & as \u0026.
+// mustJSON encodes a string as HAPI does, without escaping & as \u0026.
 func mustJSON(text string) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

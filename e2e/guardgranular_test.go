@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// granularRecords are records that carry others: as target, entry, contained resource or securityContext.
+// granularRecords are records that reference or contain other records: as target, entry, contained resource or securityContext.
 const granularRecords = `
 	Organization {clinic} "name":"Clinic"
 	Practitioner {doctor} "name":[{"family":"Doctor"}]
@@ -32,7 +32,7 @@ const granularRecords = `
 
 const documentOf = `{"fullUrl":"urn:uuid:{pulse}","resource":{"resourceType":"Composition","status":"final","type":{"text":"x"},"date":"2024-01-01","title":"x","author":[{"reference":"Practitioner/{doctor}"}],"subject":{"reference":"Patient/{patient}"}}}`
 
-// TestGuardGranular checks that a carrier is withheld unless the token's scopes cover the carried resources too.
+// TestGuardGranular checks that a record is withheld unless the scopes also cover the records that it references or contains.
 func TestGuardGranular(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -87,7 +87,7 @@ func TestGuardGranular(t *testing.T) {
 			a, there := ask(w.text(template))
 			shown := strings.Contains(there, `"resourceType":"`+resourceType) && strings.Contains(string(a.body), `"id":"`+w.text(template))
 			if strings.Contains(path, "?") && (resourceType == "Binary" || resourceType == "Bundle" || resourceType == "Provenance") && !shown {
-				continue // the patient's compartment has no search parameter for these
+				continue // the patient compartment has no search parameter for these types
 			}
 			if shown != test.shown {
 				t.Errorf("%s: %s: %d, shown %t: %.200s", test.scope, strings.Replace(path, "{id}", template, 1), a.status, shown, a.body)

@@ -2,7 +2,7 @@ package e2e
 
 import "github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 
-// guardPrincipal is a token with the access that it should grant.
+// guardPrincipal is a token holder with the grants that the token should have.
 type guardPrincipal struct {
 	name   string
 	holder guardHolder
@@ -15,7 +15,7 @@ const (
 	problemList = "http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 )
 
-// readers returns holders of all kinds of read-only scopes, for the first patient of a world.
+// readers returns a principal for each kind of read-only scope. Patient scopes are for w's first patient.
 func readers(w *guardattack.World) []guardPrincipal {
 	first := w.Patients[0]
 	id := w.Find(first, "Patient.self").ID

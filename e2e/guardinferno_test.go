@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The guard passes those cases of Inferno's (g)(10) and US Core test kits that concern the resource server, by their names.
+// The guard passes the cases of Inferno's (g)(10) and US Core test kits that concern the resource server.
 func (g *guardTest) testInferno(t *testing.T) {
 	first := g.world.Patients[0]
 	id := g.world.Find(first, "Patient.self").ID
@@ -46,10 +46,10 @@ func (g *guardTest) testInferno(t *testing.T) {
 	t.Run("token_revocation", g.testRevoked)
 }
 
-// usCoreGranular are US Core's two groups of scopes.
+// usCoreGranular are the two groups of granular scopes in US Core.
 var usCoreGranular = []struct {
 	name   string
-	scopes map[string][]string // categories by type
+	scopes map[string][]string // categories by resource type
 }{
 	{"granular_scopes_1", map[string][]string{
 		"Condition": {
@@ -67,8 +67,8 @@ var usCoreGranular = []struct {
 	}},
 }
 
-// testGranular makes the checks of US Core's test kit: a search finds the results of the search without scopes,
-// filtered by the granted categories; other resources cannot be read.
+// testGranular performs the checks of US Core's test kit. A search returns the results of the unrestricted search, filtered by
+// the granted categories. Other resources cannot be read.
 func (g *guardTest) testGranular(t *testing.T, group struct {
 	name   string
 	scopes map[string][]string
@@ -110,7 +110,7 @@ func (g *guardTest) testGranular(t *testing.T, group struct {
 	}
 }
 
-// testRevoked revokes a token of the gateway, after which the API returns 401.
+// testRevoked revokes a token that the gateway issued and checks that the API then returns 401.
 func (g *guardTest) testRevoked(t *testing.T) {
 	token := g.gateway.userToken(t, "openid", "fhirUser", "user/*.rs").AccessToken
 	ask := func() httpResponse {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// labelledRequests are requests for a record with a denied label in its second version.
+// labelledRequests are requests for a record whose second version has a denied label.
 const labelledRequests = `GET {type}/{id}
 HEAD {type}/{id}
 GET {type}/{id} If-None-Match=W/"2"
@@ -40,8 +40,8 @@ DELETE {type}/{id}/_history/1
 POST 	{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"{type}/{id}/_history/1"}},{"request":{"method":"GET","url":"{type}/{id}/_history"}},{"request":{"method":"GET","url":"{type}/{id}"}},{"request":{"method":"GET","url":"{type}/{id}/_history/2"}},{"request":{"method":"HEAD","url":"{type}/{id}/_history/1"}}]}
 POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"GET","url":"{type}/{id}/_history/1"}}]}`
 
-// TestGuardLabelledLater checks that a label also denies earlier versions, even after the record is deleted:
-// responses are equal to those for an absent record.
+// TestGuardLabelledLater checks that a denied label also applies to earlier versions, even after the record is deleted. The
+// responses equal those for an absent record.
 func TestGuardLabelledLater(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -63,11 +63,11 @@ func TestGuardLabelledLater(t *testing.T) {
 			resourceType, id, _ := strings.Cut(reference, "/")
 			for name, who := range holders {
 				if name == "user" || who.patient == w.names["{denied}"] != (resourceType == "Patient") && who.patient != "" || when == "deleted" && name != "system" {
-					continue // no access, or the same decision as for other scopes
+					continue // the scope grants no access, or the decision is the same as for other scopes
 				}
 				for line := range strings.Lines(labelledRequests) {
 					if strings.HasPrefix(line, "PUT") && who.patient == id {
-						continue // the absent record is not in the patient's compartment, so the refusal differs
+						continue // the absent record is not in the patient's compartment, so its error response differs
 					}
 					ask := func(id string) string {
 						request := strings.NewReplacer("{type}", resourceType, "{id}", id, "\n", "").Replace(line)

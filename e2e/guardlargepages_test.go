@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestGuardLargePages checks that no record is lost if 50 records have 20 MB in total. Under a bound scope, a single
-// resource above the size limit causes an error that contains the limit.
+// TestGuardLargePages checks that a search for 50 records of 20 MB in total returns all of them. If a single resource exceeds
+// the size limit under a bound scope, the error contains the limit.
 func TestGuardLargePages(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sendLine sends the request of a line, and follows the next links of its response.
+// sendLine sends the request that line describes, and follows the next links of the responses.
 func (g *guarded) sendLine(t *testing.T, who guardHolder, line string) []httpResponse {
 	t.Helper()
 	method, path, body, headers := parseLine(line)
@@ -39,8 +39,8 @@ var (
 	anyVersion = regexp.MustCompile(`"source":"#[A-Za-z0-9]+"`)
 )
 
-// comparable returns responses as text, without the parts that differ between two equal requests: times, new ids, sealed
-// links, and the order of unsorted matches.
+// comparable returns responses as text without the parts that differ between two equal requests: times, new ids, sealed links,
+// and the order of unsorted matches.
 func (w *testPatients) comparable(answers []httpResponse) string {
 	var text strings.Builder
 	var all []string
@@ -49,7 +49,7 @@ func (w *testPatients) comparable(answers []httpResponse) string {
 		for _, name := range append([]string{"Last-Modified", "Expires"}, passingHeaders...) {
 			header.Del(name)
 		}
-		if !strings.HasPrefix(header.Get("ETag"), `W/"`) || len(header.Get("ETag")) > 8 { // a hash, not a version
+		if !strings.HasPrefix(header.Get("ETag"), `W/"`) || len(header.Get("ETag")) > 8 { // the ETag is a hash, not a version
 			header.Del("ETag")
 		}
 		var members map[string]any
@@ -64,7 +64,7 @@ func (w *testPatients) comparable(answers []httpResponse) string {
 			rest, _ := json.Marshal(members)
 			body = string(rest)
 		}
-		if output, ok := members["output"].([]any); ok { // the manifest of an export lists files in any order
+		if output, ok := members["output"].([]any); ok { // the manifest of an export lists its files in any order
 			slices.SortStableFunc(output, func(a, b any) int {
 				return strings.Compare(fmt.Sprint(a.(map[string]any)["type"]), fmt.Sprint(b.(map[string]any)["type"]))
 			})
@@ -85,8 +85,8 @@ func (w *testPatients) comparable(answers []httpResponse) string {
 	return result
 }
 
-// parseLine parses a request: method and path, then headers as Name=value with _ for space, separated by spaces; then a tab
-// and the body.
+// parseLine parses a request: the method and path, then headers as Name=value (with _ for space) separated by spaces, and after
+// a tab the body.
 func parseLine(line string) (method, path, body string, headers []string) {
 	request, body, _ := strings.Cut(line, "\t")
 	fields := strings.Split(request, " ")

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// manyReports stores 120 patients, and 120 reports of one other patient. All ids are UUIDs.
+// manyReports stores 120 patients and, for one other patient, 120 reports. All ids are UUIDs.
 func (h fhirAPI) manyReports(t *testing.T, w *testPatients) (patients, reports []string) {
 	t.Helper()
 	h.load(t, w.records(`Organization {clinic} "name":"x"
@@ -27,7 +27,7 @@ func (h fhirAPI) manyReports(t *testing.T, w *testPatients) (patients, reports [
 	return patients, reports
 }
 
-// finds120 checks that the pages of a search have 120 records in total, and next links to the gateway.
+// finds120 checks that the pages of a search contain 120 records in total, and that next links point to the gateway.
 func (g *guarded) finds120(t *testing.T, who guardHolder, search string) {
 	t.Helper()
 	found := map[string]int{}
@@ -50,8 +50,8 @@ func (g *guarded) finds120(t *testing.T, who guardHolder, search string) {
 	}
 }
 
-// TestGuardLongLinks checks that a search by 120 UUIDs (4.4 KB) returns all pages, also if the FHIR server's next links
-// repeat the query.
+// TestGuardLongLinks checks that a search for 120 UUIDs (4.4 KB) returns all pages, even if the FHIR server's next links repeat
+// the query.
 func TestGuardLongLinks(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

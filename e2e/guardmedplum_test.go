@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// The guard protects Medplum's router with the same records and oracle as HAPI.
+// The guard protects Medplum's router, with the same records and oracle as in the tests with HAPI.
 func TestGuardMedplum(t *testing.T) {
 	t.Parallel()
 	b, err := startBackend("backend-guard")
@@ -35,7 +35,7 @@ func TestGuardMedplum(t *testing.T) {
 	t.Run("writes", g.testMedplumWrites)
 }
 
-// testMedplumHistory checks that for a record that has moved from another patient to this one, only the new version is visible.
+// testMedplumHistory checks that if a record was moved from another patient to this patient, only the new version is visible.
 func (g *guardTest) testMedplumHistory(t *testing.T) {
 	own, other := g.world.Patient('a'), g.world.Patient('b')
 	who := readers(g.world)[0].holder
@@ -72,13 +72,13 @@ func (g *guardTest) testMedplumHistory(t *testing.T) {
 	}
 }
 
-// testMedplumLacks checks the effects of features that Medplum's router lacks (docs/evidence/guard.md).
+// testMedplumLacks checks the effects of features missing from Medplum's router (docs/evidence/guard.md).
 func (g *guardTest) testMedplumLacks(t *testing.T) {
 	who := readers(g.world)[0].holder
 	pulse, self := g.world.Find('a', "Observation.pulse"), g.world.Find('a', "Patient.self")
 	for _, test := range []struct {
 		path            string
-		direct, through string // status and number of resources
+		direct, through string // status and number of resources, without the guard and with it
 	}{
 		{"Observation?_id=" + pulse.ID + "&_include=Observation:subject", "200 1", "200 1"},
 		{"Patient?_id=" + self.ID + "&_revinclude=Observation:subject", "200 1", "200 1"},
@@ -105,7 +105,7 @@ func (g *guardTest) testMedplumLacks(t *testing.T) {
 // outcomeSummary returns the status and the number of resources of a response.
 func outcomeSummary(a httpResponse) string { return fmt.Sprint(a.status, len(resourcesIn(a.body))) }
 
-// testMedplumWrites checks that written records stay the patient's, and that If-Match is respected.
+// testMedplumWrites checks that a written record still belongs to the patient, and that If-Match is respected.
 func (g *guardTest) testMedplumWrites(t *testing.T) {
 	own, other := g.world.Patient('a'), g.world.Patient('b')
 	who := guardHolder{scope: "patient/*.cruds", patient: strings.TrimPrefix(own, "Patient/")}
@@ -150,7 +150,7 @@ func (g *guardTest) testMedplumWrites(t *testing.T) {
 	}
 }
 
-// capabilitiesOfR4 returns the search parameters of R4, for a server without a CapabilityStatement.
+// capabilitiesOfR4 returns the search parameters that R4 defines, for a server without a CapabilityStatement.
 func capabilitiesOfR4(types []string) map[string]guardattack.Capabilities {
 	byType := map[string]guardattack.Capabilities{}
 	for _, resourceType := range types {

@@ -31,8 +31,8 @@ const noteRecords = `
 	DocumentReference {n4} "status":"current","category":[{"coding":[{"system":"http://c","code":"psychotherapy"}]}],"subject":{"reference":"Patient/{patient}"},"content":[{"attachment":{"contentType":"text/plain","url":"Binary/{psychotherapy}"}}]
 	DocumentReference {n5} "status":"current",` + clinicalNote + `,"subject":{"reference":"Patient/{patient}"},"content":[{"attachment":{"contentType":"application/pdf","url":"Binary/{big}"}}]`
 
-// TestGuardNotes checks that a Binary without a securityContext is treated like the DocumentReference that references
-// it, and that 100 MB are streamed.
+// TestGuardNotes checks that access to a Binary without a securityContext is decided like access to the DocumentReference that
+// references it, and that 100 MB are streamed.
 func TestGuardNotes(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -148,7 +148,7 @@ func TestGuardNotes(t *testing.T) {
 	})
 }
 
-// anonymousMemory returns RssAnon of the gateway's process in bytes.
+// anonymousMemory returns RssAnon of the gateway process in bytes.
 func (g *gateway) anonymousMemory(t *testing.T) int64 {
 	t.Helper()
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", g.process.cmd.Process.Pid))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// $everything returns those of HAPI's resources that the scopes cover, on as many pages as the app requests.
+// $everything returns the resources of HAPI's response that the scopes cover, with the page size that the app requests.
 func (g *guardTest) testEverything(t *testing.T) {
 	patient, other := g.world.Patient(g.world.Patients[0]), g.world.Patient(g.world.Patients[1])
 	answered := 0
@@ -31,7 +31,7 @@ func (g *guardTest) testEverything(t *testing.T) {
 			for _, reference := range slices.Concat(matches, included) {
 				got[reference] = true
 			}
-			if strings.Contains(query, "_count=20") { // resources that reference them may be on another page
+			if strings.Contains(query, "_count=20") { // the resources that reference these may be on another page
 				maps.DeleteFunc(want, isSharedResource)
 				maps.DeleteFunc(got, func(reference string, is bool) bool { return allowed[reference] && isSharedResource(reference, is) })
 			}
@@ -46,7 +46,7 @@ func (g *guardTest) testEverything(t *testing.T) {
 	g.testEverythingPages(t, patient)
 }
 
-// bothPermissions returns the grants with both read and search permission, which the response of an operation requires.
+// bothPermissions returns the grants with read and search permission. Resources in the response of an operation require both.
 func bothPermissions(grants []guardGrant) []guardGrant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g guardGrant) bool {
 		return !strings.Contains(g.permissions, "r") || !strings.Contains(g.permissions, "s")
@@ -58,7 +58,7 @@ func isSharedResource(reference string, _ bool) bool {
 	return slices.Contains(everybodys, resourceType)
 }
 
-// everything returns the resources that HAPI returns for the same request.
+// everything returns the resources in HAPI's own response to the same request.
 func (g *guardTest) everything(t *testing.T, path string) references {
 	t.Helper()
 	if found, ok := g.oracle.found[path]; ok {
@@ -77,7 +77,7 @@ func (g *guardTest) everything(t *testing.T, path string) references {
 	return found
 }
 
-// checkHidden checks that the resource of a path gets the response for an absent one, or an error.
+// checkHidden checks that a GET request for a hidden resource gets 403 or 404.
 func (g *guardTest) checkHidden(t *testing.T, p guardPrincipal, path string) {
 	t.Helper()
 	a := g.send(t, p.holder, http.MethodGet, path, "")
@@ -86,7 +86,7 @@ func (g *guardTest) checkHidden(t *testing.T, p guardPrincipal, path string) {
 	}
 }
 
-// testEverythingPages checks that a page is only for its token, for each form of the request.
+// testEverythingPages checks that a page link works only with the token that received it, for each form of the request.
 func (g *guardTest) testEverythingPages(t *testing.T, patient string) {
 	all := readers(g.world)
 	var page searchPage
@@ -104,7 +104,8 @@ func (g *guardTest) testEverythingPages(t *testing.T, patient string) {
 	}
 }
 
-// Exports require system scopes, contain the types of these scopes, and belong to the token that started them.
+// Exports require system scopes, contain only the types in these scopes, and are accessible only with the token that started
+// them.
 func (g *guardTest) testExport(t *testing.T) {
 	group := g.world.Find(g.world.Patients[0], "Group.alone").Reference()
 	asynchronous := []string{"Prefer", "respond-async"}
@@ -149,7 +150,7 @@ func (g *guardTest) testExport(t *testing.T) {
 	}
 }
 
-// writingPrincipals returns the principals of [writers].
+// writingPrincipals returns the principals of all [writers].
 func (g *guardTest) writingPrincipals() []guardPrincipal {
 	var all []guardPrincipal
 	for _, w := range writers(g.world) {
@@ -158,7 +159,7 @@ func (g *guardTest) writingPrincipals() []guardPrincipal {
 	return all
 }
 
-// checkExport waits for an export, and compares its files with HAPI's resources.
+// checkExport waits for an export to complete, and compares its files with HAPI's resources.
 func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, types []string) {
 	t.Helper()
 	g.checkForeign(t, who, status)
@@ -187,7 +188,7 @@ func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, ty
 	if names := slices.Sorted(maps.Keys(exported)); !slices.Equal(names, types) {
 		t.Errorf("files of %s, want %s", names, types)
 	}
-	if strings.Contains(end.Request, "Patient/") { // resources without a patient are left out
+	if strings.Contains(end.Request, "Patient/") { // the export omits resources without a patient
 		maps.DeleteFunc(want, func(reference string, _ bool) bool {
 			return !got[reference] && !strings.HasPrefix(reference, "Patient/")
 		})
@@ -201,7 +202,7 @@ func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, ty
 	}
 }
 
-// exportEnd waits until an export has ended.
+// exportEnd waits until an export is complete and returns its manifest response.
 func (g *guardTest) exportEnd(t *testing.T, who guardHolder, status string) httpResponse {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -217,7 +218,7 @@ func (g *guardTest) exportEnd(t *testing.T, who guardHolder, status string) http
 	}
 }
 
-// checkForeign checks that a sealed link points to the gateway, and does not exist for other tokens.
+// checkForeign checks that a sealed link points to the gateway, and that it gets 404 with other tokens.
 func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 	t.Helper()
 	if !strings.HasPrefix(link, g.base+"/_") {
@@ -233,8 +234,8 @@ func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 	}
 }
 
-// checkBinaries checks that the files, which HAPI stores as Binaries, are hidden under bound scopes, and that HAPI's
-// own link to a job is rejected.
+// checkBinaries checks that the export files, which HAPI stores as Binary resources, are hidden from bound scopes, and that
+// HAPI's own link to a job is rejected.
 func (g *guardTest) checkBinaries(t *testing.T) {
 	t.Helper()
 	files := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// Reported vulnerabilities of other servers and gateways do not disclose another patient's data.
+// Attacks that were reported as vulnerabilities of other servers and gateways do not disclose another patient's data.
 func (g *guardTest) testOthers(t *testing.T) {
 	first, other := g.world.Patients[0], g.world.Patients[1]
 	id := g.world.Find(first, "Patient.self").ID
@@ -20,7 +20,7 @@ func (g *guardTest) testOthers(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path, body string
 		who                      guardHolder
-		status                   int // 0: any but a server error
+		status                   int // 0 means any status except server errors
 	}{
 		{"microsoft #5683: an include leaks", "GET", "DiagnosticReport?_id=" + of(first, "DiagnosticReport.mixed").ID + "&_include=DiagnosticReport:result", "", all, 200},
 		{"microsoft #5683: a reverse include leaks", "GET", "Practitioner?_id=" + of(first, "Practitioner.doctor").ID + "&_revinclude=Encounter:participant", "", all, 0},
@@ -61,7 +61,7 @@ func (g *guardTest) testOthers(t *testing.T) {
 	}
 }
 
-// job starts an export at the server itself, and returns the path of its status, which requires no authorization.
+// job starts an export directly at the server and returns the path of its status, which requires no token there.
 func (h fhirAPI) job(t *testing.T) string {
 	t.Helper()
 	a := h.send(t, http.MethodGet, "$export?_type=Organization", "", "Prefer", "respond-async").is(t, http.StatusAccepted)

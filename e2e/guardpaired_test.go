@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// pairedReads and pairedWrites are the requests that are sent in both worlds, one per line (see parseLine).
+// pairedReads and pairedWrites are the requests that are sent in both worlds, one per line. parseLine describes the format.
 const pairedReads = `
 GET Patient/{denied}
 GET Patient/{added}
@@ -244,7 +244,7 @@ POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resou
 POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Observation","status":"final","code":{"text":"new"},"meta":{"tag":[{"code":"new-{fam}"}]},"subject":{"reference":"Patient/{patient}"}},"request":{"method":"POST","url":"Observation","ifNoneExist":"patient.family={family}"}}]}
 POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"DELETE","url":"Observation?code={family}"}}]}`
 
-// pairedExports are kick-off requests. Manifests and files are compared too.
+// pairedExports are kick-off requests. Their manifests and files are also compared.
 const pairedExports = `
 $export
 $export?_type=Patient
@@ -281,7 +281,7 @@ Group/{group}/$export?_type=Observation
 Group/{group}/$export?_type=Observation&patient=Patient/{denied}
 Group/{group}/$export?_type=Observation&_typeFilter=Observation?patient.family={fam}`
 
-// TestGuardDeniedPaired checks that two worlds that differ only by denied records give equal responses to all requests. It
+// TestGuardDeniedPaired checks that all requests get equal responses in two worlds that differ only in denied records. The test
 // is not parallel, because some requests read everything on the server.
 func TestGuardDeniedPaired(t *testing.T) {
 	h := hapiServer(t)
@@ -314,7 +314,7 @@ func TestGuardDeniedPaired(t *testing.T) {
 	}
 }
 
-// deniedVersions returns the current versions of the denied records on the server.
+// deniedVersions returns the current versions of the denied records on the FHIR server.
 func (h fhirAPI) deniedVersions(t *testing.T, w *testPatients, rule pairedRule) string {
 	t.Helper()
 	var versions []string
@@ -324,7 +324,7 @@ func (h fhirAPI) deniedVersions(t *testing.T, w *testPatients, rule pairedRule) 
 	return strings.Join(versions, ", ")
 }
 
-// askPaired sends all requests with each kind of token and returns comparable responses by request.
+// askPaired sends all requests with each kind of token, and returns comparable responses by request.
 func (g *guarded) askPaired(t *testing.T, w *testPatients, rule pairedRule) map[string]string {
 	t.Helper()
 	var mu sync.Mutex
@@ -332,9 +332,9 @@ func (g *guarded) askPaired(t *testing.T, w *testPatients, rule pairedRule) map[
 	for name, who := range holdersByScope(w) {
 		exports := strings.Split(strings.TrimSpace(pairedExports), "\n")
 		if name != "system" {
-			exports = exports[:3] // exports need system scopes
+			exports = exports[:3] // the other exports require system scopes
 		}
-		jobs := map[string]httpResponse{} // started together, because each takes seconds
+		jobs := map[string]httpResponse{} // started together, because each export takes seconds
 		for _, line := range exports {
 			path, query, _ := strings.Cut(w.text(line), "?")
 			jobs[line] = g.send(t, who, http.MethodGet, path+"?"+escapedFilter(query), "", "Prefer", "respond-async")
@@ -374,7 +374,7 @@ func (g *guarded) askPaired(t *testing.T, w *testPatients, rule pairedRule) map[
 	return answers
 }
 
-// escapedFilter escapes the value of _typeFilter, the last parameter of a query.
+// escapedFilter escapes the value of _typeFilter, which is the last query parameter.
 func escapedFilter(query string) string {
 	before, filter, found := strings.Cut(query, "_typeFilter=")
 	if !found {

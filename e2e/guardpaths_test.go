@@ -18,8 +18,8 @@ import (
 // spellings is the number of path variants to send.
 const spellings = 2000
 
-// HAPI interprets every path that the guard forwards in the same way as the guard: with a token for everything, the
-// response is that of HAPI itself; with a patient's token, it contains no data of others.
+// HAPI interprets each path that the guard forwards in the same way as the guard. With an unrestricted token, the response
+// equals HAPI's own. With a patient's token, the response contains no other patients' data.
 func (g *guardTest) testPaths(t *testing.T) {
 	first, other := g.world.Patients[0], g.world.Patients[1]
 	doctor := g.world.Find(first, "Practitioner.doctor").Reference()
@@ -68,7 +68,7 @@ func checkSpelling(t *testing.T, path string, got, direct httpResponse, whole bo
 	}
 }
 
-// respellPath returns a path with one or two random changes.
+// respellPath applies one or two random changes to a path.
 func respellPath(random *rand.Rand, path string) string {
 	for range 1 + random.IntN(5)/4 {
 		at := random.IntN(len(path) + 1)
@@ -92,7 +92,7 @@ func respellPath(random *rand.Rand, path string) string {
 	return path
 }
 
-// raw sends a path unchanged, which net/http would not do.
+// raw sends the path unchanged, which net/http does not allow.
 func (g *guarded) raw(t *testing.T, base, path, token string) httpResponse {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -118,7 +118,7 @@ func (g *guarded) raw(t *testing.T, base, path, token string) httpResponse {
 	}
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		return httpResponse{} // rejected without a response
+		return httpResponse{} // the connection was closed without a response
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)

@@ -14,7 +14,7 @@ import (
 const (
 	vipLabel = `"meta":{"security":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"VIP"}]}`
 
-	// pairedRecords are the records that are equal in both worlds.
+	// pairedRecords are the records that both worlds contain.
 	pairedRecords = `
 		Organization {clinic} "name":"Clinic"
 		Practitioner {doctor} "name":[{"family":"Doctor"}]
@@ -42,11 +42,11 @@ const (
 		Group {group} "type":"person","actual":true,"member":[{"entity":{"reference":"Patient/{patient}"}},{"entity":{"reference":"Patient/{denied}"}}]`
 )
 
-// pairedRule is a deny rule, and the records that it denies in two otherwise equal worlds (states of the FHIR server).
+// pairedRule is a deny rule with the records that it denies in two otherwise equal worlds (states of the FHIR server).
 type pairedRule struct {
 	name, rule    string
-	holders       string // token holders for reads and writes besides exports, by names of holdersByScope
-	before, after string // templates of the denied records in the first and second world
+	holders       string // comma-separated keys of holdersByScope: the token holders for reads and writes; exports have their own
+	before, after string // templates of the denied records in the first world and in the second world
 }
 
 var pairedRules = []pairedRule{
@@ -75,8 +75,8 @@ var pairedRules = []pairedRule{
 	},
 }
 
-// testPatients is a new set of patients. Names such as {patient} in templates of records and requests stand for UUIDs
-// and words that no other test uses.
+// testPatients is a set of patients for one test. Placeholders such as {patient} in templates of records and requests are
+// replaced with UUIDs and words that no other test uses.
 type testPatients struct{ names map[string]string }
 
 func newUUID() string {
@@ -98,7 +98,7 @@ func newTestPatients() *testPatients {
 	return w
 }
 
-// text replaces the names in a template with their values.
+// text replaces the placeholders in a template with their values.
 func (w *testPatients) text(template string) string {
 	for name, value := range w.names {
 		template = strings.ReplaceAll(template, name, value)
@@ -106,7 +106,7 @@ func (w *testPatients) text(template string) string {
 	return template
 }
 
-// template replaces values with their names, for comparisons and messages.
+// template replaces the values in a text with their placeholders, for comparisons and messages.
 func (w *testPatients) template(text string) string {
 	for name, value := range w.names {
 		if name != "{fam}" {
@@ -116,7 +116,7 @@ func (w *testPatients) template(text string) string {
 	return strings.ReplaceAll(text, w.names["{fam}"], "{fam}")
 }
 
-// records parses one template per line: the type, the name of the id, and the JSON members after the id.
+// records parses templates, one per line: the type, the placeholder of the id, and the JSON members after the id.
 func (w *testPatients) records(templates string) []guardattack.Record {
 	var all []guardattack.Record
 	for line := range strings.Lines(w.text(templates)) {
@@ -134,7 +134,7 @@ func (w *testPatients) records(templates string) []guardattack.Record {
 	return all
 }
 
-// warmUp makes HAPI load its definitions. Its first validation would exceed the time limit of a gateway's client.
+// warmUp makes HAPI load its definitions. Otherwise, its first validation would exceed the timeout of a gateway's client.
 func (h fhirAPI) warmUp(t *testing.T) {
 	t.Helper()
 	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Parameters","parameter":[`+
@@ -142,7 +142,8 @@ func (h fhirAPI) warmUp(t *testing.T) {
 	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Patient"}`).is(t, http.StatusOK)
 }
 
-// store stores records one by one. HAPI never follows a reference to a target that was stored later, so targets come first.
+// store stores records one at a time. Targets of references must precede their sources, because HAPI never resolves references
+// to records that are stored later.
 func (h fhirAPI) store(t *testing.T, records []guardattack.Record) {
 	t.Helper()
 	order := []string{"Organization", "Practitioner", "Patient", "Encounter", "Observation"}
@@ -165,7 +166,7 @@ func holdersByScope(w *testPatients) map[string]guardHolder {
 	}
 }
 
-// sortedTypes are resource types of a patient's compartment, and the members of a minimal record before the patient's reference.
+// sortedTypes are types of the patient compartment, with the members of a minimal record before the reference to the patient.
 var sortedTypes = [][2]string{
 	{"Observation", `"status":"final","code":{"text":"x"},"subject":`}, {"Condition", `"code":{"text":"x"},"subject":`},
 	{"Encounter", `"status":"finished","class":{"code":"AMB"},"subject":`}, {"Procedure", `"status":"completed","subject":`},

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// uncompressed returns the body of a response without its Content-Encoding.
+// uncompressed returns the body of a response after decoding its Content-Encoding.
 func uncompressed(t *testing.T, a httpResponse) []byte {
 	t.Helper()
 	if a.header.Get("Content-Encoding") != "gzip" || len(a.body) == 0 {
@@ -32,7 +32,7 @@ func uncompressed(t *testing.T, a httpResponse) []byte {
 	return body
 }
 
-// http1 sends a request over a new HTTP/1.1 connection and checks the framing of the response (RFC 9110 and 9112).
+// http1 sends a request on a new HTTP/1.1 connection and checks the framing of the response (RFC 9110 and 9112).
 func (g *guarded) http1(t *testing.T, who guardHolder, line string) (httpResponse, error) {
 	t.Helper()
 	method, path, body, headers := parseLine(line)
@@ -66,7 +66,7 @@ func (g *guarded) http1(t *testing.T, who guardHolder, line string) (httpRespons
 	return strictAnswer(method, raw)
 }
 
-// strictAnswer parses all bytes of a connection with one request. A wrong Content-Length, a Content-Length together
+// strictAnswer parses all bytes that a connection with one request received. A wrong Content-Length, a Content-Length together
 // with Transfer-Encoding, a body that the method or status forbids, and trailing bytes are errors.
 func strictAnswer(method string, raw []byte) (httpResponse, error) {
 	head, rest, found := bytes.Cut(raw, []byte("\r\n\r\n"))
@@ -110,7 +110,7 @@ func strictAnswer(method string, raw []byte) (httpResponse, error) {
 	return a, nil
 }
 
-// checkHead repeats a GET request as HEAD over HTTP/1.1 and HTTP/2 and checks the framing.
+// checkHead repeats a GET request as a HEAD request over HTTP/1.1 and HTTP/2 and checks the framing.
 func (g *guarded) checkHead(t *testing.T, who guardHolder, line string) {
 	t.Helper()
 	rest, isGet := strings.CutPrefix(line, "GET ")

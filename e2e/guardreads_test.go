@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// Records of the patient, another patient, everyone and no patient are requested: covered records are returned, and
-// all others get the response for an absent record.
+// The test requests records of the patient, of another patient, of everyone and of no patient. Records covered by the scopes
+// are returned. All others get the response for an absent record.
 func (g *guardTest) testReads(t *testing.T) {
 	var records []guardattack.Record
 	for _, owner := range []byte{g.world.Patients[0], g.world.Patients[1], guardattack.Everybody, guardattack.Hidden} {
@@ -38,7 +38,7 @@ func (g *guardTest) testReads(t *testing.T) {
 	}
 }
 
-// A page is only for the token that received its link, and a page of the server itself is for no token.
+// Only the token that received a page link can use it. No token can use a page link of the FHIR server.
 func (g *guardTest) testPages(t *testing.T) {
 	all := readers(g.world)
 	own := all[0].holder
@@ -64,7 +64,7 @@ func (g *guardTest) testPages(t *testing.T) {
 	}
 }
 
-// No response depends on other patients' data: it stays the same when these have more or fewer records.
+// Responses do not depend on other patients' data: they stay the same when those patients have more or fewer records.
 func (g *guardTest) testUnmoved(t *testing.T) {
 	attackers := g.attackers(t, readers(g.world)[:11])
 	type asked struct {
@@ -93,7 +93,7 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 	}
 }
 
-// unorderedText returns a response for comparison, ignoring the order of unsorted search results.
+// unorderedText returns a response as comparable text that ignores the order of unsorted search results.
 func unorderedText(a httpResponse) string {
 	shown := references{}
 	for _, r := range resourcesIn(a.body) {
@@ -105,7 +105,7 @@ func unorderedText(a httpResponse) string {
 	return comparableText(httpResponse{status: a.status, header: a.header}, "zqy9999") + shown.String()
 }
 
-// othersRecords returns more records of all patients except the first.
+// othersRecords returns additional records of all patients except the first one.
 func (g *guardTest) othersRecords() []guardattack.Record {
 	var more []guardattack.Record
 	for _, owner := range []byte(g.world.Patients[2:4]) {

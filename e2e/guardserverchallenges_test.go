@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGuardServerChallenges checks that the FHIR server's own 401, 407 and redirects become a 502 with the gateway's headers
-// only, and a log line.
+// TestGuardServerChallenges checks that a 401, 407 or redirect of the FHIR server becomes a 502 that contains only the
+// gateway's headers, and that it is logged.
 func TestGuardServerChallenges(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

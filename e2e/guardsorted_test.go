@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// Pages contain each record once, although HAPI orders ties differently for each search: 40 records on two dates,
-// with the patient as subject, performer or both.
+// The pages of a search contain each record exactly once, although HAPI orders ties differently for each search. The 40 records
+// have two dates and the patient as subject, performer or both.
 func TestGuardSorted(t *testing.T) {
 	t.Parallel()
 	h := startSeparateHAPI(t, "hapi-sorted")
 	records := []guardattack.Record{
 		{Type: "Patient", ID: "p", JSON: `{"resourceType":"Patient","id":"p"}`}, {Type: "Patient", ID: "q", JSON: `{"resourceType":"Patient","id":"q"}`},
 	}
-	second := []string{`,{"coding":[{"system":"http://c","code":"c2"}]}`, "", ""} // HAPI sorts a record with two categories twice
+	second := []string{`,{"coding":[{"system":"http://c","code":"c2"}]}`, "", ""} // HAPI lists a record with two categories twice when it sorts by category
 	var own, subject []string
 	for i := range 50 {
 		of := [][2]string{{"p", "q"}, {"p", "p"}, {"p", "q"}, {"q", "p"}, {"q", "q"}}[i%5]
@@ -34,7 +34,7 @@ func TestGuardSorted(t *testing.T) {
 	}
 	h.load(t, records)
 	g := startGuarded(t, "sorted", h.fhirAPI)
-	for _, size := range []int{14, 15, 30} { // page sizes that HAPI serves without a next link
+	for _, size := range []int{14, 15, 30} { // page sizes for which HAPI sends no next link
 		search := fmt.Sprintf("Observation?patient=p&_sort=-category,_id&_count=%d", size)
 		if got, _, _ := g.pages(t, guardHolder{"patient/*.rs", "p", ""}, search); len(got) != len(subject) {
 			t.Errorf("%s: %d records, want %d: %v", search, len(got), len(subject), got)

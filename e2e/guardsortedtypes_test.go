@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// TestGuardSortedTypes checks that searches over 1 to 16 types have no empty page while more records match, at most
-// 48 requests to the FHIR server per page, and each record once. Ids are UUIDs, and many records have the same
-// lastUpdated, so HAPI orders ties differently for each request.
+// TestGuardSortedTypes checks searches over 1 to 16 types. No page is empty while more records match, each page causes at most
+// 48 requests to the FHIR server, and each record is returned once. Ids are UUIDs, and many records have the same lastUpdated,
+// so HAPI orders ties differently for each request.
 func TestGuardSortedTypes(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -39,7 +39,7 @@ func TestGuardSortedTypes(t *testing.T) {
 				`{"resourceType":%q,"id":%q,"meta":{"tag":[{"code":"{fam}"}]},%s{"reference":"Patient/%s"}}`, of[0], id, of[1], patient))})
 		}
 	}
-	slices.SortFunc(records, func(a, b guardattack.Record) int { return strings.Compare(a.ID, b.ID) }) // mix the types
+	slices.SortFunc(records, func(a, b guardattack.Record) int { return strings.Compare(a.ID, b.ID) }) // sort by id to mix the types
 	h.load(t, records)
 	f := frontOf(t, h.fhirAPI)
 	g := startGuarded(t, "sortedtypes", f.fhirAPI)
@@ -80,7 +80,7 @@ func TestGuardSortedTypes(t *testing.T) {
 			a := s.g.send(t, holders[s.name], http.MethodGet, query, "")
 			asked := f.requests.Load() - before
 			if s.g == g && s.name == "system" && pages == 1 && a.status == http.StatusBadRequest {
-				want = 0 // HAPI cannot search several types
+				want = 0 // HAPI can't search several types at once
 				break
 			}
 			if a.status != http.StatusOK {
@@ -118,7 +118,7 @@ func TestGuardSortedTypes(t *testing.T) {
 	t.Logf("%d searches, %d requests", len(searches), f.requests.Load())
 }
 
-// sortKey returns the value of the first sort key of a resource; empty if unsorted.
+// sortKey returns the value of a resource's first sort key; empty if order is empty.
 func sortKey(resource []byte, order string) string {
 	var r struct {
 		ID   string

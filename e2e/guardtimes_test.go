@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// testTimes logs the response times for other patients' records and for absent records, alternating between them. It
-// only measures: TestAsksAlike of package enforce checks that the FHIR server gets the same requests.
+// testTimes logs the response times for other patients' records and for absent records, alternating between them. It does not
+// fail: TestAsksAlike in package enforce checks that the FHIR server gets the same requests.
 func (g *guardTest) testTimes(t *testing.T) {
 	pairs := 20
 	if *guardMore {
@@ -33,7 +33,7 @@ func (g *guardTest) testTimes(t *testing.T) {
 			r := g.world.Find(g.world.Patients[1+n%(len(g.world.Patients)-1)], test.name)
 			ids := []string{r.ID, fmt.Sprintf("zqy%04d", n)}
 			var took [2]time.Duration
-			for k := range 2 { // alternate the order
+			for k := range 2 { // alternate the order of the two requests
 				k = (k + n) % 2
 				took[k] = g.timed(t, who, test.before+ids[k]+test.after)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// appRecords are US Core records of one patient, and some records of another patient.
+// appRecords are US Core records of one patient and a few records of another patient.
 const appRecords = `
 	Organization {clinic} "name":"Clinic"
 	Practitioner {doctor} "name":[{"family":"Doctor"}]
@@ -124,7 +124,7 @@ func TestGuardUSCoreRequests(t *testing.T) {
 		for line := range strings.Lines(appRequests) {
 			request, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 			if unbound && strings.Contains(request, "ther") || unbound && (strings.Contains(request, "name=") || strings.Contains(request, "family=")) {
-				continue // user scopes of a practitioner cover the other patient too
+				continue // the user scopes of a practitioner also cover the other patient
 			}
 			method, path, _ := strings.Cut(request, " ")
 			body, headers := w.text(appForms[path]), []string(nil)

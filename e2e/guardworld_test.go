@@ -18,15 +18,15 @@ import (
 // references is a set of resources as Type/id.
 type references map[string]bool
 
-// guardOracle determines the patients of resources by HAPI's own searches.
+// guardOracle determines the patients of resources by means of HAPI's own searches.
 type guardOracle struct {
 	server fhirAPI
-	texts  map[string]string // all resources of HAPI, by reference
+	texts  map[string]string // JSON of all resources in HAPI, by reference
 	own    map[string]references
-	found  map[string]references // by search
+	found  map[string]references // results by search
 }
 
-// load stores records in transactions of a few hundred.
+// load stores records in transactions of a few hundred records each.
 func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 	t.Helper()
 	for part := range slices.Chunk(records, 200) {
@@ -38,7 +38,7 @@ func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 	}
 }
 
-// newGuardOracle reads all resources of HAPI once.
+// newGuardOracle reads all resources of the given types from HAPI.
 func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	t.Helper()
 	o := &guardOracle{server: server, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
@@ -48,7 +48,7 @@ func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	return o
 }
 
-// all returns the resources that a search finds, on all its pages, by reference.
+// all returns the JSON of the resources that a search finds, on all pages, by reference.
 func (h fhirAPI) all(t *testing.T, search string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -75,7 +75,7 @@ func (h fhirAPI) all(t *testing.T, search string) map[string]string {
 	return found
 }
 
-// referenceOf returns the Type/id of a resource.
+// referenceOf returns the reference Type/id of a resource.
 func referenceOf(text []byte) string {
 	var r struct{ ResourceType, ID string }
 	if json.Unmarshal(text, &r) != nil {
@@ -84,7 +84,7 @@ func referenceOf(text []byte) string {
 	return r.ResourceType + "/" + r.ID
 }
 
-// search returns the results of a search in HAPI. Each search is sent once.
+// search returns the results of a search in HAPI. It sends each search only once.
 func (o *guardOracle) search(t *testing.T, search string) references {
 	t.Helper()
 	found, ok := o.found[search]
@@ -98,14 +98,14 @@ func (o *guardOracle) search(t *testing.T, search string) references {
 	return found
 }
 
-// everybodys are the types that belong to no patient and are shared (docs/reference/resources.md).
+// everybodys are the resource types that do not belong to a patient and that everyone shares (docs/reference/resources.md).
 var everybodys = []string{
 	"Organization", "Practitioner", "PractitionerRole", "Location", "HealthcareService", "Endpoint", "Medication", "Substance",
 	"Questionnaire",
 }
 
-// ofPatient returns the resources of a patient according to HAPI: those that the compartment's parameters find, and
-// the shared types.
+// ofPatient returns a patient's resources according to HAPI: those that the search parameters of the compartment find, and the
+// shared types.
 func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	t.Helper()
 	if own, ok := o.own[id]; ok {
@@ -134,8 +134,8 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	return own
 }
 
-// isAlone reports whether a resource that must not reference another patient references none: a Group by its members,
-// other resources by their contained resources.
+// isAlone reports whether a resource references no patient other than id. For a Group it checks the members, for other
+// resources the contained resources.
 func (o *guardOracle) isAlone(reference, id string) bool {
 	text := o.texts[reference]
 	if !strings.HasPrefix(reference, "Group/") {
@@ -149,8 +149,8 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 	return !strings.Contains(strings.ReplaceAll(text, `"Patient/`+id+`"`, ""), `"Patient/`)
 }
 
-// addDependent adds resources that belong to a patient because of their references: Binary by its security context,
-// Provenance by all its targets, including a target of the patient, and a document by its Composition.
+// addDependent adds resources that belong to the patient because of their references: a Binary whose securityContext is the
+// patient's, a Provenance whose targets are all readable and not all shared, and a document that references only this patient.
 func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {
@@ -183,14 +183,14 @@ func (o *guardOracle) addDependent(own references, id string) {
 
 // guardGrant is a scope in the form that the oracle uses.
 type guardGrant struct {
-	types       []string // empty: all
+	types       []string // empty for all types
 	permissions string
-	patient     string // id of the patient; "" if the scope covers all records
-	constraint  string // query of a search; "" without a constraint
-	only        string // the only reference that the grant covers; "" for all
+	patient     string // id of the patient; "" if the scope covers all patients
+	constraint  string // query of a search; "" for no constraint
+	only        string // the only reference that the grant covers; "" for no restriction
 }
 
-// allowed returns the resources that a grant gives one of the permissions on.
+// allowed returns the resources for which the grants include one of the permissions.
 func (o *guardOracle) allowed(t *testing.T, grants []guardGrant, permissions string) references {
 	t.Helper()
 	all := references{}
@@ -221,7 +221,7 @@ func (o *guardOracle) covers(t *testing.T, g guardGrant, reference string) bool 
 	return g.constraint == "" || o.search(t, resourceType+"?"+g.constraint)[reference]
 }
 
-// String returns the references, sorted, for messages.
+// String returns the sorted references for error messages.
 func (r references) String() string { return strings.Join(slices.Sorted(maps.Keys(r)), " ") }
 
 // without returns the references that are not in others.
@@ -231,7 +231,7 @@ func (r references) without(others references) references {
 	return left
 }
 
-// queryOf returns a query of names and values.
+// queryOf returns a query that consists of the given pairs of names and values.
 func queryOf(namesAndValues ...string) string {
 	var parts []string
 	for i := 0; i < len(namesAndValues); i += 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// testWritable writes all resources that a writer may write, in each possible way.
+// testWritable writes each resource that a writer may write, using each interaction that writes.
 func (g *guardTest) testWritable(t *testing.T, w guardWriter, writable references) {
 	if w.grants[0].constraint != "" {
 		g.testConstrained(t, w)
@@ -40,7 +40,7 @@ func (g *guardTest) mayRead(w guardWriter, resourceType string) bool {
 	})
 }
 
-// testWaysToWrite writes by each interaction.
+// testWaysToWrite writes with each interaction: create, update, patch, delete, conditional writes and Bundles.
 func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 	own, visit := g.world.Find(w.letter, "Condition.problem"), g.world.Find(w.letter, "Encounter.visit")
 	subject := `"subject":{"reference":"Patient/` + w.patientID() + `"}`
@@ -85,7 +85,7 @@ func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 	}
 }
 
-// testConstrained writes resources within a scope's category, and tries to write resources outside of it or to move resources out of it.
+// testConstrained writes resources in the scope's category. It also tries to write others and to move resources out of it.
 func (g *guardTest) testConstrained(t *testing.T, w guardWriter) {
 	find := func(name string) guardattack.Record { return g.world.Find(w.letter, name) }
 	glucose, both, smoking := find("Observation.glucose"), find("Observation.both"), find("Observation.smoking")
@@ -118,8 +118,8 @@ func (g *guardTest) testConstrained(t *testing.T, w guardWriter) {
 	}
 }
 
-// withoutReferences returns the record without references to resources other than its patient, because a writer of
-// only Observations cannot reference a specimen.
+// withoutReferences returns the record with only the references to its patient, because a writer who may write only
+// Observations can't reference a specimen.
 func withoutReferences(text string) string {
 	before, _, ok := strings.Cut(text, `,"specimen":`)
 	if !ok {

@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// guardWriter is a holder who may write, each for a different patient.
+// guardWriter is a token holder who may write. Each writer is bound to a different patient.
 type guardWriter struct {
 	guardPrincipal
 	letter   byte
-	readable bool // whether any scope permits reading
+	readable bool // whether the scopes include any read permission
 }
 
-// writers returns holders of all kinds of scopes that permit a write.
+// writers returns one holder for each kind of scope that permits writes.
 func writers(w *guardattack.World) []guardWriter {
 	writer := func(name, scope string, letter byte, grants ...guardGrant) guardWriter {
 		id := w.Find(letter, "Patient.self").ID
@@ -49,7 +49,7 @@ func writers(w *guardattack.World) []guardWriter {
 	}
 }
 
-// testWrites lets each writer make permitted writes and then attack. HAPI's history shows the changes.
+// testWrites lets each writer make permitted writes and then attack. HAPI's history shows what was changed.
 func (g *guardTest) testWrites(t *testing.T) {
 	for i, w := range writers(g.world) {
 		t.Run(w.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func (g *guardTest) testWrites(t *testing.T) {
 	}
 }
 
-// attackByWrites generates attacks, each followed by the same attack on an absent resource.
+// attackByWrites sends generated write attacks, each followed by the same attack on an absent resource.
 func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	attacks := 900
 	if *guardMore {
@@ -86,7 +86,7 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	}
 	for range attacks {
 		a := as.attacker.DrawWrite()
-		if ids[a.Victim] { // a record of two patients
+		if ids[a.Victim] { // the record belongs to two patients
 			a.Victim = ""
 		}
 		r.pair(as, a)
@@ -97,10 +97,10 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	}
 }
 
-// writtenVersion is a version of a resource that HAPI stored; the text is empty if it was deleted.
+// writtenVersion is a version of a resource in HAPI. text is empty if the resource was deleted.
 type writtenVersion struct{ reference, id, text string }
 
-// changesOf runs the actions of a writer, checks each version that HAPI has stored in the meantime, and returns their number.
+// changesOf runs do as a writer and checks each version that HAPI has stored since. It returns the number of these versions.
 func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable references)) int {
 	t.Helper()
 	g.oracle = newGuardOracle(t, g.server, g.world.Types())
@@ -130,7 +130,7 @@ func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable refe
 	return len(versions)
 }
 
-// inOthers returns the records in all other patients' compartments according to HAPI, with their versions.
+// inOthers returns the records in all other patients' compartments according to HAPI, with their versions by reference.
 func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 	t.Helper()
 	var others []string
@@ -155,14 +155,14 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 	return found
 }
 
-// lastVersion returns the latest change in HAPI's history.
+// lastVersion returns the latest entry of HAPI's history.
 func (g *guardTest) lastVersion(t *testing.T) writtenVersion {
 	t.Helper()
 	versions, _ := g.historyPage(t, g.server.base+"/_history?_count=1")
 	return versions[0]
 }
 
-// versionsSince returns the changes after a version, the latest first.
+// versionsSince returns the entries of HAPI's history after the version last, newest first.
 func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVersion {
 	t.Helper()
 	var all []writtenVersion
@@ -177,7 +177,7 @@ func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVe
 	return all
 }
 
-// historyPage returns the changes on a page of HAPI's history, and the URL of the next page.
+// historyPage returns the versions on a page of HAPI's history, and the URL of the next page.
 func (g *guardTest) historyPage(t *testing.T, address string) ([]writtenVersion, string) {
 	t.Helper()
 	var page struct {
@@ -207,8 +207,8 @@ func (g *guardTest) historyPage(t *testing.T, address string) ([]writtenVersion,
 	return versions, next
 }
 
-// checkVersion checks a version that a writer caused: it adds no references to other patients' resources, except to
-// types without a patient, and matches the scope's constraint before and after.
+// checkVersion checks a version that a writer caused. It may not add references to other patients' resources, except to types
+// without a patient. The text before and after the write must match the scope's constraint.
 func (g *guardTest) checkVersion(t *testing.T, w guardWriter, v writtenVersion, before string) {
 	t.Helper()
 	old, own := referencesIn(t, before), g.oracle.ofPatient(t, w.patientID())
@@ -285,12 +285,12 @@ func hasCoding(t *testing.T, text, element, systemAndCode string) bool {
 	return false
 }
 
-// searchByIdentifier returns the search for the record with an identifier.
+// searchByIdentifier returns the search for a record by its identifier.
 func searchByIdentifier(value string) string {
 	return "identifier=" + url.QueryEscape("http://zq.example/ids|"+value)
 }
 
-// withLanguage returns a resource with a language, the element that harmless changes set.
+// withLanguage returns a resource with the element language, which harmless changes set.
 func withLanguage(text, language string) string {
 	return strings.Replace(text, `"meta":{`, fmt.Sprintf(`"language":%q,"meta":{`, language), 1)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// nginxAround is the configuration that encloses a server block, as in Debian's nginx.conf, with the test's files.
+// nginxAround is the configuration around a server block, as in Debian's nginx.conf, with files of the test.
 const nginxAround = `daemon off;
 user root;
 pid FOLDER/nginx.pid;
@@ -25,8 +25,8 @@ http {
 	scgi_temp_path FOLDER/scgi;
 `
 
-// TestGuideNginx runs nginx and the gateway of docs/guides/nginx.md: alice signs in at the public address, and a client cannot
-// forge its address in the audit log.
+// TestGuideNginx runs nginx and the gateway as in docs/guides/nginx.md. alice can sign in at the public address. A client
+// cannot forge the client address in the audit log.
 func TestGuideNginx(t *testing.T) {
 	skipOnReplicas(t, "nginx stands before several already")
 	if _, err := exec.LookPath("nginx"); err != nil {
@@ -61,7 +61,7 @@ func TestGuideNginx(t *testing.T) {
 	}
 }
 
-// nginxFolder returns a folder with a certificate for localhost.
+// nginxFolder returns a new folder with a certificate for localhost.
 func nginxFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -71,7 +71,7 @@ func nginxFolder(t *testing.T) string {
 	return folder
 }
 
-// withAlice writes a Caddyfile to a folder, with more global options, and with the example's alice and demo-app in its fhir block.
+// withAlice writes a Caddyfile with additional global options and with the example's alice and demo-app in its fhir block.
 func withAlice(t *testing.T, folder, caddyfile, options string) string {
 	t.Helper()
 	example, err := os.ReadFile("../Caddyfile.example")

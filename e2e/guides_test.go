@@ -20,10 +20,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// guide is a page in docs, or a section of a page, with the addresses of the test.
+// guide is a page in docs, or a section of a page, adapted to the addresses of the test.
 type guide struct{ page, text string }
 
-// readGuide reads a page and replaces pairs of old and new text.
+// readGuide reads a page from docs and replaces pairs of old and new text.
 func readGuide(t *testing.T, page string, oldNew ...string) guide {
 	t.Helper()
 	read, err := os.ReadFile("../docs/" + page + ".md")
@@ -40,7 +40,7 @@ func readGuide(t *testing.T, page string, oldNew ...string) guide {
 	return guide{page, text}
 }
 
-// section returns the part of the page below a heading.
+// section returns the section of the page below a heading.
 func (g guide) section(t *testing.T, heading string) guide {
 	t.Helper()
 	_, section, found := strings.Cut(g.text, "\n## "+heading+"\n")
@@ -51,10 +51,10 @@ func (g guide) section(t *testing.T, heading string) guide {
 	return guide{g.page, section}
 }
 
-// blocks returns the code blocks of a language, joined in order.
+// blocks returns the code blocks in a language, in order, joined with a newline.
 func (g guide) blocks(language string) string { return strings.Join(g.blockList(language), "\n") }
 
-// block returns the code block of a language that contains a text.
+// block returns the code block in a language that contains the text.
 func (g guide) block(t *testing.T, language, content string) string {
 	t.Helper()
 	for _, block := range g.blockList(language) {
@@ -73,7 +73,7 @@ func (g guide) blockList(language string) (blocks []string) {
 	return blocks
 }
 
-// startGuide starts a command that runs a gateway with its folders below home. The test must wait until the gateway responds.
+// startGuide starts a command that runs a gateway with its folders in home. The caller must wait until the gateway responds.
 func startGuide(t *testing.T, name, home, issuer string, environ []string, command string, args ...string) *gateway {
 	t.Helper()
 	g := &gateway{
@@ -88,8 +88,9 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 	return g
 }
 
-// TestGuideHAPI runs docs/start/hapi.md from a clone in an empty folder to the record in the test app. The binary and HAPI
-// server of the other tests replace the build and HAPI's image, because a build takes minutes and an image needs a registry.
+// TestGuideHAPI follows docs/start/hapi.md from a clone in an empty folder to the record in the test app. It uses the binary
+// and HAPI server of the other tests instead of building the gateway and pulling HAPI's image, because a build takes minutes
+// and an image requires a registry.
 func TestGuideHAPI(t *testing.T) {
 	skipOnReplicas(t, "the guide starts one gateway")
 	h, home, address := hapiServer(t), t.TempDir(), mustFreeAddress(t)
@@ -121,7 +122,7 @@ func TestGuideHAPI(t *testing.T) {
 	launchForAda(t, g)
 }
 
-// launchForAda follows the guide in a browser until the test app shows the statuses.
+// launchForAda follows the guide in a browser until the test app shows the statuses of the requests.
 func launchForAda(t *testing.T, g *gateway) {
 	t.Helper()
 	ctx := newBrowser(t)
@@ -133,7 +134,7 @@ func launchForAda(t *testing.T, g *gateway) {
 	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
 }
 
-// TestGuideExpand runs the gateway of docs/guides/expand-only.md and the page's request.
+// TestGuideExpand runs the gateway as in docs/guides/expand-only.md and sends the request on that page.
 func TestGuideExpand(t *testing.T) {
 	skipOnReplicas(t, "the guide starts one gateway")
 	address, file := mustFreeAddress(t), filepath.Join(t.TempDir(), "Caddyfile")
@@ -153,7 +154,7 @@ func TestGuideExpand(t *testing.T) {
 	}
 }
 
-// shell runs the commands of a guide. The function caddy adds the address of the gateway's admin API.
+// shell runs the commands of a guide. It defines a function caddy that adds the address of the gateway's admin API.
 func (g *gateway) shell(t *testing.T, script string) (string, error) {
 	t.Helper()
 	script = `caddy() { case $1 in fhir-check|validate) "$CADDY_BIN" "$@" ;; *) "$CADDY_BIN" "$1" --address="$CADDY_ADMIN" "${@:2}" ;; esac; }
@@ -172,8 +173,8 @@ func writeText(t *testing.T, file, text string) {
 	}
 }
 
-// documentedCommand returns the first block of commands, or otherwise the first code span, that contains a text on
-// the pages of a folder in docs, and its page.
+// documentedCommand searches the pages in a folder of docs for a command that contains the text. It returns the first block of
+// commands or, if there is none, the first code span, and the page.
 func documentedCommand(t *testing.T, folder, content string) (page, command string) {
 	t.Helper()
 	files, err := filepath.Glob("../docs/" + folder + "/*.md")

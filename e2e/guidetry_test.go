@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGuideTry runs the commands of docs/start/try.md unchanged except for the port. Each must print the output on
-// the page, except for values that change with each run. The records are those of the example.
+// TestGuideTry runs the commands in docs/start/try.md, changing only the port. Each command must print the output on the page,
+// except for values that change with each run. The records are those of the example.
 func TestGuideTry(t *testing.T) {
 	section := readGuide(t, "start/try").section(t, "With curl").text
 	var script, printed []string
@@ -25,7 +25,7 @@ func TestGuideTry(t *testing.T) {
 	skipOnReplicas(t, "the walk-through trusts Caddy's own CA")
 	g, folder := startTestGateway(t, "guide-try", ""), t.TempDir()
 	_, port, _ := strings.Cut(strings.TrimPrefix(g.issuer, "https://"), ":")
-	for range 2 { // the second run starts with a signed-in browser
+	for range 2 { // in the second run, the user is already signed in
 		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.ReplaceAll(strings.Join(script, "\n"), "8443", port))
 		command.Dir = folder
 		command.Env = append(append(command.Environ(), g.environ...), "TMPDIR="+folder)

@@ -10,18 +10,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// hangingRounds is the number of rounds. Each measures sign-ins by password twice: without a provider in use, and while other
-// people wait for a hanging provider. Three rounds show whether a sign-in waits for the provider; 11 yield a precise ratio.
+// hangingRounds is the number of rounds. Each round measures sign-ins by password twice: while no provider is in use, and while
+// other people wait for a hung provider. Three rounds show whether a sign-in waits for the provider; 11 yield a precise ratio.
 var hangingRounds = flag.Int("hanging.rounds", 3, "rounds of TestHangingProviderDelaysNoOther")
 
 const (
 	signIns = 200
-	warmUp  = 30 // additional sign-ins that are not measured: connections are opened and closed
-	waiters = 32 // half of them at the token endpoint, half at discovery
+	warmUp  = 30 // number of sign-ins that are not measured, during which connections are opened and closed
+	waiters = 32 // number of people who wait: half for the token endpoint, half for discovery
 )
 
-// delayBound returns the highest accepted ratio. A sign-in that waits for the provider takes a minute instead of milliseconds; a few
-// rounds on a busy machine vary by less than a factor of 3. The goal is 1.1; the log has the measured ratio.
+// delayBound returns the highest accepted ratio. A sign-in that waits for the provider takes a minute instead of milliseconds.
+// Without such a wait, a few rounds on a busy machine vary by less than a factor of 3. The goal is 1.1. The log contains the
+// measured ratio.
 func delayBound() float64 {
 	if *hangingRounds >= 11 {
 		return 1.5
@@ -29,17 +30,17 @@ func delayBound() float64 {
 	return 3
 }
 
-// longer is longer than a round takes on a busy machine, so that the waiting people do not finish earlier.
+// longer is a provider timeout that exceeds the duration of a round on a busy machine, so people wait during the entire round.
 const longer = "timeout 1m"
 
-// The hash of the example's password, and a hash with a cost that does not distort the measurement.
+// The hash of the example's password, and a hash with a low cost that does not distort the measurement.
 const (
 	exampleHash = "$2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy"
 	cheapHash   = "$2a$04$bLS5Y6v7wz3x9kVvFq6Sh.dt0jQKU0Qpu0kBTxL7oYiVlPWFOkO72"
 )
 
-// A hanging provider does not delay people who do not use it: the test compares the 99th percentile of sign-ins by
-// password with and without people who wait for the provider, alternating, by the median of the rounds.
+// A hung provider does not delay people who do not use it. The test alternates sign-ins by password with and without people who
+// wait for the provider, and compares the 99th percentiles. The result is the median ratio of the rounds.
 func TestHangingProviderDelaysNoOther(t *testing.T) {
 	token, discovery := providertest.Start(t), providertest.Start(t)
 	token.SetFault(providertest.Token, providertest.NeverRespond)
@@ -80,7 +81,7 @@ func TestHangingProviderDelaysNoOther(t *testing.T) {
 	}
 }
 
-// measureSignIns returns the durations of sequential sign-ins from the authorization request to the code.
+// measureSignIns returns the durations of sequential sign-ins, from the authorization request to the code.
 func (g *gateway) measureSignIns(t *testing.T) []time.Duration {
 	t.Helper()
 	address := g.demoApp(t, "openid").AuthCodeURL("state")
@@ -91,7 +92,7 @@ func (g *gateway) measureSignIns(t *testing.T) []time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
-		somebody.client.Jar = jar // a new browser
+		somebody.client.Jar = jar // a browser without cookies
 		began := time.Now()
 		if end := somebody.signIn(t, address); !end.Query().Has("code") {
 			t.Fatalf("sent to %s, want a code", end)
@@ -101,7 +102,7 @@ func (g *gateway) measureSignIns(t *testing.T) []time.Duration {
 	return lengths[warmUp:]
 }
 
-// percentile returns the smallest duration that p percent of the durations do not exceed.
+// percentile returns the smallest duration that is not exceeded by p percent of the durations.
 func percentile(lengths []time.Duration, p int) time.Duration {
 	sorted := slices.Sorted(slices.Values(lengths))
 	return sorted[(len(sorted)*p+99)/100-1]

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// hapiFolder contains the Java program, built with Maven.
+// hapiFolder contains the Java program that Maven builds.
 const hapiFolder = "hapi"
 
-// hapi is HAPI's JPA server, with a database in memory.
+// hapi is HAPI's JPA server with an in-memory database.
 type hapi struct {
 	fhirAPI
 	process *process
@@ -27,7 +27,7 @@ type hapi struct {
 // fhirAPI is the API of a FHIR server, accessed without a gateway.
 type fhirAPI struct{ base string }
 
-// sharedHAPI is one server for all tests, started for the first test that needs it.
+// sharedHAPI is one server for all tests. The first test that needs it starts it.
 var sharedHAPI struct {
 	once   sync.Once
 	server *hapi
@@ -63,7 +63,7 @@ func needHAPI(t *testing.T) {
 	}
 }
 
-// buildHAPI compiles the program and records the location of Maven's dependencies.
+// buildHAPI compiles the program and records the class path of Maven's dependencies.
 var buildHAPI = sync.OnceValue(func() error {
 	build := exec.Command("mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath")
 	build.Dir = hapiFolder
@@ -119,7 +119,7 @@ func stopHAPI() {
 	}
 }
 
-// send sends a request directly to the server, with name and value pairs of headers.
+// send sends a request directly to the server. headers are pairs of name and value.
 func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) httpResponse {
 	t.Helper()
 	r := newRequest(t, method, h.base+"/"+path, body)

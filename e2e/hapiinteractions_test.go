@@ -19,7 +19,7 @@ type bundle struct {
 	}
 }
 
-// put stores resources under their own ids.
+// put stores resources with the given ids.
 func (h *hapi) put(t *testing.T, resources map[string]string) {
 	t.Helper()
 	for path, rest := range resources {
@@ -28,7 +28,7 @@ func (h *hapi) put(t *testing.T, resources map[string]string) {
 	}
 }
 
-// found returns the resources that a search or a history returns, sorted.
+// found returns the sorted references of the resources that a search or a history returns.
 func (h *hapi) found(t *testing.T, path string) []string {
 	t.Helper()
 	var b bundle
@@ -84,7 +84,7 @@ func TestHAPISearch(t *testing.T) {
 	})
 }
 
-// A next link has an opaque URL without a type.
+// The URL of a next link is opaque and contains no resource type.
 func TestHAPIPages(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -227,7 +227,7 @@ func TestHAPIOperations(t *testing.T) {
 	}
 }
 
-// An export of one patient contains the patient and the resources in the compartment.
+// The export of one patient contains the patient and the resources in the patient's compartment.
 func TestHAPIExport(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -244,7 +244,7 @@ func TestHAPIExport(t *testing.T) {
 	}
 }
 
-// export starts an export, waits for its end and reads the files by type.
+// export starts an export, waits until it is complete and returns the files by resource type.
 func (h *hapi) export(t *testing.T, path string) map[string]string {
 	t.Helper()
 	status := h.send(t, http.MethodGet, path, "", "Prefer", "respond-async").is(t, http.StatusAccepted).header.Get("Content-Location")
@@ -259,7 +259,7 @@ func (h *hapi) export(t *testing.T, path string) map[string]string {
 	return files
 }
 
-// ended returns the status response of a job after its end.
+// ended waits until an export is complete and returns the last status response.
 func (h *hapi) ended(t *testing.T, status string) httpResponse {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)

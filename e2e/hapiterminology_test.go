@@ -42,7 +42,7 @@ func TestHAPITerminologyClient(t *testing.T) {
 	}
 }
 
-// terminologyGateway starts a gateway with only terminology, and two value sets with the same id.
+// terminologyGateway starts a gateway that serves only terminology, with two value sets that have the same id.
 func terminologyGateway(t *testing.T) (base string) {
 	t.Helper()
 	home, address := t.TempDir(), mustFreeAddress(t)
@@ -67,7 +67,7 @@ func terminologyGateway(t *testing.T) (base string) {
 	return base
 }
 
-// validateByHAPI returns the output of hapi.Terminology.
+// validateByHAPI runs hapi.Terminology with the questions and returns its output.
 func validateByHAPI(t *testing.T, base string, questions []string) string {
 	t.Helper()
 	dependencies, err := os.ReadFile(filepath.Join(hapiFolder, "target", "classpath"))

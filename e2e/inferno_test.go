@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestInferno runs the ports of Inferno's modules in package conformance through the binary in front of HAPI.
+// TestInferno runs package conformance's ports of Inferno's modules through the binary in front of HAPI.
 func TestInferno(t *testing.T) {
 	h := hapiServer(t)
 	run := exec.CommandContext(t.Context(), "go", "test", "./caddymodule/conformance", "-count=1", "-v",
@@ -21,7 +21,7 @@ func TestInferno(t *testing.T) {
 	}
 }
 
-// TestTLSVersions checks the TLS versions that the endpoints support, which share a port.
+// TestTLSVersions checks which TLS versions the endpoints support. All endpoints share one port.
 func TestTLSVersions(t *testing.T) {
 	t.Parallel()
 	address, err := url.Parse(example.issuer)

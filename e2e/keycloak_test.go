@@ -21,7 +21,7 @@ import (
 
 const keycloakFolder = "keycloak"
 
-// keycloakServer is a Keycloak server with its own database, which survives a restart.
+// keycloakServer is a Keycloak server with its own database, which survives a restart of the server.
 type keycloakServer struct {
 	address string
 	public  string // value of --hostname
@@ -29,10 +29,11 @@ type keycloakServer struct {
 	process *process
 }
 
-// sharedKeycloak is one server for all tests, started for the first test that needs it, because starting takes longer than most tests.
+// sharedKeycloak is one server for all tests, started by the first one that needs it, because starting takes longer than most
+// tests.
 var sharedKeycloak *keycloakServer
 
-// emptyKeycloak returns the shared server without the realm hospital.
+// emptyKeycloak returns the shared server after deleting the realm hospital.
 func emptyKeycloak(t *testing.T) *keycloakServer {
 	t.Helper()
 	buildKeycloak(t)
@@ -96,7 +97,7 @@ func buildKeycloak(t *testing.T) {
 	}
 }
 
-// start starts the server again after its process was stopped.
+// start restarts the server after its process was stopped.
 func (k *keycloakServer) start(t *testing.T) {
 	t.Helper()
 	home, err := filepath.Abs(keycloakFolder)
@@ -114,7 +115,7 @@ func (k *keycloakServer) start(t *testing.T) {
 	}
 }
 
-// isReady succeeds once the administrator can sign in.
+// isReady returns nil once the administrator can sign in.
 func (k *keycloakServer) isReady() error {
 	_, err := k.adminToken()
 	return err
@@ -139,7 +140,7 @@ func (k *keycloakServer) adminToken() (string, error) {
 	return token.AccessToken, nil
 }
 
-// admin calls the admin API, and returns the id of a created object.
+// admin calls the admin API and returns the id of the created object, if any.
 func (k *keycloakServer) admin(t *testing.T, method, path string, body any) (id string) {
 	t.Helper()
 	answer := k.adminAnswer(t, method, path, body)
@@ -181,13 +182,13 @@ func (k *keycloakServer) adminAnswer(t *testing.T, method, path string, body any
 	return answer
 }
 
-// realm calls the admin API of the realm.
+// realm calls the admin API for the realm hospital.
 func (k *keycloakServer) realm(t *testing.T, method, path string, body any) (id string) {
 	t.Helper()
 	return k.admin(t, method, "/admin/realms/hospital"+path, body)
 }
 
-// addClient registers a gateway as in its guide, with further attributes. The client has the name of the idp.
+// addClient registers a gateway as described in the guide, with additional attributes. The client id is the name of the idp.
 func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further map[string]string) {
 	t.Helper()
 	attributes := map[string]string{
@@ -201,14 +202,14 @@ func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further ma
 		"protocolMappers": []map[string]any{{
 			"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper",
 			"config": map[string]string{"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "userinfo.token.claim": "true"},
-		}, { // lets the gateway introspect its tokens
+		}, { // allows the gateway to introspect its tokens
 			"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper",
 			"config": map[string]string{"included.client.audience": idp, "access.token.claim": "true", "introspection.token.claim": "true"},
 		}},
 	})
 }
 
-// addUser creates a user who is in some groups.
+// addUser creates a user and adds them to the groups.
 func (k *keycloakServer) addUser(t *testing.T, name string, groups ...string) (id string) {
 	t.Helper()
 	id = k.realm(t, http.MethodPost, "/users", map[string]any{
@@ -221,7 +222,7 @@ func (k *keycloakServer) addUser(t *testing.T, name string, groups ...string) (i
 	return id
 }
 
-// keycloakForm returns the input for Keycloak's sign-in form.
+// keycloakForm returns the user's input for Keycloak's sign-in form.
 func keycloakForm(name string) url.Values {
 	return url.Values{"username": {name}, "password": {name + "-at-keycloak"}}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
 )
 
-// guidePassword is the first password of the guide's users.
+// guidePassword is the initial password of the guide's users.
 const guidePassword = "first-password"
 
-// TestKeycloakGuide follows docs/guides/keycloak.md from an empty Keycloak to the first records: a doctor and a nurse get different
-// scopes.
+// TestKeycloakGuide follows docs/guides/keycloak.md from an empty Keycloak to the first records. A doctor and a nurse get
+// different scopes.
 func TestKeycloakGuide(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
@@ -61,7 +61,7 @@ func TestKeycloakGuide(t *testing.T) {
 	}
 }
 
-// run runs the commands of the guide with the secrets of this test.
+// run runs commands of the guide with the secrets of this test.
 func (k *keycloakServer) run(t *testing.T, script string) {
 	t.Helper()
 	bin, err := filepath.Abs(filepath.Join(keycloakFolder, keycloak.Home, "bin"))

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// keycloakUser is a Keycloak user who has signed in to the demo app, with one refresh token that expires with the
-// session and one that outlives it.
+// keycloakUser is a Keycloak user who has signed in to the demo app. The user has a refresh token that expires with the
+// session, and one that outlives it.
 type keycloakUser struct {
 	*person
-	id              string // in Keycloak
+	id              string // user id in Keycloak
 	app             oauth2.Config
 	online, offline *oauth2.Token
 }
 
-// arrive signs a user in at Keycloak once; the second app uses the session.
+// arrive signs a user in at Keycloak. The user enters the password once: the second app uses the existing session.
 func (g *gateway) arrive(t *testing.T, name, idp string) *keycloakUser {
 	t.Helper()
 	h := &keycloakUser{person: g.newPerson(t)}
@@ -39,7 +39,7 @@ func (g *gateway) arrive(t *testing.T, name, idp string) *keycloakUser {
 	return h
 }
 
-// refresh redeems a refresh token and stores the next one.
+// refresh redeems a refresh token and replaces it with the new one.
 func (h *keycloakUser) refresh(t *testing.T, token **oauth2.Token) error {
 	t.Helper()
 	next, err := h.app.TokenSource(h.gateway.context(t), &oauth2.Token{RefreshToken: (*token).RefreshToken}).Token()
@@ -49,25 +49,26 @@ func (h *keycloakUser) refresh(t *testing.T, token **oauth2.Token) error {
 	return err
 }
 
-// reads returns the status of a FHIR request with a token.
+// reads returns the status of a FHIR request with the token.
 func (h *keycloakUser) reads(t *testing.T, token *oauth2.Token) int {
 	t.Helper()
 	return h.gateway.expand(t, token.AccessToken, gender).status
 }
 
-// fates are the events that happen to users in Keycloak, and their names. For the introspected user, Keycloak issues no refresh token.
+// fates are the events that happen to users in Keycloak, and the users' names. For the user introspected, Keycloak issues no
+// refresh token.
 var fates = []string{"stays", "repassworded", "signedout", "disabled", "deleted", "ungrouped", "introspected"}
 
-// keepsAccess reports whether a user still has access.
+// keepsAccess reports whether a user should still have access after the event.
 func keepsAccess(fate string) bool { return fate == "stays" || fate == "repassworded" }
 
-// wardGateways is one gateway, or several with one store, with signed-in users.
+// wardGateways is one gateway, or several gateways that share a store, with signed-in users.
 type wardGateways struct {
 	name   string
-	people map[string]*keycloakUser // by fate
+	people map[string]*keycloakUser // users by event
 }
 
-// openWard starts a gateway and signs users in.
+// openWard starts the gateways and signs a user in for each event.
 func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *wardGateways {
 	t.Helper()
 	address, hospital, clinic := mustFreeAddress(t), "hospital-"+name, "clinic-"+name
@@ -112,7 +113,7 @@ func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*wardGatew
 	return append(wards, k.openWard(t, "three", clinicians))
 }
 
-// befall triggers the event of each user in a ward.
+// befall triggers each user's event in Keycloak.
 func (k *keycloakServer) befall(t *testing.T, w *wardGateways, clinicians string) {
 	t.Helper()
 	user := func(fate string) string { return "/users/" + w.people[fate].id }
@@ -123,8 +124,8 @@ func (k *keycloakServer) befall(t *testing.T, w *wardGateways, clinicians string
 	k.realm(t, http.MethodDelete, user("ungrouped")+"/groups/"+clinicians, nil)
 }
 
-// signOut ends all sessions of a user in each ward. Keycloak invalidates older offline tokens with a resolution of
-// seconds, so a token issued in the same second survives. Therefore, the sign-out is repeated.
+// signOut ends all sessions of a user in each ward. Keycloak invalidates older offline tokens with a resolution of one second,
+// so a token issued in the same second remains valid. Therefore, the sign-out is repeated.
 func (k *keycloakServer) signOut(t *testing.T, wards []*wardGateways) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 3*time.Second; {
@@ -134,8 +135,8 @@ func (k *keycloakServer) signOut(t *testing.T, wards []*wardGateways) {
 	}
 }
 
-// Users who may no longer sign in at Keycloak lose their access at the gateway, with one gateway or three: at the next refresh,
-// or at the next revalidation.
+// Users who may no longer sign in at Keycloak lose their access at the gateway at the next refresh or revalidation, with one
+// gateway and with three.
 func TestKeycloakPeople(t *testing.T) {
 	k := emptyHospital(t)
 	clinicians := k.realm(t, http.MethodPost, "/groups", map[string]any{"name": "clinicians"})
@@ -174,7 +175,7 @@ func TestKeycloakPeople(t *testing.T) {
 	})
 }
 
-// isSuspended checks that requests get 503 and nothing is revoked while Keycloak denies everyone.
+// isSuspended checks that requests get 503, and that nothing is revoked, while Keycloak denies everyone.
 func (w *wardGateways) isSuspended(t *testing.T) {
 	for fate, p := range w.people {
 		if !keepsAccess(fate) {
@@ -189,7 +190,7 @@ func (w *wardGateways) isSuspended(t *testing.T) {
 	}
 }
 
-// mistakeIsOver checks that a mistake of Keycloak has revoked nothing.
+// mistakeIsOver checks that nothing was revoked while Keycloak denied everyone by mistake.
 func (w *wardGateways) mistakeIsOver(t *testing.T) {
 	for fate, p := range w.people {
 		if !keepsAccess(fate) {
@@ -226,7 +227,7 @@ func (w *wardGateways) readingEnds(t *testing.T) {
 	}
 }
 
-// outageIsOver checks that an outage has revoked nothing.
+// outageIsOver checks that nothing was revoked during Keycloak's outage.
 func (w *wardGateways) outageIsOver(t *testing.T) {
 	p := w.people["stays"]
 	if err := p.refresh(t, &p.offline); err != nil {
@@ -240,7 +241,7 @@ func (w *wardGateways) outageIsOver(t *testing.T) {
 	}
 }
 
-// eventually waits until so returns true.
+// eventually waits until so returns true. It fails the test after bound.
 func (h *keycloakUser) eventually(t *testing.T, what string, bound time.Duration, so func() bool) {
 	t.Helper()
 	deadline, ticker := time.After(bound), time.NewTicker(500*time.Millisecond)

@@ -36,8 +36,8 @@ func runOnThree(t *testing.T, test func(t *testing.T, name string)) {
 	})
 }
 
-// Shared workstation on a ward: the next nurse signs in as herself at Keycloak, where the previous nurse is still signed
-// in. Otherwise, she could not enter her user name, and her password would count as a wrong password of the previous nurse.
+// On a shared workstation, the next nurse signs in at Keycloak with her own account although the previous nurse is signed in.
+// Otherwise, she could not enter her user name, and her password would count as the previous nurse's failed attempt.
 func TestKeycloakNextNurse(t *testing.T) {
 	k := emptyHospital(t)
 	for _, name := range []string{"dora", "nora"} {
@@ -77,22 +77,22 @@ func TestKeycloakNextNurse(t *testing.T) {
 	})
 }
 
-// If Keycloak issues no refresh token, users who are signed in at Keycloak stay signed in to the gateway after their access
-// token has expired, without seeing a page. Users who have signed out at Keycloak are signed out of the gateway.
+// If Keycloak issues no refresh tokens, users who are signed in at Keycloak stay signed in to the gateway after their access
+// token has expired. They see no page. Users who have signed out at Keycloak are signed out of the gateway.
 func TestKeycloakRenewal(t *testing.T) {
 	k := emptyHospital(t)
 	dora := k.addUser(t, "dora")
 	runOnOneAndThree(t, func(t *testing.T, name string) {
 		address, idp := mustFreeAddress(t), "brief-"+name
 		k.addClient(t, "https://"+address, idp, map[string]string{
-			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the tolerated clock difference
+			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the accepted clock skew
 			"backchannel.logout.url": "",
 		})
 		g := federatedGateway(t, "gateway-keycloak-renewal-"+name, address, []string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir")})
 		nurse := &keycloakUser{person: g.newPerson(t)}
 		token := nurse.signInBy(t, idp, keycloakForm("dora")).token
 		silent := g.demoApp(t, "openid").AuthCodeURL("silent", withIDP(idp), oauth2.SetAuthURLParam("prompt", "none"))
-		renewed := func() (end *url.URL) { // at the app, after a redirect to Keycloak
+		renewed := func() (end *url.URL) { // returns the URL at the app, after a redirect to Keycloak
 			nurse.eventually(t, "asked", time.Minute, func() bool {
 				end = nurse.walk(t, silent, "", nil)
 				return strings.HasPrefix(end.String(), k.address)
@@ -110,8 +110,8 @@ func TestKeycloakRenewal(t *testing.T) {
 	})
 }
 
-// Keycloak's automatic logoff works although a gateway revalidates users in the background: inactive users are signed
-// out at both, active users stay signed in, and inactive disabled users lose their access tokens within the interval.
+// Keycloak's automatic logoff works although a gateway revalidates users in the background. Inactive users are signed out at
+// both. Active users stay signed in. Disabled users who are inactive lose their access tokens within the revalidation interval.
 func TestKeycloakIdle(t *testing.T) {
 	k := emptyHospital(t)
 	k.realm(t, http.MethodPut, "", map[string]any{"ssoSessionIdleTimeout": 120})

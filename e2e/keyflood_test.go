@@ -13,8 +13,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Anyone can put any kid into a token. A flood of unknown kids makes the guard request the issuer's keys once per
-// interval, not once per token, and does not block valid tokens.
+// Anyone can put any kid into a token. During a flood of unknown kids, the guard requests the issuer's keys once per interval
+// instead of once per token, and valid tokens are still accepted.
 func TestUnknownKeyFlood(t *testing.T) {
 	const tokens, senders = 2000, 8
 	key, foreign := newKey(t), newKey(t)
@@ -57,7 +57,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 	})
 }
 
-// checkAllRejected sends requests that must all be rejected: with 401, or with 503 until the keys may be fetched again.
+// checkAllRejected sends requests that must all be rejected with 401, or with 503 until the keys may be fetched again.
 func checkAllRejected(t *testing.T, g *gateway, requests <-chan *http.Request) {
 	for r := range requests {
 		if a, err := trySend(g.client, r); err != nil || a.status != http.StatusUnauthorized && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
@@ -75,7 +75,7 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// accessToken returns an access token in the format of RFC 9068.
+// accessToken returns an access token as specified by RFC 9068.
 func accessToken(t *testing.T, key *rsa.PrivateKey, keyID, issuer, audience string) string {
 	t.Helper()
 	signer, err := jose.NewSigner(

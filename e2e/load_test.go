@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// load is the result of a wrk run (wrk.lua).
+// load is the result of a wrk run, as printed by wrk.lua.
 type load struct {
-	requests, other               int // other: responses with a status other than 200
-	connect, read, write, timeout int // socket errors
+	requests, other               int // other is the number of responses with a status other than 200
+	connect, read, write, timeout int // numbers of socket errors
 	p50, p99, max                 int // latency in µs
 }
 
@@ -22,7 +22,7 @@ type runningLoad struct {
 	output bytes.Buffer
 }
 
-// startLoad requests the address in a loop with wrk.
+// startLoad starts wrk, which requests the address in a loop.
 func startLoad(t *testing.T, token, address, duration string) *runningLoad {
 	t.Helper()
 	if _, err := exec.LookPath("wrk"); err != nil {
@@ -37,7 +37,7 @@ func startLoad(t *testing.T, token, address, duration string) *runningLoad {
 	return l
 }
 
-// wait waits for the end of the run.
+// wait waits until wrk exits and returns the result.
 func (l *runningLoad) wait(t *testing.T) (result load) {
 	t.Helper()
 	if err := l.cmd.Wait(); err != nil {

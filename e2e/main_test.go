@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Shared by all tests. example runs Caddyfile.example unchanged in front of fhirServer.
+// Shared by all tests. example runs the unchanged Caddyfile.example in front of fhirServer.
 var (
 	caddyBinary string
 	fhirServer  *backend

@@ -20,15 +20,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Clients written in JavaScript work, tested by Node's test runner.
+// Clients written in JavaScript can sign in and use the gateway. Node's test runner tests them.
 func TestNodeClients(t *testing.T) {
 	for _, file := range []string{"openid-client.test.mjs", "oauth4webapi.test.mjs", "simple-oauth2.test.mjs"} {
 		t.Run(file, func(t *testing.T) { example.nodeTest(t, file) })
 	}
 }
 
-// Kinds of clients that are not in Caddyfile.example work: with keys, self-registered, with every response type, with
-// back-channel logout.
+// Clients of kinds that Caddyfile.example lacks can sign in: with key authentication, self-registered, with each response type,
+// and with back-channel logout.
 func TestNodeClientsOfOtherKinds(t *testing.T) {
 	inline, byAddress := newClientKey(t, jose.ES384), newClientKey(t, jose.RS256)
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -91,7 +91,7 @@ func (g *gateway) nodeTest(t *testing.T, file string, environ ...string) {
 	}
 }
 
-// newClientKey returns a new private key for an algorithm. Its id is the name of the algorithm.
+// newClientKey returns a new private key for an algorithm. The key id is the name of the algorithm.
 func newClientKey(t *testing.T, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
 	t.Helper()
 	var key crypto.PrivateKey
@@ -107,7 +107,7 @@ func newClientKey(t *testing.T, algorithm jose.SignatureAlgorithm) jose.JSONWebK
 	return jose.JSONWebKey{Key: key, KeyID: "key-" + string(algorithm), Algorithm: string(algorithm), Use: "sig"}
 }
 
-// publicKeys returns the JWK Set of a private key.
+// publicKeys returns a JWK Set with the public key.
 func publicKeys(t *testing.T, key jose.JSONWebKey) []byte {
 	t.Helper()
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})

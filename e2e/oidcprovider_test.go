@@ -42,12 +42,12 @@ func (p oidcProvider) isReady() error {
 	return answer.Body.Close()
 }
 
-// idp returns the idp block for one of the two clients that are registered for the gateway.
+// idp returns an idp block for one of the two clients registered for the gateway.
 func (p oidcProvider) idp(client string, lines ...string) string {
 	return idpBlock("node-"+client, p.issuer, "gateway-"+client, "secret-of-gateway-"+client, lines...)
 }
 
-// Sign-in at npm oidc-provider works, with PKCE and claims from userinfo.
+// Signing in at npm oidc-provider works with PKCE and with claims from userinfo.
 func TestOIDCProvider(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider", address)

@@ -18,14 +18,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// crowd is the number of people in the store of [BenchmarkOnePerson], each with a session and a refresh token.
+// crowd is the number of people in the store of [BenchmarkOnePerson]. Each has a session and a refresh token.
 const crowd = 200_000
 
-// leavers is the number of people that a hospital offboards in one night.
+// leavers is the number of people whose access a hospital revokes in one night.
 const leavers = 100
 
-// BenchmarkOnePerson measures, for docs/evidence/replicas.md, revoking everything of one person or of each of
-// many, and listing a person's sessions, in a store with a crowd of others.
+// BenchmarkOnePerson measures the operations reported in docs/evidence/replicas.md: revoking everything issued to one person,
+// revoking everything issued to each of 100 people, and listing one person's sessions. The store also contains the sessions of
+// many other people.
 func BenchmarkOnePerson(b *testing.B) {
 	for _, bm := range []struct {
 		name string
@@ -78,7 +79,7 @@ func signInWithRefresh(b *testing.B, server *authorize.Server, user string) {
 	}
 }
 
-// benchmarkLeavers performs the operations of DELETE /fhir/grants?users=.
+// benchmarkLeavers performs the operations of the request DELETE /fhir/grants?users=.
 func benchmarkLeavers(b *testing.B, server *authorize.Server) {
 	for b.Loop() {
 		b.StopTimer()
@@ -118,7 +119,7 @@ func benchmarkOnePerson(b *testing.B, server *authorize.Server) {
 	})
 }
 
-// fillWithCrowd copies alice's entries in a store for each person of the crowd.
+// fillWithCrowd copies alice's entries in the store once for each person of the crowd.
 func fillWithCrowd(b *testing.B, s store.Store) {
 	b.Helper()
 	templates := map[string][]byte{}

@@ -7,19 +7,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pageMeasurements contains the measurements of a page in the browser.
+// pageMeasurements contains what the script measure reports about a page.
 type pageMeasurements struct {
 	ScrollWidth, InnerWidth  int
 	Background               string
 	Language, Title          string
-	Forms, Scripts, H1, Main int      // scripts: except that of passkeys
-	Unlabelled               []string // inputs without a label
+	Forms, Scripts, H1, Main int      // number of elements; Scripts excludes the passkey script
+	Unlabelled               []string // names of inputs without a label
 	Autocomplete             map[string]string
-	Small                    []string // elements too small for touch
-	Contrast                 float64  // lowest contrast of all texts
+	Small                    []string // texts of elements that are too small for touch
+	Contrast                 float64  // lowest contrast ratio of all texts
 }
 
-// measure is the script that takes the measurements. The contrast is that of WCAG 2.2 §1.4.3.
+// measure is the script that takes the measurements. It calculates the contrast ratio as defined in WCAG 2.2 §1.4.3.
 const measure = `(() => {
 	const channel = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
 	const rgba = (s) => s.match(/[\d.]+/g).map(Number);
@@ -58,8 +58,8 @@ const measure = `(() => {
 	};
 })()`
 
-// The pages meet the requirements in Chromium, on two phones and a desktop, light and dark. The screenshots in
-// out/ are for visual inspection.
+// The pages meet the requirements in Chromium on two phones and a desktop, with light and dark color schemes. The screenshots
+// in out/ are for visual inspection.
 func TestPages(t *testing.T) {
 	ctx := newBrowser(t)
 	signIn := example.demoApp(t, "openid").AuthCodeURL("state")
@@ -116,7 +116,7 @@ func checkLayout(t *testing.T, page pageMeasurements, width int) {
 	if page.Language == "" || page.Title == "" || page.H1 != 1 || page.Main != 1 {
 		t.Errorf("lang %q, title %q, %d h1, %d main", page.Language, page.Title, page.H1, page.Main)
 	}
-	if page.Scripts > 1 { // a page has at most one script of its own
+	if page.Scripts > 1 { // a page has at most one script besides that of passkeys
 		t.Errorf("%d scripts", page.Scripts)
 	}
 	if len(page.Small) != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// checkPageLooks opens a page on a small phone and on a desktop, light and dark, waits for an element, takes a
-// screenshot, and checks the measurements.
+// checkPageLooks opens a page on a small phone and on a desktop, with light and dark color schemes. It waits for the element,
+// takes a screenshot, and checks the measurements.
 func checkPageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, pageMeasurements)) {
 	t.Helper()
 	backgrounds := map[string]string{}
@@ -43,5 +43,5 @@ func checkLabels(t *testing.T, page pageMeasurements) {
 	}
 }
 
-// lowLinks returns the links that are too small for touch.
+// lowLinks is a script that returns the texts of links that are too low for touch.
 const lowLinks = `[...document.querySelectorAll('a')].filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.textContent)`

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The demo identities of Caddyfile.example.
+// The users and the app of Caddyfile.example.
 const (
 	userName     = "alice"
 	userPassword = "alice-demo-password"
@@ -18,7 +18,7 @@ const (
 	appCallback  = "https://app.example.org/callback"
 )
 
-// person is a user with a browser that has cookies and follows redirects one by one.
+// person is a user whose browser stores cookies. The tests follow redirects one at a time.
 type person struct {
 	gateway *gateway
 	client  *http.Client
@@ -41,13 +41,13 @@ func (p *person) get(t *testing.T, address string) httpResponse {
 	return send(t, p.client, newRequest(t, http.MethodGet, address, ""))
 }
 
-// authorize sends an authorization request.
+// authorize sends an authorization request with the given parameters.
 func (p *person) authorize(t *testing.T, query url.Values) httpResponse {
 	t.Helper()
 	return p.get(t, p.gateway.issuer+"/oauth2/authorize?"+query.Encode())
 }
 
-// signInForm is the form of an open sign-in page.
+// signInForm is the form on an open sign-in page.
 type signInForm struct {
 	action string
 	hidden url.Values
@@ -58,7 +58,7 @@ var (
 	hiddenInput = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
-// openSignIn follows an authorization request to the sign-in page.
+// openSignIn opens an authorization request, which must lead to the sign-in page, and returns the form.
 func (p *person) openSignIn(t *testing.T, address string) signInForm {
 	t.Helper()
 	first := p.get(t, address)
@@ -75,7 +75,7 @@ func (p *person) openSignIn(t *testing.T, address string) signInForm {
 	return openForm(t, page, body)
 }
 
-// openForm returns the form of a page of the gateway.
+// openForm parses the form on a page of the gateway.
 func openForm(t *testing.T, page *url.URL, body string) signInForm {
 	t.Helper()
 	action := formAction.FindStringSubmatch(body)
@@ -93,7 +93,7 @@ func openForm(t *testing.T, page *url.URL, body string) signInForm {
 	return form
 }
 
-// submit sends the form with a password.
+// submit sends the form with the password.
 func (p *person) submit(t *testing.T, form signInForm, password string) httpResponse {
 	t.Helper()
 	values := url.Values{"username": {userName}, "password": {password}}
@@ -106,7 +106,7 @@ func (p *person) submit(t *testing.T, form signInForm, password string) httpResp
 	return send(t, p.client, r)
 }
 
-// signIn completes the sign-in page and returns the resulting URL.
+// signIn opens address, completes the sign-in page and returns the URL to which the user is redirected.
 func (p *person) signIn(t *testing.T, address string) *url.URL {
 	t.Helper()
 	end := p.submit(t, p.openSignIn(t, address), userPassword).location(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// startPgBouncer starts a PgBouncer in front of a server until the end of the test, and returns a connection
-// string. The pool mode is session or transaction.
+// startPgBouncer runs PgBouncer in front of a server until the end of the test, and returns a connection string. mode is the
+// pool mode: session or transaction.
 func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn string) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -22,7 +22,7 @@ func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn stri
 		t.Skipf("PgBouncer is not installed: %v", err)
 	}
 	port := freePort(t)
-	file := fmt.Sprint("pgbouncer-", port, ".ini") // several PgBouncers of one mode may run
+	file := fmt.Sprint("pgbouncer-", port, ".ini") // several PgBouncers may run in one mode
 	server.write(t, "users", []byte(`"postgres" ""`))
 	server.write(t, file, fmt.Appendf(nil, `[databases]
 postgres = host=127.0.0.1 port=%d
@@ -55,8 +55,8 @@ max_client_conn = 1000
 	return dsn
 }
 
-// A store works completely through PgBouncer in each pool mode without special configuration. To receive
-// changes within a second, it listens on a connection that bypasses PgBouncer in transaction mode.
+// All features of a store work through PgBouncer in each pool mode without special configuration. In transaction mode, the
+// store needs a connection that bypasses PgBouncer to receive changes within a second.
 func TestPgBouncer(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
 	for mode, listen := range map[string]string{"session": "", "transaction": fmt.Sprint("127.0.0.1:", server.port)} {
@@ -66,13 +66,13 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-// A revocation at one gateway reaches the others within a second or two if PgBouncer closes the listening
-// connection, and immediately if PgBouncer keeps that connection or is bypassed by it.
+// If PgBouncer closes the listening connection, a revocation at one gateway reaches the others within a second or two. If
+// PgBouncer keeps that connection, or the connection bypasses PgBouncer, the revocation reaches them immediately.
 func TestPgBouncerDeliversChanges(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	for name, tt := range map[string]struct {
 		mode, listen string
-		within       time.Duration // on average
+		within       time.Duration // maximum average delay
 	}{
 		"session":                     {"session", "", 500 * time.Millisecond},
 		"transaction":                 {"transaction", "", 2 * time.Second},

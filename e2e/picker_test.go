@@ -9,10 +9,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// pickerState is the state of the page for choosing a patient.
+// pickerState is the state of the patient picker page.
 type pickerState struct {
-	Names []string // on the buttons
-	Focus string   // name of the focused element
+	Names []string // names on the buttons
+	Focus string   // name attribute of the focused element
 	Typed string
 }
 
@@ -22,7 +22,7 @@ const readPicker = `({
 	Typed: document.getElementById('name').value,
 })`
 
-// openPicker signs alice in to the app until she can choose a patient, on a phone.
+// openPicker signs alice in to the app on a phone and waits for the patient picker.
 func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
 	t.Helper()
 	app.launchWith(t, appOptions(g, "smart-app", false, nil))
@@ -34,7 +34,7 @@ func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
 	)
 }
 
-// A user who types a search with only the keyboard finds and chooses a patient.
+// With only the keyboard, a user can search for a patient and choose the patient.
 func TestPickerByKeyboard(t *testing.T) {
 	app := newSMARTApp(t)
 	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
@@ -56,7 +56,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	}
 }
 
-// tabTo presses the tab key until the focused element contains a text or is labeled by it.
+// tabTo presses Tab until the text or the label of the focused element contains text.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		for range 60 {
@@ -72,13 +72,13 @@ func tabTo(text string) step {
 	})
 }
 
-// until returns a script that waits for a condition. The page's content security policy blocks chromedp's Poll.
+// until returns a script that waits for a JavaScript condition. The page's content security policy blocks chromedp's Poll.
 func until(condition string) string {
 	return "new Promise((done) => { const look = () => (" + condition + ") ? done(true) : setTimeout(look, 20); look(); })"
 }
 
-// Late responses to an earlier search text are ignored. Without a response, the list is empty, and the button
-// loads the page as without scripts.
+// Late responses to an earlier search text are ignored. If there is no response, the list is empty, and the button loads the
+// page as it does without scripts.
 func TestPickerKeepsUpWithTyping(t *testing.T) {
 	app := newSMARTApp(t)
 	g := app.gateway(t, "gateway-picker-typing", "", app.client("smart-app"))

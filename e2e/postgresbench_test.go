@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// clockTicks is the number of /proc ticks per second on Linux.
+// clockTicks is the number of clock ticks per second in /proc on Linux.
 const clockTicks = 100
 
-// cpu returns the CPU time of the server's running processes.
+// cpu returns the CPU time that the server's running processes have used.
 func (p *postgresServer) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -26,7 +26,7 @@ func (p *postgresServer) cpu(b *testing.B) time.Duration {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // the process has ended
+			continue // the process has exited
 		}
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) < 13 || fields[1] != parent {
@@ -46,8 +46,8 @@ func ownCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkPostgres compares steps with a plain upsert of the same entry through the socket. It reports the CPU
-// time of the gateway and of the server for each.
+// BenchmarkPostgres compares steps with a plain upsert of the same entry through the socket. For each operation, it reports the
+// CPU time of the gateway and of the server.
 func BenchmarkPostgres(b *testing.B) {
 	server := startPostgres(b, "fsync=off")
 	value := make([]byte, 600)

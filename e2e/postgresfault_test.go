@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
-// TestPostgresNetwork disrupts the connections and the server.
+// TestPostgresNetwork checks that the store survives disruptions of the connections and of the server.
 func TestPostgresNetwork(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	storefault.Suite{New: func(t *testing.T) *storefault.Network {
@@ -36,7 +36,7 @@ func TestPostgresNetwork(t *testing.T) {
 	}}.Run(t)
 }
 
-// A tripCounter forwards connections to a server and counts the messages of its clients.
+// A tripCounter forwards connections to a server and counts the messages that clients send.
 type tripCounter struct {
 	net.Listener
 	trips atomic.Int32
@@ -88,7 +88,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A step takes one message in each direction, regardless of the number of calls.
+// A step requires one message in each direction, regardless of the number of calls in it.
 func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))
@@ -105,7 +105,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 			{Op: store.Get, Key: "b:3"}, {Op: store.Delete, Key: "b:4"},
 		}},
 	}
-	for _, prepared := range []bool{false, true} { // each kind of statement is prepared once per connection
+	for _, prepared := range []bool{false, true} { // in the first round, each kind of statement is prepared once per connection
 		for _, step := range steps {
 			before := counter.trips.Load()
 			must(t, s.Do(t.Context(), step.calls...))
@@ -116,7 +116,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	}
 }
 
-// A failed start reports the problem of the server or the configuration, and a hint.
+// If the start fails, the error describes the problem of the server or the configuration and includes a hint.
 func TestPostgresRefused(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	server.psql(t, "CREATE ROLE reader LOGIN PASSWORD 'x'")
@@ -164,7 +164,7 @@ func requirePasswords(t *testing.T, server *postgresServer) {
 	server.psql(t, "SELECT pg_reload_conf()")
 }
 
-// Many gateways that start concurrently can create the table.
+// Many gateways that start at the same time can all try to create the table.
 func TestPostgresMigratedOnce(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -180,8 +180,7 @@ func TestPostgresMigratedOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A full disk is reported as a full store: existing entries can be read, and the store recovers once space is
-// free.
+// A full disk is reported as a full store. Existing entries can still be read, and the store recovers once space is available.
 func TestPostgresDiskFull(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	small := filepath.Join(server.folder, "small")

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// If two steps each store an entry and read the other's, at least one of them finds it, so a refresh token
-// and the revocation of its family cannot miss each other.
+// If two steps each store an entry and read the entry of the other step, at least one of them finds it. Therefore, a refresh
+// and the revocation of the token's family cannot miss each other.
 func TestPostgresStepsSeeEachOther(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -43,7 +43,7 @@ func TestPostgresStepsSeeEachOther(t *testing.T) {
 	}
 }
 
-// awaitPut waits until the store accepts changes, and returns the duration.
+// awaitPut waits until the store accepts changes, and returns how long that took.
 func awaitPut(t *testing.T, s store.Store, key string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -59,10 +59,10 @@ func awaitPut(t *testing.T, s store.Store, key string) time.Duration {
 	}
 }
 
-// A killed server has kept all acknowledged changes, and the gateways continue when it is back, with or without
+// If the server is killed, no acknowledged change is lost. The gateways continue when the server is back, even if it has lost
 // its data.
 func TestPostgresRestarts(t *testing.T) {
-	server := startPostgres(t) // fsync is on
+	server := startPostgres(t) // fsync is enabled
 	s := openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: postgresTable()})
 	for i := range 3 {
 		acknowledged := putUntilDown(t, s, fmt.Sprint("round", i), server)
@@ -90,7 +90,7 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 }
 
-// putUntilDown puts entries while the server is killed, and returns the acknowledged ones.
+// putUntilDown stores entries until the server is killed, and returns the keys of the acknowledged ones.
 func putUntilDown(t *testing.T, s store.Store, prefix string, server *postgresServer) (keys []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -117,8 +117,8 @@ func putUntilDown(t *testing.T, s store.Store, prefix string, server *postgresSe
 	return keys
 }
 
-// With a synchronous standby, acknowledged changes survive the loss of the primary and the promotion of the
-// standby. The gateways find the new primary themselves, and followers receive all entries again.
+// With a synchronous standby, acknowledged changes survive the loss of the primary and the promotion of the standby. The
+// gateways find the new primary themselves, and subscribers receive all entries again.
 func TestPostgresFailover(t *testing.T) {
 	primary := startPostgres(t)
 	standby := primary.replica(t, "standby")
@@ -144,15 +144,15 @@ func TestPostgresFailover(t *testing.T) {
 	}
 }
 
-// A followedKeys contains the updates that a follower received.
+// A followedKeys contains the updates that a subscriber received.
 type followedKeys struct {
 	mu   sync.Mutex
-	at   map[string]time.Time // time of the first update, by key
+	at   map[string]time.Time // time of the first update with the key
 	all  int                  // number of updates with all entries
 	last time.Time
 }
 
-// followPostgres follows a store until the end of the test, and retries after failures.
+// followPostgres subscribes to a store until the end of the test, and retries after failures.
 func followPostgres(t *testing.T, s store.SharedStore) *followedKeys {
 	t.Helper()
 	k := &followedKeys{at: map[string]time.Time{}}
@@ -189,7 +189,7 @@ func (k *followedKeys) wholes() int {
 	return k.all
 }
 
-// await waits for an update with a key, and returns its time.
+// await waits for an update that contains the key, and returns its time.
 func (k *followedKeys) await(t *testing.T, key string) time.Time {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -204,8 +204,8 @@ func (k *followedKeys) await(t *testing.T, key string) time.Time {
 	return time.Time{}
 }
 
-// Changes without a notification are received within two seconds, and changes by a transaction that started
-// before others and committed after them are not missed.
+// Changes without a notification are received within two seconds. A change is not missed if its transaction started before
+// others but committed after them.
 func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -235,7 +235,7 @@ func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	told.await(t, "revoked:slow")
 }
 
-// Expired rows are removed, and other rows are kept.
+// Expired rows are deleted. Other rows are kept.
 func TestPostgresSweeps(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// A postgresServer is a PostgreSQL server in a temporary folder. It runs as the user postgres if the tests run
-// as root, because PostgreSQL refuses to run as root.
+// A postgresServer is a PostgreSQL server in a temporary folder. If the tests run as root, it runs as the user postgres,
+// because PostgreSQL refuses to run as root.
 type postgresServer struct {
 	folder  string // contains the data, the socket and the log
-	port    int    // on loopback, and in the name of the socket
+	port    int    // port on loopback, also part of the socket's name
 	process *process
-	options []string // more command-line options
+	options []string // additional command-line options
 }
 
-// startPostgres creates a database cluster and runs its server until the end of the test. Options are settings,
-// such as "fsync=off".
+// startPostgres creates a database cluster and runs its server until the end of the test. options are server settings, such as
+// "fsync=off".
 func startPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	p := newPostgres(t, options...)
@@ -40,13 +40,13 @@ func (p *postgresServer) initialize(t testing.TB) {
 	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 }
 
-// newPostgres chooses the program, a folder and a port.
+// newPostgres finds the programs and chooses a folder and a port.
 func newPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	if _, err := postgresProgram("postgres"); err != nil {
 		t.Skipf("PostgreSQL's server is not installed: %v", err)
 	}
-	folder, err := os.MkdirTemp("", "pg") // the path of a socket must be short
+	folder, err := os.MkdirTemp("", "pg") // the length of a socket path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// postgresProgram finds a program of PostgreSQL, which is not in the PATH on Debian.
+// postgresProgram returns the path of a PostgreSQL program. On Debian, these programs are not in PATH.
 func postgresProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -82,7 +82,7 @@ func postgresProgram(name string) (string, error) {
 	return found[len(found)-1], nil
 }
 
-// postgresUser returns the user of the server; nil for the user who runs the tests.
+// postgresUser returns the user that runs the server; nil for the user that runs the tests.
 func postgresUser() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
@@ -98,17 +98,17 @@ func postgresUser() *syscall.Credential {
 
 func (p *postgresServer) data() string { return filepath.Join(p.folder, "data") }
 
-// dsn returns a connection string for the superuser, followed by more settings.
+// dsn returns a connection string for the superuser with additional settings.
 func (p *postgresServer) dsn(more string) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable %s", p.port, more)
 }
 
-// socketDSN is like dsn, but for the socket.
+// socketDSN is like dsn, but connects through the socket.
 func (p *postgresServer) socketDSN(more string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres %s", p.folder, p.port, more)
 }
 
-// run runs a program of PostgreSQL until it exits.
+// run runs a PostgreSQL program until it exits, and returns its output.
 func (p *postgresServer) run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	path, err := postgresProgram(program)
@@ -134,7 +134,7 @@ func (p *postgresServer) start(t testing.TB) {
 	}
 }
 
-// launch starts the server without waiting for it.
+// launch starts the server without waiting until it accepts connections.
 func (p *postgresServer) launch(t testing.TB) {
 	t.Helper()
 	path, err := postgresProgram("postgres")
@@ -158,7 +158,7 @@ func (p *postgresServer) launch(t testing.TB) {
 	})
 }
 
-// accepts returns an error unless the server accepts queries.
+// accepts returns nil if the server accepts queries.
 func (p *postgresServer) accepts() error {
 	path, err := postgresProgram("psql")
 	if err != nil {
@@ -171,20 +171,20 @@ func (p *postgresServer) accepts() error {
 	return nil
 }
 
-// stop shuts the server down gracefully, and waits for its exit.
+// stop shuts the server down gracefully and waits until it has exited.
 func (p *postgresServer) stop() { p.process.stop() }
 
-// kill kills the server and all its processes immediately, like kill -9.
+// kill kills the server and all its child processes immediately with SIGKILL.
 func (p *postgresServer) kill(t testing.TB) {
 	t.Helper()
 	if err := p.process.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.process.done
-	time.Sleep(100 * time.Millisecond) // its backends detect the exit, and exit too
+	time.Sleep(100 * time.Millisecond) // backends detect the exit of the server and exit too
 }
 
-// psql runs a statement and returns its unformatted result.
+// psql executes a statement and returns its unformatted result.
 func (p *postgresServer) psql(t testing.TB, statement string) string {
 	t.Helper()
 	path, err := postgresProgram("psql")
@@ -198,8 +198,7 @@ func (p *postgresServer) psql(t testing.TB, statement string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// replica starts a streaming standby of the server until the end of the test. Its name is for
-// synchronous_standby_names.
+// replica runs a streaming standby of the server until the end of the test. name is used in synchronous_standby_names.
 func (p *postgresServer) replica(t testing.TB, name string, options ...string) *postgresServer {
 	t.Helper()
 	r := newPostgres(t, options...)

@@ -11,12 +11,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// postgresTables counts the tables, so that each test has its own.
+// postgresTables counts the created tables, so that each test uses a separate table.
 var postgresTables atomic.Int64
 
 func postgresTable() string { return fmt.Sprint("fhir_store_", postgresTables.Add(1)) }
 
-// openPostgres returns a store, which is closed at the end of the test.
+// openPostgres opens a store and closes it at the end of the test.
 func openPostgres(t testing.TB, config postgresstore.Config) *postgresstore.Store {
 	t.Helper()
 	s, err := postgresstore.New(config)
@@ -27,14 +27,14 @@ func openPostgres(t testing.TB, config postgresstore.Config) *postgresstore.Stor
 	return s
 }
 
-// TestPostgresStore runs the tests of all stores, including capacity.
+// TestPostgresStore runs the test suites for all stores, including those for capacity.
 func TestPostgresStore(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
 	runPostgresSuites(t, server.dsn(""), "")
 }
 
-// runPostgresSuites runs the tests of stores and of shared stores. If listen is not "", the store listens for
-// changes at that address.
+// runPostgresSuites runs the test suites for stores and for shared stores. If listen is not empty, the store listens for
+// changes on a connection to that address.
 func runPostgresSuites(t *testing.T, dsn, listen string) {
 	t.Helper()
 	storetest.Suite{

@@ -19,13 +19,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// A certificateAuthority is a certificate authority.
+// A certificateAuthority is a CA, or a certificate that it issued, with the private key.
 type certificateAuthority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// sign issues a certificate for a name, signed by the authority or, if s is nil, by itself.
+// sign issues a certificate for a name. The CA signs it; if s is nil, it is self-signed.
 func (s *certificateAuthority) sign(t *testing.T, name string) *certificateAuthority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,8 +52,8 @@ func (s *certificateAuthority) pem(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// clientTLSConfig configures a client that trusts an authority, has a client certificate unless client is nil, and
-// expects a server name, by default that of the address.
+// clientTLSConfig returns the configuration of a client that trusts authority and has a client certificate unless client is
+// nil. name is the expected server name; the default is that of the address.
 func clientTLSConfig(authority, client *certificateAuthority, name string) *tls.Config {
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
 	c.RootCAs.AddCert(authority.certificate)
@@ -63,7 +63,7 @@ func clientTLSConfig(authority, client *certificateAuthority, name string) *tls.
 	return c
 }
 
-// write writes a file that the server can read.
+// write writes a file that the server's user can read.
 func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 	t.Helper()
 	path := filepath.Join(p.folder, name)
@@ -73,8 +73,8 @@ func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 	}
 }
 
-// With tls, the server is authenticated by its certificate, and the gateway by its own. A failed start reports
-// which certificate is invalid.
+// With the option tls, the server and the gateway authenticate each other with certificates. If the start fails, the error
+// describes which certificate is invalid.
 func TestPostgresTLS(t *testing.T) {
 	var nobody *certificateAuthority
 	authority, stranger := nobody.sign(t, "authority"), nobody.sign(t, "stranger")
@@ -89,7 +89,7 @@ func TestPostgresTLS(t *testing.T) {
 	p.start(t)
 	p.psql(t, "COPY (SELECT 'hostssl all all 127.0.0.1/32 trust clientcert=verify-ca') TO '"+p.data()+"/pg_hba.conf'")
 	p.psql(t, "SELECT pg_reload_conf()")
-	time.Sleep(200 * time.Millisecond) // the server reloads it asynchronously
+	time.Sleep(200 * time.Millisecond) // the server reloads its certificate asynchronously
 	client := authority.sign(t, "gateway")
 	for _, tt := range []struct {
 		name   string

@@ -13,24 +13,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// outFolder contains the output files of a run.
+// outFolder contains the logs and screenshots of a run.
 const outFolder = "out"
 
-// process is a background server. Its output is written to a file.
+// process is a server that runs in the background. Its output is written to a file.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{} // closed when it has exited
+	done chan struct{} // closed when the process has exited
 
-	replicas *deployment.Deployment // replaces the other fields with REPLICAS
+	replicas *deployment.Deployment // if set (REPLICAS), the other fields are unused
 }
 
-// startProcess starts a server. It is killed when the test process ends, even if that is killed or times out.
+// startProcess starts a server. The server is killed when the test process ends, even if that is killed or times out.
 func startProcess(name string, environ []string, command string, args ...string) (*process, error) {
 	return startProcessAs(nil, name, environ, command, args...)
 }
 
-// startProcessAs is startProcess as another user; nil: the current user.
+// startProcessAs is like startProcess, but runs the server as another user; nil means the current user.
 func startProcessAs(as *syscall.Credential, name string, environ []string, command string, args ...string) (*process, error) {
 	if err := os.MkdirAll(outFolder, 0o755); err != nil {
 		return nil, err
@@ -48,13 +48,13 @@ func startProcessAs(as *syscall.Credential, name string, environ []string, comma
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // the log contains the exit reason
+		_ = p.cmd.Wait() // the log contains the reason for the exit
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// stop stops the server gracefully, or kills it after a while.
+// stop stops the server gracefully. If the server does not exit, it is killed.
 func (p *process) stop() {
 	if p.replicas != nil {
 		p.replicas.Stop()
@@ -69,13 +69,13 @@ func (p *process) stop() {
 	}
 }
 
-// ready waits until try succeeds while the server is running, for longer than the minute after which Caddy retries to
-// obtain a certificate. The first attempt occasionally fails because Caddy's storage cleaning deletes a new empty folder.
+// ready waits until try succeeds or the server exits. Its time limit exceeds the minute after which Caddy retries to obtain a
+// certificate: the first attempt occasionally fails because Caddy's storage cleaning deletes a new empty folder.
 func (p *process) ready(try func() error) error {
 	return p.readyWithin(90*time.Second, try)
 }
 
-// readyWithin is like ready, but with another limit.
+// readyWithin is like ready, but with another time limit.
 func (p *process) readyWithin(bound time.Duration, try func() error) error {
 	deadline := time.After(bound)
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -95,7 +95,7 @@ func (p *process) readyWithin(bound time.Duration, try func() error) error {
 	}
 }
 
-// tail returns the end of the server's output.
+// tail returns the last part of the server's output.
 func (p *process) tail() string {
 	if p.replicas != nil {
 		var all strings.Builder

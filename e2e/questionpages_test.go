@@ -9,9 +9,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A signed-in user chooses an account, and gives consent without one permission and with another one limited,
-// using only the keyboard. The response is a self-submitting form. The screenshots in out/ are for visual
-// inspection.
+// A user who is signed in chooses an account, and gives consent after deselecting one permission and limiting another, with
+// only the keyboard. The response is a self-submitting form. The screenshots in out/ are for visual inspection.
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	app, verifier := example.demoApp(t, "openid", "email", "user/Observation.rs", "user/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()

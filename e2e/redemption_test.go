@@ -11,8 +11,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// If many clients redeem one code concurrently, exactly one may succeed. Because the code was used twice, the
-// tokens of the successful client are revoked (RFC 6749 §4.1.2).
+// If many clients redeem one code concurrently, exactly one of them succeeds. Because the code was used more than once, the
+// tokens of the successful client are then revoked (RFC 6749 §4.1.2).
 func TestSimultaneousRedemptions(t *testing.T) {
 	const redeemers = 50
 	app, verifier := example.demoApp(t, "openid", "user/*.rs"), oauth2.GenerateVerifier()
@@ -32,7 +32,7 @@ func TestSimultaneousRedemptions(t *testing.T) {
 	for i, r := range requests {
 		finished.Go(func() {
 			started.Done()
-			started.Wait() // so that all requests are sent simultaneously
+			started.Wait() // send all requests simultaneously
 			answers[i], errs[i] = trySend(example.client, r)
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// TestRedisCutOff disconnects the master from its replicas and the other Sentinels, while a gateway reaches all
-// of them, and the master's own Sentinel first. Every code that the next master has is known to the gateway,
-// and the gateway switches to that master long before the network is restored.
+// TestRedisCutOff isolates the master and its Sentinel from the replicas and the other Sentinels. A gateway still reaches all
+// of them, and the master's Sentinel first. The gateway must know each code that the next master contains, and must switch to
+// that master long before the network is restored.
 func TestRedisCutOff(t *testing.T) {
 	engine, network := startCuttableSentinel(t)
 	pairs := map[int][2]*redisstore.Store{}
@@ -34,13 +34,13 @@ func TestRedisCutOff(t *testing.T) {
 		}
 	}
 	awaitNextMaster(t, engine, servers[0])
-	time.Sleep(3 * time.Second) // until min-replicas-max-lag has passed
+	time.Sleep(3 * time.Second) // wait until min-replicas-max-lag has passed
 	for wait, gateways := range pairs {
 		t.Run(fmt.Sprintf("wait_replicas %d", wait), func(t *testing.T) { redeemAtOtherGateway(t, gateways) })
 	}
 }
 
-// redeemAtOtherGateway creates codes at one gateway and takes them at the other.
+// redeemAtOtherGateway creates codes at one gateway and redeems them at the other.
 func redeemAtOtherGateway(t *testing.T, gateways [2]*redisstore.Store) {
 	began, longest := time.Now(), time.Duration(0)
 	for i := range 100 {
@@ -53,7 +53,7 @@ func redeemAtOtherGateway(t *testing.T, gateways [2]*redisstore.Store) {
 	t.Logf("100 codes took %v; the longest to take one, %v", time.Since(began), longest)
 }
 
-// startCuttableSentinel starts a master and two replicas, each with a Sentinel.
+// startCuttableSentinel starts a master and two replicas, each with a Sentinel, in a network that supports cuts.
 func startCuttableSentinel(t *testing.T) (deployment.Engine, *deployment.Network) {
 	t.Helper()
 	if missing := deployment.Missing("sentinel"); len(missing) > 0 {
@@ -72,7 +72,7 @@ func startCuttableSentinel(t *testing.T) (deployment.Engine, *deployment.Network
 	return engine, network
 }
 
-// awaitNextMaster waits until the engine has a new master.
+// awaitNextMaster waits until the engine has a master other than old.
 func awaitNextMaster(t *testing.T, engine deployment.Engine, old *deployment.Process) {
 	t.Helper()
 	began := time.Now()
@@ -84,7 +84,7 @@ func awaitNextMaster(t *testing.T, engine deployment.Engine, old *deployment.Pro
 	}
 }
 
-// retryUntilResponse repeats a call until the store responds.
+// retryUntilResponse retries a call until the store responds.
 func retryUntilResponse(t *testing.T, call func() error) {
 	t.Helper()
 	began := time.Now()

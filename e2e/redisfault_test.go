@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisRefused checks that servers that cannot persist state are rejected with a hint.
+// TestRedisRefused checks that a server that cannot persist state is rejected, and that the error contains a hint.
 func TestRedisRefused(t *testing.T) {
 	t.Parallel()
 	server := func(t *testing.T, options ...string) redisstore.Options {
@@ -24,7 +24,7 @@ func TestRedisRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		start func(t *testing.T) redisstore.Options
-		want  string // in the error; "": accepted
+		want  string // part of the error; "" if the server is accepted
 	}{
 		{"right password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "right") }, ""},
 		{"wrong password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "other") }, "wrong username or password"},
@@ -62,7 +62,7 @@ func TestRedisRefused(t *testing.T) {
 	}
 }
 
-// TestRedisUnreachable checks that unreachable servers are distinguished from unusable ones.
+// TestRedisUnreachable checks that the errors for unreachable servers differ from those for unsuitable servers.
 func TestRedisUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, o := range []redisstore.Options{
@@ -81,14 +81,14 @@ func TestRedisUnreachable(t *testing.T) {
 	}
 }
 
-// Permissions of a Redis ACL user, as documented in docs/operate/redis.md.
+// Commands that a Redis ACL user needs, as documented in docs/operate/redis.md.
 var (
 	redisCommands = strings.Fields("+get +mget +set +del +pexpire +pttl +xadd +xrange +xread +time +eval +evalsha +script|load " +
 		"+scan +dbsize +info +wait +ping +select +hello +auth +client|setname")
 	redisClusterCommands = strings.Fields("+cluster|slots +command")
 )
 
-// TestRedisUser performs all operations as a user with only the documented permissions.
+// TestRedisUser performs all operations as a user who has only the documented permissions.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/operate/redis.md")
@@ -147,8 +147,8 @@ func doAllAsUser(t *testing.T, options redisstore.Options) {
 	}
 }
 
-// TestRedisFull fills the server's memory: new entries are rejected, no entry is lost, and deletions work and
-// make room.
+// TestRedisFull checks a server whose memory is full. It rejects new entries and loses no entry. Deletions work and free
+// memory.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, "--maxmemory", "8mb")
@@ -207,7 +207,7 @@ func TestRedisFull(t *testing.T) {
 	}
 }
 
-// TestRedisBound stores no more entries than max_entries, which are counted once a second.
+// TestRedisBound checks that a store accepts no more than max_entries entries. It updates the number of entries once a second.
 func TestRedisBound(t *testing.T) {
 	t.Parallel()
 	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), MaxEntries: 10})
@@ -226,7 +226,7 @@ func TestRedisBound(t *testing.T) {
 	}
 }
 
-// TestRedisReplicas acknowledges a change only if enough replicas have it.
+// TestRedisReplicas checks that a change is acknowledged only if enough replicas have received it.
 func TestRedisReplicas(t *testing.T) {
 	t.Parallel()
 	alone := startRedis(t)
@@ -247,7 +247,7 @@ func TestRedisReplicas(t *testing.T) {
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("with a replica that is paused: %v", err)
 	}
-	// The server cannot exclude that it has been replaced.
+	// The server can't rule out that another server has replaced it as master.
 	if _, err := r.Take(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("nothing to take, with a replica that is paused: %v", err)
 	}
@@ -278,9 +278,9 @@ func TestRedisReplicas(t *testing.T) {
 	}
 }
 
-// retryUntilConfirmed repeats a call until the replica that must confirm it has caught up.
+// retryUntilConfirmed retries a call until the replica that must confirm it has caught up.
 func retryUntilConfirmed(call func() error) (err error) {
-	for range 40 { // a quarter of a second each
+	for range 40 { // each attempt takes a quarter of a second
 		if err = call(); !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
@@ -288,19 +288,19 @@ func retryUntilConfirmed(call func() error) (err error) {
 	return err
 }
 
-// TestRedisClusterReplicas waits for replicas in a cluster without replicas.
+// TestRedisClusterReplicas checks that changes fail with wait_replicas if the cluster has no replicas.
 func TestRedisClusterReplicas(t *testing.T) {
 	t.Parallel()
 	nodes := startRedisCluster(t)
 	r := openRedis(t, redisstore.Options{Cluster: []string{nodes[1].address()}, WaitReplicas: 1, Timeout: time.Second})
-	for i := range 6 { // keys on several nodes
+	for i := range 6 { // the keys are on several nodes
 		if err := r.Put(t.Context(), fmt.Sprint("code:", i), nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("without a replica: %v", err)
 		}
 	}
 }
 
-// TestRedisLosesData continues with a server that has restarted without its data.
+// TestRedisLosesData checks that a store continues to work after the server has restarted without its data.
 func TestRedisLosesData(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -331,8 +331,8 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
-// TestRedisLongLived announces an entry with a lifetime above the stream's retention without its value, which
-// would take memory for a day.
+// TestRedisLongLived checks that an entry whose lifetime exceeds the retention of the stream is announced without its value,
+// because the value would use memory for a day.
 func TestRedisLongLived(t *testing.T) {
 	t.Parallel()
 	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), SubscribedKinds: []string{"account"}})
@@ -357,7 +357,7 @@ func TestRedisLongLived(t *testing.T) {
 	}
 }
 
-// TestRedisNewerRecord rejects records that a newer gateway has written.
+// TestRedisNewerRecord checks that records written by a newer gateway version are rejected.
 func TestRedisNewerRecord(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -376,8 +376,8 @@ func TestRedisNewerRecord(t *testing.T) {
 	}
 }
 
-// TestRedisFailover kills the master: the new master has all entries that the replicas had, and a follower
-// receives all entries and the following changes.
+// TestRedisFailover kills the master. The new master must have all entries that the replicas had. A subscriber must receive all
+// entries and subsequent changes.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	servers := startRedisSentinel(t)
@@ -396,7 +396,7 @@ func TestRedisFailover(t *testing.T) {
 	servers.master(t).kill()
 	began := time.Now()
 	relaxed := options
-	relaxed.WaitReplicas = 1 // one of two replicas is left
+	relaxed.WaitReplicas = 1 // only one of the two replicas remains
 	r = openRedis(t, relaxed)
 	for {
 		err := r.Put(ctx, "revoked:later", []byte("v"), time.Hour)

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// randomID returns a text with the length of an identifier of a session or grant.
+// randomID returns a text as long as the identifier of a session or grant.
 func randomID() string {
 	id := make([]byte, 32)
 	for i := range id {
@@ -25,7 +25,7 @@ func randomID() string {
 	return base64.RawURLEncoding.EncodeToString(id)
 }
 
-// TestRedisSize measures the memory of an entry and of a change, for docs/evidence/replicas.md.
+// TestRedisSize measures the memory used by an entry and by a change, for docs/evidence/replicas.md.
 func TestRedisSize(t *testing.T) {
 	s := startRedis(t)
 	r := openRedis(t, redisstore.Options{Address: s.address(), SubscribedKinds: []string{"revoked"}, Timeout: 5 * time.Second})
@@ -51,7 +51,7 @@ func TestRedisSize(t *testing.T) {
 	}
 }
 
-// deleteRecordsOfSteps deletes the records of steps without waiting until they expire.
+// deleteRecordsOfSteps deletes the records of executed steps, which would otherwise remain until they expire.
 func deleteRecordsOfSteps(t *testing.T, s *redisServer) {
 	t.Helper()
 	records := s.client.ScanType(t.Context(), 0, "fhir:!*", 1000, "string").Iterator()
@@ -69,7 +69,7 @@ func usedMemory(t testing.TB, s *redisServer) int {
 	return redisInfo(t, s, "memory", "used_memory:")
 }
 
-// redisInfo returns a number from INFO.
+// redisInfo returns a number from the output of INFO.
 func redisInfo(t testing.TB, s *redisServer, section, name string) int {
 	t.Helper()
 	info, err := s.client.Info(context.Background(), section).Result()
@@ -87,7 +87,7 @@ func redisInfo(t testing.TB, s *redisServer, section, name string) int {
 	return int(n)
 }
 
-// BenchmarkRedis compares operations with a plain SET by sequential duration and CPU time of the server.
+// BenchmarkRedis compares operations with a plain SET: the duration of sequential calls and the server's CPU time.
 func BenchmarkRedis(b *testing.B) {
 	s := startRedis(b, "--appendonly", "no")
 	r := redisstore.New(redisstore.Options{Address: s.address(), SubscribedKinds: []string{"revoked"}})

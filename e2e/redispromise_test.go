@@ -14,13 +14,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisOnce lets two gateways use the same 2,000 entries once each while the master fails. It counts the
-// entries that both gateways were told they had used, and those that are missing afterwards. Losses are only
-// forbidden with wait_replicas; the numbers without it are for docs/evidence/replicas.md (run it with -v).
+// TestRedisOnce lets two gateways use each of 2,000 entries once while the master fails. It counts the entries that both
+// gateways believe they used, and the acknowledged entries that are missing afterwards. Losses are an error only with
+// wait_replicas. The numbers without it are for docs/evidence/replicas.md (run it with -v).
 func TestRedisOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		servers []string // command-line options
+		servers []string // command-line options of the servers
 		wait    int
 		fault   syscall.Signal
 	}{
@@ -45,12 +45,13 @@ func TestRedisOnce(t *testing.T) {
 	}
 }
 
-// onceRounds is 1 for checking that no entry is used twice or lost, and higher for docs/evidence/replicas.md.
+// onceRounds is 1 by default, which suffices to check that no entry is used twice or lost. Higher values are for
+// docs/evidence/replicas.md.
 var onceRounds = flag.Int("once", 1, "rounds of each fault in TestRedisOnce")
 
 const usesTotal = 2000
 
-// sharedEntries are entries that two gateways use.
+// sharedEntries are the entries that two gateways use.
 type sharedEntries struct {
 	servers  *redisSentinel
 	gateways [2]*redisstore.Store
@@ -71,8 +72,8 @@ func newSharedEntries(t *testing.T, servers []string, wait int) *sharedEntries {
 	return u
 }
 
-// run lets eight clients at each gateway use all entries in the same order, and sends the master a signal in
-// the middle.
+// run lets eight clients at each gateway use all entries in the same order. In the middle of the run, it sends the signal to
+// the master.
 func (u *sharedEntries) run(t *testing.T, fault syscall.Signal) {
 	var all sync.WaitGroup
 	for i := range u.gateways {
@@ -94,7 +95,7 @@ func (u *sharedEntries) run(t *testing.T, fault syscall.Signal) {
 	all.Wait()
 }
 
-// fail sends the master a signal. A paused master resumes after a while.
+// fail sends the signal to the master. If the signal paused the master, it is resumed later.
 func (u *sharedEntries) fail(t *testing.T, fault syscall.Signal) {
 	master := u.servers.master(t)
 	_ = master.process.cmd.Process.Signal(fault)
@@ -104,7 +105,7 @@ func (u *sharedEntries) fail(t *testing.T, fault syscall.Signal) {
 	}
 }
 
-// use adds an entry, and retries while the result is unknown.
+// use adds entry n through a gateway, and retries while the result is unknown.
 func (u *sharedEntries) use(t *testing.T, gateway, n int) {
 	defer u.done.Add(1)
 	began := time.Now()
@@ -121,9 +122,9 @@ func (u *sharedEntries) use(t *testing.T, gateway, n int) {
 	}
 }
 
-// count returns the number of entries that both gateways have used, and of used entries that are missing.
+// count returns the number of entries that both gateways used, and the number of used entries that are missing.
 func (u *sharedEntries) count(t *testing.T) (both, lost int) {
-	time.Sleep(2 * time.Second) // the old master becomes a replica, and discards changes that only it has
+	time.Sleep(2 * time.Second) // the old master becomes a replica and discards changes that no other server has
 	for n := range usesTotal {
 		_, err := u.gateways[0].Get(t.Context(), fmt.Sprint("assertion:", n))
 		switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer is a Redis server or Sentinel on loopback, with its own folder. The environment variable
-// REDIS_SERVER specifies another program, such as valkey-server.
+// A redisServer is a Redis server or Sentinel on loopback with its own folder. The environment variable REDIS_SERVER specifies
+// another program, such as valkey-server.
 type redisServer struct {
 	folder  string
 	port    string
@@ -27,8 +27,8 @@ type redisServer struct {
 	client  *redis.Client
 }
 
-// startRedis runs a server until the end of the test, with options such as "--maxmemory", "4mb". Its data
-// survive a restart.
+// startRedis runs a server until the end of the test. options are command-line options, such as "--maxmemory", "4mb". The data
+// survives a restart.
 func startRedis(t testing.TB, options ...string) *redisServer {
 	t.Helper()
 	s := newRedisServer(t, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"}, options...)...)
@@ -41,7 +41,7 @@ func newRedisServer(t testing.TB, options ...string) *redisServer {
 	if _, err := exec.LookPath(redisProgram()); err != nil {
 		t.Skipf("the server of Redis is not installed: %v", err)
 	}
-	folder, err := os.MkdirTemp("", "redis") // the path of a socket must be short
+	folder, err := os.MkdirTemp("", "redis") // the length of a socket path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func newRedisServer(t testing.TB, options ...string) *redisServer {
 
 func redisProgram() string { return cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server") }
 
-// redisPort returns a port below 55536, because a cluster node also listens on the port 10,000 above.
+// redisPort returns a free port below 55536, because a cluster node also listens on this port plus 10,000.
 func redisPort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -89,7 +89,7 @@ func (s *redisServer) start(t testing.TB) {
 		s.client = redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1, Protocol: 2, DisableIdentity: true, PoolSize: 2})
 		t.Cleanup(func() { _ = s.client.Close() })
 	}
-	// A server that requires a password counts as ready.
+	// A server that rejects the command because it requires a password is ready.
 	if err := p.ready(func() error {
 		err := s.client.Ping(context.Background()).Err()
 		if redis.HasErrorPrefix(err, "NOAUTH") {
@@ -101,18 +101,18 @@ func (s *redisServer) start(t testing.TB) {
 	}
 }
 
-// kill kills the server like kill -9.
+// kill kills the server with SIGKILL.
 func (s *redisServer) kill() {
 	_ = s.process.cmd.Process.Signal(syscall.SIGCONT)
 	_ = s.process.cmd.Process.Kill()
 	<-s.process.done
 }
 
-// pause suspends the server; resume resumes it.
+// pause pauses the server until resume is called.
 func (s *redisServer) pause()  { _ = s.process.cmd.Process.Signal(syscall.SIGSTOP) }
 func (s *redisServer) resume() { _ = s.process.cmd.Process.Signal(syscall.SIGCONT) }
 
-// forget deletes the stored data of the server, which must not be running.
+// forget deletes the data of the server, which must not be running.
 func (s *redisServer) forget(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{"appendonlydir", "appendonly.aof", "dump.rdb"} {
@@ -122,7 +122,7 @@ func (s *redisServer) forget(t testing.TB) {
 	}
 }
 
-// do sends a command.
+// do sends a command and returns the response.
 func (s *redisServer) do(t testing.TB, words ...any) any {
 	t.Helper()
 	answer, err := s.client.Do(context.Background(), words...).Result()
@@ -132,7 +132,7 @@ func (s *redisServer) do(t testing.TB, words ...any) any {
 	return answer
 }
 
-// await waits until a section of INFO contains a text.
+// await waits until a section of INFO contains the text.
 func (s *redisServer) await(t *testing.T, section, text string) {
 	t.Helper()
 	if err := s.process.ready(func() error {
@@ -146,7 +146,7 @@ func (s *redisServer) await(t *testing.T, section, text string) {
 	}
 }
 
-// A redisSentinel is a master with two replicas and three Sentinels.
+// A redisSentinel is a Redis master with two replicas and three Sentinels.
 type redisSentinel struct {
 	servers   []*redisServer // the first is the initial master
 	sentinels []*redisServer
@@ -155,11 +155,11 @@ type redisSentinel struct {
 const (
 	sentinelMaster = "gateways"
 
-	// sentinelDown is the time without a response after which a Sentinel considers a server down.
+	// sentinelDown is how long a server may not respond before a Sentinel considers it down.
 	sentinelDown = time.Second
 )
 
-// startRedisSentinel runs all servers until the end of the test, with the given options for the Redis servers.
+// startRedisSentinel runs all servers until the end of the test. options are for the Redis servers.
 func startRedisSentinel(t *testing.T, options ...string) *redisSentinel {
 	t.Helper()
 	r := &redisSentinel{}
@@ -206,7 +206,7 @@ func (r *redisSentinel) addresses() []string {
 	return all
 }
 
-// master returns the master according to the Sentinels.
+// master returns the server that the Sentinels consider the master.
 func (r *redisSentinel) master(t *testing.T) *redisServer {
 	t.Helper()
 	named := r.sentinels[0].do(t, "SENTINEL", "get-master-addr-by-name", sentinelMaster).([]any)
@@ -219,7 +219,7 @@ func (r *redisSentinel) master(t *testing.T) *redisServer {
 	return nil
 }
 
-// startRedisCluster runs three masters that share all slots until the end of the test.
+// startRedisCluster runs three masters until the end of the test. They divide all hash slots among them.
 func startRedisCluster(t *testing.T, options ...string) []*redisServer {
 	t.Helper()
 	var nodes []*redisServer

@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
-// redisLifetime is the lifetime of entries in tests, which wait for their expiry.
+// redisLifetime is the lifetime of entries in tests that wait for entries to expire.
 const redisLifetime = 1 * time.Second
 
-// TestRedisStore runs the tests of all stores with each way to reach a server.
+// TestRedisStore runs the test suites for all stores with each way to connect to a server.
 func TestRedisStore(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -53,13 +53,13 @@ func TestRedisStore(t *testing.T) {
 	}
 }
 
-// withPrefix separates tests that use the same server.
+// withPrefix sets a unique key prefix for tests that use the same server.
 func withPrefix(o redisstore.Options, made *atomic.Int64) redisstore.Options {
 	o.KeyPrefix = fmt.Sprintf("test%d:", made.Add(1))
 	return o
 }
 
-// TestRedisNetwork disrupts the connections and the server.
+// TestRedisNetwork checks that the store survives disruptions of the connections and of the server.
 func TestRedisNetwork(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
@@ -82,7 +82,7 @@ func openRedis(t *testing.T, options redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// An update with all entries takes the memory of one page, regardless of the number of entries.
+// An update with all entries needs the memory of one page, regardless of the number of entries.
 func TestRedisEntriesMemory(t *testing.T) {
 	const entries = 200_000
 	s := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", "no").address(), Timeout: 10 * time.Second})
@@ -105,7 +105,7 @@ func TestRedisEntriesMemory(t *testing.T) {
 	}
 }
 
-// heap returns the memory in use in bytes.
+// heap returns the heap memory in use in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

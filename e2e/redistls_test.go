@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// startRedisTLS starts a server that also listens with TLS. Its certificate is issued for a name by an
-// authority, and clients need a certificate from that authority. It returns the TLS address.
+// startRedisTLS runs a server that also listens with TLS. authority issues its certificate for name, and clients need a
+// certificate issued by authority. It returns the TLS address.
 func startRedisTLS(t *testing.T, authority *certificateAuthority, name string) (address string) {
 	t.Helper()
 	s := newRedisServer(t)
@@ -29,8 +29,8 @@ func startRedisTLS(t *testing.T, authority *certificateAuthority, name string) (
 	return "127.0.0.1:" + port
 }
 
-// With tls, the server is authenticated by its certificate, and the gateway by its own. A failed start reports
-// an invalid certificate, unless the server does not report it.
+// With the option tls, the server and the gateway authenticate each other with certificates. If the start fails, the error
+// describes the invalid certificate, unless the server does not report it.
 func TestRedisTLS(t *testing.T) {
 	t.Parallel()
 	var nobody *certificateAuthority

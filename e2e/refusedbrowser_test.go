@@ -8,7 +8,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// At a shared workstation, a user who may not sign in signs out at the provider, so that the next user can sign in.
+// On a shared workstation, a user who may not sign in can sign out at the provider, so that the next user can sign in.
 func TestRefusedAtSharedWorkstation(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	address := mustFreeAddress(t)

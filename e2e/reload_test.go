@@ -15,19 +15,18 @@ import (
 
 const connections = 16
 
-// During reloads under load, every response is 200, and multi-step flows continue.
+// During reloads under load, each response is 200, and multi-step flows continue.
 //
-// At each reload, Caddy closes idle HTTP/1.1 connections (net/http's Server.Shutdown), on which a request may
-// be in transit. According to RFC 9112 §9.3.1, clients resend it, which wrk does not do: it counts a read
-// error. Therefore, wrk may report at most one error per connection and reload, and the same for new
-// connections, which wait at the socket that Caddy closes (SO_REUSEPORT). Clients that follow the RFC must not
-// see any error.
+// At each reload, Caddy closes idle HTTP/1.1 connections (net/http's Server.Shutdown) while a request may be in transit.
+// According to RFC 9112 §9.3.1, clients resend such requests. wrk does not: it counts a read error. Therefore, wrk may report
+// at most one error per connection and reload, and the same number for new connections, which wait at the socket that Caddy
+// closes (SO_REUSEPORT). Clients that follow the RFC must not see any error.
 func TestReloadUnderLoad(t *testing.T) {
 	app, verifier := example.demoApp(t, "openid", "user/*.rs"), oauth2.GenerateVerifier()
 	person, late := example.newPerson(t), example.newPerson(t)
 	authorize := app.AuthCodeURL("before", oauth2.S256ChallengeOption(verifier))
 
-	// Before the reloads: a user with a session and a code, and another user with an open page.
+	// Before the reloads: a user with a session and a code, and another user with an open sign-in page.
 	code := person.signIn(t, authorize).Query().Get("code")
 	form := late.openSignIn(t, authorize)
 	token := example.userToken(t, "openid", "user/*.rs").AccessToken
@@ -46,7 +45,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		enough := 4
 		if replicasStore != "" {
-			enough = 2 // for each gateway, one after the other
+			enough = 2 // once for each gateway, sequentially
 		}
 		if result.requests < 1000 || reloads < enough {
 			t.Errorf("%d requests and %d reloads are too few to show anything", result.requests, reloads)
@@ -85,7 +84,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	})
 }
 
-// respondCaddyfile contains no module of caddy-fhir.
+// respondCaddyfile contains no caddy-fhir modules.
 const respondCaddyfile = `{
 	admin {$CADDY_ADMIN}
 	skip_install_trust
@@ -97,8 +96,8 @@ https://%s {
 }
 `
 
-// The broken connections that wrk reports in [TestReloadUnderLoad] are caused by Caddy: wrk reports as many if
-// Caddy only responds. docs/evidence/performance.md contains both numbers.
+// Caddy causes the broken connections that wrk reports in [TestReloadUnderLoad]: wrk reports as many for a server that only
+// uses respond. docs/evidence/performance.md contains both numbers.
 func TestReloadOfRespond(t *testing.T) {
 	address, err := freeAddress()
 	if err != nil {
@@ -123,7 +122,7 @@ func TestReloadOfRespond(t *testing.T) {
 	}
 }
 
-// reloadFor reloads repeatedly for some time, by command and by API. It returns the number of reloads.
+// reloadFor reloads repeatedly for the given time, in turn by command and by API. It returns the number of reloads.
 func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
 	t.Helper()
 	end, next := time.After(length), time.NewTicker(500*time.Millisecond)
@@ -142,7 +141,7 @@ func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
 	}
 }
 
-// postConfig reloads the gateway's configuration through the admin API, even if it has not changed.
+// postConfig reloads the gateway's configuration through the admin API, even if the configuration has not changed.
 func (g *gateway) postConfig(t *testing.T) {
 	t.Helper()
 	for _, one := range g.each() {
@@ -150,7 +149,7 @@ func (g *gateway) postConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Caddy adapts it with its own environment.
+		// Caddy adapts the Caddyfile with the environment of its process.
 		r := newRequest(t, http.MethodPost, "http://"+one.admin+"/load", string(caddyfile))
 		r.Header.Set("Content-Type", "text/caddyfile")
 		r.Header.Set("Cache-Control", "must-revalidate")
@@ -161,7 +160,7 @@ func (g *gateway) postConfig(t *testing.T) {
 	}
 }
 
-// reload reloads the configuration with the command.
+// reload reloads the configuration with the command caddy reload.
 func (g *gateway) reload(t *testing.T) {
 	t.Helper()
 	for _, one := range g.each() {
@@ -169,12 +168,12 @@ func (g *gateway) reload(t *testing.T) {
 			t.Fatalf("caddy reload: %v\n%s", err, output)
 		}
 		if g.process.replicas != nil {
-			time.Sleep(1100 * time.Millisecond) // nginx skips a gateway that has closed a connection for a second
+			time.Sleep(1100 * time.Millisecond) // after a gateway closes a connection, nginx skips it for one second
 		}
 	}
 }
 
-// command runs caddy with the gateway's environment.
+// command runs a caddy command with the gateway's environment and returns its output.
 func (g *gateway) command(args ...string) ([]byte, error) {
 	cmd := exec.Command(caddyBinary, args...)
 	cmd.Env = append(os.Environ(), g.environ...)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A third-party client, golang.org/x/oauth2 with coreos/go-oidc, works with discovery alone and validates the
-// tokens.
+// A third-party client, golang.org/x/oauth2 with coreos/go-oidc, needs only discovery to sign in and validate the tokens.
 func TestRelyingParty(t *testing.T) {
 	ctx, provider := example.context(t), example.provider(t)
 	app, verifier := example.demoApp(t, "openid", "profile", "email", "phone", "fhirUser"), oauth2.GenerateVerifier()
@@ -93,7 +92,7 @@ func checkIDToken(t *testing.T, provider *oidc.Provider, token *oauth2.Token, no
 	}
 }
 
-// The token endpoint rejects invalid redemptions.
+// The token endpoint rejects invalid requests to redeem a code.
 func TestRedemptionRefused(t *testing.T) {
 	ctx, app := example.context(t), example.demoApp(t, "openid")
 	confidential := *app
@@ -133,7 +132,7 @@ func TestRedemptionRefused(t *testing.T) {
 	})
 }
 
-// A confidential client may send its secret in either way (RFC 6749 §2.3.1).
+// A confidential client may send its secret in the Authorization header or in the body (RFC 6749 §2.3.1).
 func TestConfidentialClient(t *testing.T) {
 	person := example.newPerson(t)
 	person.signIn(t, example.demoApp(t).AuthCodeURL("first"))

@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// replicasStore is the store in REPLICAS: redis, sentinel or postgres. If it is set, all these tests run
-// against three gateways with that store behind nginx, instead of one gateway.
+// replicasStore is the value of the environment variable REPLICAS: redis, sentinel or postgres. If it is set, all these tests
+// run against three gateways with that store behind nginx instead of one gateway.
 var replicasStore = os.Getenv("REPLICAS")
 
-// replicable reports whether a configuration can be used for several gateways.
+// replicable reports whether several gateways can use a configuration.
 func replicable(caddyfile, address string) bool {
 	return strings.Count(caddyfile, "\tfhir {\n") == 1 && strings.Count(caddyfile, "\nhttps://"+address+" {\n") == 1 &&
 		!strings.Contains(caddyfile, "\tstore ")
 }
 
-// startReplicas is like startGateway, but for several gateways.
+// startReplicas is like startGateway, but starts several gateways.
 func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
 	folder, err := filepath.Abs(filepath.Join(outFolder, name+"-replicas"))
 	if err != nil {
@@ -50,7 +50,7 @@ func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gatew
 	}, nil
 }
 
-// each returns the gateways individually.
+// each returns the gateways behind nginx as separate gateways.
 func (g *gateway) each() []*gateway {
 	if g.process.replicas == nil {
 		return []*gateway{g}
@@ -62,7 +62,7 @@ func (g *gateway) each() []*gateway {
 	return all
 }
 
-// killReplicas kills all gateways with SIGKILL and restarts them.
+// killReplicas kills all gateways with SIGKILL and starts them again.
 func (g *gateway) killReplicas(t *testing.T) {
 	t.Helper()
 	gateways := g.process.replicas.Gateways
@@ -74,7 +74,7 @@ func (g *gateway) killReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(1100 * time.Millisecond) // nginx skips each of them for a second
+	time.Sleep(1100 * time.Millisecond) // nginx skips a failed gateway for one second
 }
 
 // awaitPropagation waits until a change at one gateway has reached all others.
@@ -92,7 +92,7 @@ func skipOnReplicas(t *testing.T, why string) {
 	}
 }
 
-// TestConformanceOfReplicas runs the ports of the conformance suites, with requests distributed over three gateways.
+// TestConformanceOfReplicas runs the ports of the conformance suites. nginx distributes the requests over three gateways.
 func TestConformanceOfReplicas(t *testing.T) {
 	switch replicasStore {
 	case "", "memory", "file":
@@ -104,7 +104,7 @@ func TestConformanceOfReplicas(t *testing.T) {
 	}
 	t.Cleanup(engine.Stop)
 	file := filepath.Join(t.TempDir(), "store")
-	_, key, _ := strings.Cut(deployment.StoreKey, "=") // these tests read no environment variables
+	_, key, _ := strings.Cut(deployment.StoreKey, "=") // these tests do not expand environment variables
 	directives := strings.Replace(engine.Directives(), "{env.FHIR_STORE_KEY}", key, 1)
 	if err := os.WriteFile(file, []byte(directives), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// httpResponse is a completely received HTTP response.
+// httpResponse is an HTTP response whose body has been read completely.
 type httpResponse struct {
 	status int
 	header http.Header
@@ -26,7 +26,7 @@ func send(t *testing.T, client *http.Client, r *http.Request) httpResponse {
 	return a
 }
 
-// trySend is like send, but for goroutines, which must not end the test.
+// trySend is like send, but returns errors, because goroutines may not end the test.
 func trySend(client *http.Client, r *http.Request) (httpResponse, error) {
 	response, err := client.Do(r)
 	if err != nil {
@@ -46,7 +46,7 @@ func newRequest(t *testing.T, method, address, body string) *http.Request {
 	return r
 }
 
-// fhir sends a FHIR request with a token; "": without a token.
+// fhir sends a FHIR request with a token. If token is "", the request has no token.
 func (g *gateway) fhir(t *testing.T, token, method, path, body string) httpResponse {
 	t.Helper()
 	r := newRequest(t, method, g.issuer+"/fhir/R4/"+path, body)
@@ -59,7 +59,7 @@ func (g *gateway) fhir(t *testing.T, token, method, path, body string) httpRespo
 	return send(t, g.client, r)
 }
 
-// expand requests an expansion, with name and value pairs of further parameters.
+// expand requests an expansion. parameters are pairs of name and value.
 func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...string) httpResponse {
 	t.Helper()
 	query := url.Values{"url": {valueSet}}
@@ -78,7 +78,7 @@ func (a httpResponse) is(t *testing.T, status int) httpResponse {
 	return a
 }
 
-// decode decodes the response's JSON into a value.
+// decode decodes the JSON body into value.
 func (a httpResponse) decode(t *testing.T, value any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, value); err != nil {
@@ -86,8 +86,7 @@ func (a httpResponse) decode(t *testing.T, value any) {
 	}
 }
 
-// isOutcome fails the test unless the response is an OperationOutcome with at least one error, in FHIR's media
-// type.
+// isOutcome fails the test unless the response is an OperationOutcome with at least one error and has a FHIR media type.
 func (a httpResponse) isOutcome(t *testing.T) {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); !strings.HasPrefix(got, "application/fhir+json") {
@@ -108,7 +107,7 @@ func (a httpResponse) isOutcome(t *testing.T) {
 	}
 }
 
-// location returns the target of the response's redirect.
+// location returns the URL to which the response redirects.
 func (a httpResponse) location(t *testing.T) *url.URL {
 	t.Helper()
 	location, err := url.Parse(a.is(t, http.StatusFound).header.Get("Location"))

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// refresh redeems a refresh token as golang.org/x/oauth2 does.
+// refresh redeems a refresh token with golang.org/x/oauth2.
 func (g *gateway) refresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) (*oauth2.Token, error) {
 	t.Helper()
 	return app.TokenSource(g.context(t), &oauth2.Token{RefreshToken: token.RefreshToken}).Token()
 }
 
-// mustRefresh is like refresh, but for valid tokens.
+// mustRefresh is like refresh, but fails the test on errors.
 func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) *oauth2.Token {
 	t.Helper()
 	next, err := g.refresh(t, app, token)
@@ -26,13 +26,13 @@ func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.To
 	return next
 }
 
-// offline signs in and returns the tokens of an app with offline access.
+// offline signs a user in and returns the tokens of an app with offline access.
 func (g *gateway) offline(t *testing.T) *oauth2.Token {
 	t.Helper()
 	return g.userToken(t, "openid", "offline_access", "fhirUser", "user/*.rs")
 }
 
-// A third-party client can refresh, and reuse of stolen tokens is detected.
+// A third-party client can refresh tokens. Reuse of a stolen refresh token is detected.
 func TestRefreshingParty(t *testing.T) {
 	app := example.demoApp(t)
 	first := example.offline(t)
@@ -52,7 +52,7 @@ func TestRefreshingParty(t *testing.T) {
 	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
 }
 
-// A killed gateway, which could not write anything at its end, restarts with its state.
+// A gateway that was killed, so that it could not write anything when it exited, restarts with its state.
 func TestKilledGateway(t *testing.T) {
 	g := startTestGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	app := g.demoApp(t, "openid")
@@ -64,7 +64,7 @@ func TestKilledGateway(t *testing.T) {
 	next := g.mustRefresh(t, app, g.mustRefresh(t, app, stolen))
 	signedIn := g.newPerson(t)
 	signedIn.signIn(t, app.AuthCodeURL("before"))
-	for failures := 0; failures < 2; { // throttled attempts in between do not count
+	for failures := 0; failures < 2; { // throttled attempts are not counted as failures
 		if g.mistype(t).status == http.StatusForbidden {
 			failures++
 		}
@@ -102,16 +102,16 @@ func TestKilledGateway(t *testing.T) {
 	})
 	t.Run("who guessed before waits longer", func(t *testing.T) {
 		if g.mistype(t).status == http.StatusTooManyRequests {
-			return // the wait has not ended
+			return // the lockout has not expired
 		}
-		// The first wait takes a second.
+		// The first lockout lasts one second.
 		if next := g.mistype(t).is(t, http.StatusTooManyRequests); next.header.Get("Retry-After") == "1" {
 			t.Error("the failures of before were forgotten")
 		}
 	})
 }
 
-// mistype submits the sign-in page with a wrong password, in a new browser.
+// mistype submits the sign-in page with a wrong password in a new browser.
 func (g *gateway) mistype(t *testing.T) httpResponse {
 	t.Helper()
 	p := g.newPerson(t)
@@ -141,7 +141,7 @@ func (g *gateway) keyIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// killAndStart kills the gateway with SIGKILL and restarts it with its files.
+// killAndStart kills the gateway with SIGKILL and starts it again with the same files.
 func (g *gateway) killAndStart(t *testing.T, name string) {
 	t.Helper()
 	if g.process.replicas != nil {
@@ -164,7 +164,7 @@ func (g *gateway) killAndStart(t *testing.T, name string) {
 	}
 }
 
-// A code flow works if the configuration is reloaded before each step.
+// A code flow works even if the configuration is reloaded before each step.
 func TestCodeFlowAcrossReloads(t *testing.T) {
 	g := startTestGateway(t, "gateway-reloads", fhirServer.address)
 	app, verifier := g.demoApp(t, "openid", "offline_access", "user/*.rs"), oauth2.GenerateVerifier()

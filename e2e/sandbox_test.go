@@ -9,11 +9,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A user opens the example's start page, signs in, picks a patient, and sees the records that the sandbox app
-// may and may not read; then with fewer scopes, and without an EHR. The screenshots in out/ are for visual
-// inspection.
+// A user opens the example's start page, signs in, picks a patient, and sees which records the sandbox app may read. The user
+// then repeats this with fewer scopes and without an EHR. The screenshots in out/ are for visual inspection.
 func TestSandbox(t *testing.T) {
-	ctx, g := newBrowser(t), startTestGateway(t, "gateway-sandbox", "") // with the example's own records
+	ctx, g := newBrowser(t), startTestGateway(t, "gateway-sandbox", "") // with the sample records of the example
 	perform(t, ctx,
 		chromedp.Navigate(g.issuer+"/"),
 		chromedp.Click("//a[text()='Launch an app']"),
@@ -32,7 +31,7 @@ func TestSandbox(t *testing.T) {
 		chromedp.Click(chromedp.CSS("button[value=allow]")),
 	)
 	t.Run("what the app sees", func(t *testing.T) {
-		for _, section := range []string{"record", "refused"} { // in any order
+		for _, section := range []string{"record", "refused"} { // the sections appear in any order
 			perform(t, ctx, chromedp.WaitVisible(chromedp.CSS("#"+section+" .answers li")))
 		}
 		checkStatuses(t, ctx, "record", "200", "200", "200", "200")
@@ -78,7 +77,7 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-// checkStatuses compares the statuses that the app shows in a section.
+// checkStatuses checks the response statuses that the app shows in a section.
 func checkStatuses(t *testing.T, ctx context.Context, section string, want ...string) {
 	t.Helper()
 	got := readValue(t, ctx, chromedp.Evaluate[[]string](fmt.Sprintf("[...document.querySelectorAll('#%s .answers p strong')].map((e) => e.textContent)", section)))
@@ -87,12 +86,12 @@ func checkStatuses(t *testing.T, ctx context.Context, section string, want ...st
 	}
 }
 
-// explanationScript returns a script for the value that the app shows for a member.
+// explanationScript returns a script that reads the value that the app shows for a member of a section.
 func explanationScript(section, member string) string {
 	return fmt.Sprintf("[...document.querySelectorAll('#%s dl div')].find((row) => row.querySelector('dt').textContent === '%s')?.querySelector('dd').textContent ?? ''", section, member)
 }
 
-// checkSandboxLooks checks the open page in every size and color scheme.
+// checkSandboxLooks checks the open page in each screen size and color scheme.
 func checkSandboxLooks(t *testing.T, ctx context.Context, name string, scripts int) {
 	t.Helper()
 	for _, width := range []int64{320, 390, 1280} {

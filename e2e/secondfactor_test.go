@@ -21,7 +21,7 @@ const (
 	totpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 )
 
-// totpNow returns the current code of an authenticator app (RFC 6238).
+// totpNow returns the code that an authenticator app currently shows (RFC 6238).
 func totpNow() string {
 	key, _ := base32.StdEncoding.DecodeString(totpSecret)
 	mac := hmac.New(sha1.New, key)
@@ -30,7 +30,7 @@ func totpNow() string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&0xf:])&0x7fffffff%1_000_000)
 }
 
-// A user signs in with password and code, using only the keyboard. The screenshots in out/ are for visual
+// A user signs in with a password and a one-time code, using only the keyboard. The screenshots in out/ are for visual
 // inspection.
 func TestSecondFactorInBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
@@ -64,7 +64,7 @@ func TestSecondFactorInBrowser(t *testing.T) {
 	}
 }
 
-// After too many wrong passwords, the page shows how long to wait.
+// After too many wrong passwords, the page shows how long the user has to wait.
 func TestLockoutPage(t *testing.T) {
 	ctx := newBrowser(t)
 	g := startTestGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
@@ -74,7 +74,7 @@ func TestLockoutPage(t *testing.T) {
 			name := fmt.Sprintf("signin-wait-%d-%s", width, scheme)
 			t.Run(name, func(t *testing.T) {
 				alert := ""
-				for tries := 0; !strings.HasPrefix(alert, "Too many attempts."); tries++ { // the wait doubles, so it soon exceeds the duration of an attempt
+				for tries := 0; !strings.HasPrefix(alert, "Too many attempts."); tries++ { // the lockout doubles with each failure, so it soon exceeds the duration of an attempt
 					if tries == 5 {
 						t.Fatalf("the page says %q", alert)
 					}
@@ -90,7 +90,7 @@ func TestLockoutPage(t *testing.T) {
 	}
 }
 
-// Forwarded client addresses are not trusted: failures count for the address of the connection.
+// The gateway does not trust forwarded client addresses. Failures count for the address of the connection.
 func TestLockoutByAddress(t *testing.T) {
 	g := startTestGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	address := g.demoApp(t, "openid").AuthCodeURL("state")

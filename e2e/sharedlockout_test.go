@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestSharedLockout checks that three gateways with a real store count attempts together, with keys in the
-// store for the names of the counters, and logs the duration of an attempt.
+// TestSharedLockout checks that three gateways with a real store count attempts together. It logs the duration of an attempt.
+// The names of the counters are derived with keys in the store.
 func TestSharedLockout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -65,7 +65,7 @@ func TestSharedLockout(t *testing.T) {
 
 var errWrongPassword = errors.New("wrong password")
 
-// lockoutGateway contains the parts of a gateway that count attempts.
+// lockoutGateway contains the parts of a gateway that count failed attempts.
 type lockoutGateway struct {
 	keys    *keyring.Keyring
 	limiter *lockout.Limiter
@@ -114,7 +114,7 @@ func startAllAtOnce(t *testing.T, gateways []*lockoutGateway) {
 	}
 }
 
-// checkConcurrentTries makes sixty concurrent attempts. Some of them are permitted.
+// checkConcurrentTries makes sixty concurrent attempts and checks that exactly want of them are permitted.
 func checkConcurrentTries(t *testing.T, gateways []*lockoutGateway, name string, result error, want int32) {
 	var made atomic.Int32
 	var all sync.WaitGroup

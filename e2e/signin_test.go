@@ -19,7 +19,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("a redirect or a code: %v %s", page.header, page.body)
 		}
 		checkPageHeaders(t, page)
-		// The request does not sign the user in either.
+		// The rejected request does not sign the user in.
 		if end := person.get(t, address).location(t); !strings.Contains(end.Path, "/oauth2/login") {
 			t.Errorf("afterwards sent to %s, want the sign-in page", end)
 		}

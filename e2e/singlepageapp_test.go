@@ -13,8 +13,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// singlePageApp serves node/spa.html at its redirect URIs. It uses https in one domain with the gateway, so
-// that browsers treat both as one site, and send cookies in a hidden frame.
+// singlePageApp serves node/spa.html at the app's redirect URIs. It uses https and the gateway's domain, so that browsers treat
+// the app and the gateway as the same site and send cookies in a hidden frame.
 func singlePageApp(t *testing.T) *httptest.Server {
 	t.Helper()
 	app := httptest.NewTLSServer(nil)
@@ -23,7 +23,7 @@ func singlePageApp(t *testing.T) *httptest.Server {
 	return app
 }
 
-// serve inserts the issuer and the scope.
+// serve serves the page with the issuer and the scope inserted.
 func serve(t *testing.T, app *httptest.Server, issuer, scope string) {
 	t.Helper()
 	page, err := os.ReadFile("node/spa.html")
@@ -42,8 +42,8 @@ func serve(t *testing.T, app *httptest.Server, issuer, scope string) {
 	app.Config.Handler = mux
 }
 
-// npm oidc-client-ts works in Chromium: sign-in, userinfo and $expand from another origin, renewal in a hidden
-// frame with prompt=none and by a refresh token, and sign-out.
+// npm oidc-client-ts works in Chromium: sign-in, userinfo and $expand from another origin, renewal in a hidden frame with
+// prompt=none and with a refresh token, and sign-out.
 func TestSinglePageApp(t *testing.T) {
 	for _, test := range []struct{ name, scope, refreshes string }{
 		{"renewed in a hidden frame", "openid profile user/*.rs", "false"},
@@ -78,7 +78,7 @@ func TestSinglePageApp(t *testing.T) {
 	}
 }
 
-// script runs a script for its effect.
+// script runs a script and ignores its result.
 func script(text string) step {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Run(ctx, chromedp.Evaluate[string](text))
@@ -98,7 +98,7 @@ func expandInApp(t *testing.T, ctx context.Context) {
 		chromedp.Click(chromedp.ID("ask")), chromedp.WaitVisible("//pre[text()='4']"))
 }
 
-// signOutOfApp signs out and returns to the app without confirmation, because the ID token is the hint.
+// signOutOfApp signs out and returns to the app. The ID token in the request makes a confirmation unnecessary.
 func signOutOfApp(t *testing.T, ctx context.Context, uri string) {
 	t.Helper()
 	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.ID("sign-out")), chromedp.WaitVisible("//p[text()='nobody']"))

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// smartApp is node/smartapp: npm fhirclient in a browser, with minimal pages around it.
+// smartApp serves node/smartapp, minimal pages that use npm fhirclient in a browser.
 type smartApp struct{ *httptest.Server }
 
-// smartScopes are the scopes of the tests' apps.
+// smartScopes are the scopes that the apps in these tests request.
 const smartScopes = "launch launch/patient fhirUser offline_access patient/*.rs"
 
 // newSMARTApp starts the app in the gateway's domain.
@@ -25,7 +25,7 @@ func newSMARTApp(t *testing.T) *smartApp {
 
 func (app *smartApp) redirectURI() string { return app.URL + "/app.html" }
 
-// launchWith serves the app with options for FHIR.oauth2.authorize.
+// launchWith makes the app call FHIR.oauth2.authorize with the given options.
 func (app *smartApp) launchWith(t *testing.T, options map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(options)
@@ -49,14 +49,14 @@ func (app *smartApp) launchWith(t *testing.T, options map[string]any) {
 	app.Config.Handler = mux
 }
 
-// client returns a client block for the app.
+// client returns a Caddyfile client block for the app.
 func (app *smartApp) client(id string, lines ...string) string {
 	lines = append([]string{"redirect_uri " + app.redirectURI(), "launch_uri " + app.URL + "/launch.html", "scope " + smartScopes}, lines...)
 	return "client " + id + " {\n\t\t\t" + strings.Join(lines, "\n\t\t\t") + "\n\t\t}\n\t\t"
 }
 
-// gateway starts a gateway with clients at which the app can be launched, in front of a FHIR server; without an
-// address, in front of the sample records.
+// gateway starts a gateway with the given client blocks in front of the FHIR server at backendAddress. If backendAddress is "",
+// it uses the sample records.
 func (app *smartApp) gateway(t *testing.T, name, backendAddress string, clients ...string) *gateway {
 	t.Helper()
 	address := strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1)

@@ -13,24 +13,24 @@ import (
 	"testing"
 )
 
-// smartRow is a row of a table, by column name.
+// smartRow is a row of a table: values by column name.
 type smartRow map[string]string
 
-// smartCases runs tables of expectations about SMART scopes from other servers' test suites through the gateway in front of HAPI.
+// smartCases runs other servers' tables of expectations about SMART scopes through the gateway in front of HAPI.
 type smartCases struct {
 	*guarded
 	folder string
-	known  map[string]string // accepted differences with their reasons, by table and row
+	known  map[string]string // accepted differences: the reason by table and row
 	used   map[string]bool
-	counts map[string]map[string]int // by table and outcome
+	counts map[string]map[string]int // number of rows by table and outcome
 }
 
-// knownSMARTCases contains a difference per line: table/row, and the reason. A row that ends in * matches all
-// rows with that prefix.
+// knownSMARTCases contains one accepted difference per line: table/row, and the reason. A row that ends in * matches all rows
+// with that prefix.
 const knownSMARTCases = "testdata/smartcases.tsv"
 
-// The tables contain expectations of other projects' suites, which are not part of this module. They are in the folder
-// SMART_CASES: search.tsv, scopes.tsv, export.tsv, gateway.tsv, linuxforhealth.tsv, linuxforhealth-scopes.tsv, fixtures.
+// The tables contain expectations of other projects' suites, which are not part of this module. The folder SMART_CASES contains
+// search.tsv, scopes.tsv, export.tsv, gateway.tsv, linuxforhealth.tsv, linuxforhealth-scopes.tsv and fixtures.
 func TestSMARTCases(t *testing.T) {
 	folder := os.Getenv("SMART_CASES")
 	if folder == "" {
@@ -87,7 +87,7 @@ func (c *smartCases) table(t *testing.T, name string) []smartRow {
 	return c.rows(t, filepath.Join(c.folder, name+".tsv"))
 }
 
-// count counts the outcome of a row: fault is empty if it passes, and begins with n/a: if it does not apply to a gateway.
+// count counts the outcome of a row. fault is empty if the row passes and begins with "n/a:" if it does not apply to a gateway.
 func (c *smartCases) count(t *testing.T, table, id, fault string) {
 	t.Helper()
 	if c.counts[table] == nil {
@@ -109,7 +109,7 @@ func (c *smartCases) count(t *testing.T, table, id, fault string) {
 	c.counts[table][outcome]++
 }
 
-// reason returns the matching line of the known differences, or "".
+// reason returns the reason of the accepted difference that matches name, or "".
 func (c *smartCases) reason(name string) string {
 	if _, ok := c.known[name]; ok {
 		return name
@@ -122,7 +122,7 @@ func (c *smartCases) reason(name string) string {
 	return ""
 }
 
-// loadFixtures stores all resources in one transaction. Of duplicates, the last one wins.
+// loadFixtures stores all fixtures in one transaction. Of fixtures with the same id, it stores the last one.
 func (c *smartCases) loadFixtures(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.folder, "fixtures", "*.json"))
@@ -135,7 +135,7 @@ func (c *smartCases) loadFixtures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = bytes.ReplaceAll(text, []byte(`"Practioner/`), []byte(`"Practitioner/`)) // HAPI rejects the misspelled type
+		text = bytes.ReplaceAll(text, []byte(`"Practioner/`), []byte(`"Practitioner/`)) // HAPI rejects the misspelled resource type
 		var b struct {
 			ResourceType string
 			Entry        []struct{ Resource json.RawMessage }
@@ -164,7 +164,7 @@ func (h fhirAPI) putAll(t *testing.T, resources map[string]json.RawMessage) {
 	h.send(t, http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[`+strings.Join(entries, ",")+`]}`).is(t, http.StatusOK)
 }
 
-// request sends a row's request: a method, if it is not GET, and a path.
+// request sends the request of a row: an optional method (default GET) and a path.
 func (c *smartCases) request(t *testing.T, who guardHolder, request, body string, headers ...string) httpResponse {
 	t.Helper()
 	method, path, ok := strings.Cut(request, " ")
@@ -174,7 +174,7 @@ func (c *smartCases) request(t *testing.T, who guardHolder, request, body string
 	return c.send(t, who, method, strings.TrimPrefix(path, "/"), body, headers...)
 }
 
-// runSearch runs Microsoft's searches: each finds exactly the resources in its row.
+// runSearch runs the searches of Microsoft's table. Each must find exactly the resources in its row.
 func (c *smartCases) runSearch(t *testing.T) {
 	for _, row := range c.table(t, "search") {
 		who := guardHolder{row["scopes"], row["patient"], row["fhir_user"]}
@@ -208,7 +208,7 @@ func (c *smartCases) searched(t *testing.T, who guardHolder, row smartRow) strin
 	return ""
 }
 
-// foundBy returns all resources in the response, on all pages.
+// foundBy returns all resources in the response first and on its subsequent pages.
 func (c *smartCases) foundBy(t *testing.T, who guardHolder, request string, first httpResponse) string {
 	t.Helper()
 	found := references{}

@@ -18,8 +18,8 @@ const (
 	gatewayEncounter   = "0ed72aff-0275-af43-4a59-c2695f9859d7"
 )
 
-// runGateway runs fhir-gateway's checks of patients' access. Access lists and custom queries are features that
-// this gateway does not have.
+// runGateway runs fhir-gateway's checks of patient access. Checks of access lists and custom queries do not apply, because this
+// gateway does not have these features.
 func (c *smartCases) runGateway(t *testing.T) {
 	for _, row := range c.table(t, "gateway") {
 		fault := row["note"]
@@ -34,7 +34,7 @@ func (c *smartCases) runGateway(t *testing.T) {
 	}
 }
 
-// gatewayChecks returns the fault in the response to a row's request.
+// gatewayChecks sends the request of a row. It returns the fault in the response, or "".
 func (c *smartCases) gatewayChecks(t *testing.T, row smartRow) string {
 	t.Helper()
 	c.storeGateway(t)
@@ -62,7 +62,7 @@ func (c *smartCases) gatewayChecks(t *testing.T, row smartRow) string {
 	return ""
 }
 
-// storeGateway stores one Observation of the patient, and other patients.
+// storeGateway stores the patient's Observation and several other patients.
 func (c *smartCases) storeGateway(t *testing.T) {
 	t.Helper()
 	for _, id := range []string{gatewayOwn, gatewayOther, "michael", "bob"} {

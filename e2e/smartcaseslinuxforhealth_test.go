@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// lfhID is the id of all of LinuxForHealth's resources, and of the patient.
+// lfhID is the id of the patient and of all other resources in LinuxForHealth's tests.
 const lfhID = "11111111-1111-1111-1111-111111111111"
 
-// lfhResources are the resources of LinuxForHealth's table. Resources with the same id are stored one at a time.
+// lfhResources are the resources that LinuxForHealth's table uses. Resources with the same id are stored one at a time.
 var lfhResources = map[string]string{
 	"Patient":              `{"resourceType":"Patient","id":"` + lfhID + `"}`,
 	"Observation":          `{"resourceType":"Observation","id":"` + lfhID + `","status":"final","code":{"text":"x"},"subject":{"reference":"Patient/` + lfhID + `"}}`,
@@ -21,7 +21,7 @@ var lfhResources = map[string]string{
 	"Provenance (target O": `{"resourceType":"Provenance","id":"` + lfhID + `","target":[{"reference":"Observation/` + lfhID + `"}],"recorded":"2020-01-01T00:00:00Z","agent":[{"who":{"display":"x"}}]}`,
 }
 
-// runLinuxForHealth runs each row with each row of its set of scopes.
+// runLinuxForHealth runs each row of the table with each row of its set of scopes.
 func (c *smartCases) runLinuxForHealth(t *testing.T) {
 	scopes := c.table(t, "linuxforhealth-scopes")
 	for _, row := range c.table(t, "linuxforhealth") {
@@ -37,7 +37,7 @@ func (c *smartCases) runLinuxForHealth(t *testing.T) {
 	}
 }
 
-// linuxForHealth returns the fault in the response to a row's request with the given scopes.
+// linuxForHealth sends a row's request with the given scopes. It returns the fault in the response, or "".
 func (c *smartCases) linuxForHealth(t *testing.T, row, scopes smartRow) string {
 	t.Helper()
 	want, na := lfhExpected(row, scopes)
@@ -63,7 +63,7 @@ func (c *smartCases) linuxForHealth(t *testing.T, row, scopes smartRow) string {
 	return ""
 }
 
-// lfhExpected reports whether a row's request is allowed with the given scopes, or why it does not apply.
+// lfhExpected reports whether the scopes allow a row's request. na is the reason if the row does not apply to a gateway.
 func lfhExpected(row, scopes smartRow) (allowed bool, na string) {
 	expect := row["expect"]
 	context, _, _ := strings.Cut(scopes["scopes"], "/")
@@ -86,7 +86,7 @@ func lfhExpected(row, scopes smartRow) (allowed bool, na string) {
 	return expect == "allowed", ""
 }
 
-// lfhCovered reports whether scopes include all needed permissions, in the form Type:permissions.
+// lfhCovered reports whether the scopes include all permissions in needs, which have the form Type:permissions.
 func lfhCovered(needs string, scopes smartRow) bool {
 	for need := range strings.SplitSeq(needs, ",") {
 		resourceType, permissions, _ := strings.Cut(need, ":")
@@ -102,7 +102,7 @@ func lfhCovered(needs string, scopes smartRow) bool {
 	return true
 }
 
-// lfhRequest returns a row's request. If the row contains only the response of a search, it returns a search with that result.
+// lfhRequest returns a row's request. If the row contains only a search response, the request is a search with that result.
 func lfhRequest(row smartRow) (request string, headers []string) {
 	request = row["request"]
 	if strings.Contains(request, "return=minimal") {
@@ -125,7 +125,7 @@ func lfhRequest(row smartRow) (request string, headers []string) {
 	return request, headers
 }
 
-// lfhFiltered checks that a response contains exactly the covered resources.
+// lfhFiltered checks that a response contains exactly the resources that the scopes cover.
 func lfhFiltered(a httpResponse, row, scopes smartRow) string {
 	var page searchPage
 	if err := json.Unmarshal(a.body, &page); err != nil {
@@ -145,8 +145,8 @@ func lfhFiltered(a httpResponse, row, scopes smartRow) string {
 	return ""
 }
 
-// storeLinuxForHealth stores all resources. HAPI deletes a Patient that others reference, and does not index these references
-// again, even if the Patient is stored again. Therefore, the referencing resources are stored again for a row that deletes.
+// storeLinuxForHealth stores all resources. If a row deletes, the resources that reference the Patient are stored again: HAPI
+// deletes a Patient that others reference, and does not index these references again even if the Patient is stored again.
 func (c *smartCases) storeLinuxForHealth(t *testing.T, row smartRow) {
 	t.Helper()
 	all := map[string]json.RawMessage{

@@ -12,10 +12,10 @@ import (
 
 var scopeType = regexp.MustCompile(`(?:patient|user|system)/([A-Za-z*]+)\.([a-z*]*)`)
 
-// withoutScope matches the gateway's refusal if no scope covers a request.
+// withoutScope matches the gateway's error messages for a request that no scope covers.
 var withoutScope = regexp.MustCompile(`No scope allows [a-z-]+ of|The token has`)
 
-// runScopes checks the permissions of a token's scopes by one request each.
+// runScopes checks the permissions of scopes with one request for each permission.
 func (c *smartCases) runScopes(t *testing.T) {
 	c.server.send(t, http.MethodPut, "Patient/foo", `{"resourceType":"Patient","id":"foo"}`)
 	for _, row := range c.table(t, "scopes") {
@@ -27,8 +27,8 @@ func (c *smartCases) runScopes(t *testing.T) {
 	}
 }
 
-// scopeGives checks the permissions for all types in a token's scopes or its row's expectation. A token that
-// Microsoft rejects as a whole grants nothing here.
+// scopeGives checks the permissions for each type in a token's scopes or in its row's expectation. If Microsoft rejects the
+// entire token, the token must not grant anything here.
 func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 	t.Helper()
 	want, grants := strings.CutPrefix(row["expect"], "grant: ")
@@ -59,7 +59,7 @@ func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 	return ""
 }
 
-// permits reports whether some scope covers an interaction, regardless of its result.
+// permits reports whether some scope covers an interaction, regardless of the result of the request.
 func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string, letter rune) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"resourceType":%q,"id":"none"}`, resourceType)
@@ -79,7 +79,7 @@ func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string,
 	return a.status != http.StatusForbidden || !withoutScope.Match(a.body)
 }
 
-// runExport starts the exports of Microsoft's table, and follows those that are permitted.
+// runExport starts the exports in Microsoft's table, and follows those that are permitted until they are complete.
 func (c *smartCases) runExport(t *testing.T) {
 	for _, row := range c.table(t, "export") {
 		fault := row["note"]
@@ -117,7 +117,7 @@ func (c *smartCases) exported(t *testing.T, row smartRow) string {
 	return c.checkExported(t, who, status, row["expect"])
 }
 
-// jobRequest returns the request that starts the job of a row.
+// jobRequest returns the kick-off request for the row.
 func jobRequest(about string) string {
 	switch {
 	case strings.Contains(about, "Group job"):
@@ -132,7 +132,7 @@ func jobRequest(about string) string {
 	return "GET $export?_type=Patient"
 }
 
-// checkExported checks the types of the files at the end of an export.
+// checkExported waits until an export is complete and checks the resource types of its files.
 func (c *smartCases) checkExported(t *testing.T, who guardHolder, status, expect string) string {
 	t.Helper()
 	_, types, _ := strings.Cut(expect, "types:")

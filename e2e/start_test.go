@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Limits with a margin for a busy machine. The goals are 1 s and 120 MB; the log contains the measurements.
+// Limits that include a margin for a busy machine. The goals are 1 s and 120 MB. The log contains the measured values.
 const (
 	startBound  = 5 * time.Second
 	memoryBound = 120 << 20
 )
 
-// A start with an empty storage folder creates certificates and keys, and loads the R4 definitions, within the
+// A gateway that starts with an empty storage folder creates certificates and keys, and loads the R4 definitions, within the
 // limits.
 func TestStart(t *testing.T) {
 	var fastest time.Duration
@@ -45,7 +45,7 @@ func TestStart(t *testing.T) {
 	t.Run("resident memory", func(t *testing.T) { checkMemory(t, g) })
 }
 
-// checkFirstLines checks that the first log lines contain no warning about the example, and the URL to open.
+// checkFirstLines checks that the first log lines contain the URL to open and no warning about the example.
 func checkFirstLines(t *testing.T, g *gateway) {
 	err := g.process.ready(func() error {
 		log, err := os.ReadFile(g.process.log)
@@ -64,14 +64,14 @@ func checkFirstLines(t *testing.T, g *gateway) {
 	}
 }
 
-// checkNameless connects like Java, which sends no server name for localhost.
+// checkNameless connects without a server name, as Java does for localhost.
 func checkNameless(t *testing.T, g *gateway) {
 	raw, err := net.Dial("tcp", strings.TrimPrefix(g.issuer, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	nameless := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // without ServerName, none is sent
+	nameless := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // if ServerName is empty, no name is sent
 	if err := nameless.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func checkNameless(t *testing.T, g *gateway) {
 	}
 }
 
-// checkMemory makes a few hundred expansions of small and large value sets, with and without filters.
+// checkMemory checks the gateway's memory during a few hundred expansions of small and large value sets.
 func checkMemory(t *testing.T, g *gateway) {
 	before, _ := g.memory(t)
 	token := g.serviceToken(t)
@@ -113,7 +113,7 @@ func checkMemory(t *testing.T, g *gateway) {
 	}
 }
 
-// memory returns the current and the maximum memory of the gateway in bytes.
+// memory returns the current and the maximum resident memory of the gateway in bytes.
 func (g *gateway) memory(t *testing.T) (now, most int) {
 	t.Helper()
 	skipOnReplicas(t, "memory of one process")

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// movedGateway is a gateway that moves from one store to another.
+// movedGateway is a gateway whose state is moved from one store to another.
 type movedGateway struct {
 	*gateway
 	app     *oauth2.Config
-	token   *oauth2.Token // tokens of the latest refresh
+	token   *oauth2.Token // tokens from the latest refresh
 	revoked *oauth2.Token
 }
 
-// Sessions and grants survive a move from a file to Redis, to PostgreSQL, and back to a file. Revoked ones stay
-// revoked.
+// Sessions and grants survive a move from a file to Redis, then to PostgreSQL, and back to a file. Revoked sessions and grants
+// stay revoked.
 func TestStoreCopied(t *testing.T) {
 	if replicasStore != "" {
 		t.Skip("the gateway of this test has a file")
@@ -36,7 +36,7 @@ func TestStoreCopied(t *testing.T) {
 	g.move(t, g.configuration(t, "file", "store file {\n\t\t\tpath "+filepath.Join(t.TempDir(), "again.db")+"\n\t\t}"))
 }
 
-// configuration writes a Caddyfile for the same gateway with another store.
+// configuration writes a Caddyfile for the same gateway with the given store.
 func (g *movedGateway) configuration(t *testing.T, name, store string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Caddyfile."+name)
@@ -51,11 +51,11 @@ func (g *movedGateway) copy(to string) (string, error) {
 	return string(out), err
 }
 
-// move stops the gateway, which a copy requires, copies its store, and starts it with the other store.
+// move stops the gateway (a copy requires that), copies its store, and starts the gateway with the other store.
 func (g *movedGateway) move(t *testing.T, to string) {
 	t.Helper()
 	out, err := g.copy(to)
-	if err == nil || !strings.Contains(out, "opening the durable store, which a running gateway may use") && !strings.Contains(out, "a running gateway uses the store") {
+	if err == nil || !strings.Contains(out, "opening the durable store (stop any gateway that uses it)") && !strings.Contains(out, "a running gateway uses the store") {
 		t.Fatalf("while the gateway runs: %v\n%s", err, out)
 	}
 	g.process.stop()

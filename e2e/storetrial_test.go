@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisTrial checks that a fault of a running server is detected, and so is its repair.
+// TestRedisTrial checks that the store detects a fault of a running server and its repair.
 func TestRedisTrial(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -20,7 +20,7 @@ func TestRedisTrial(t *testing.T) {
 	r := openRedis(t, redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", SubscribedKinds: []string{"revoked"}})
 	for _, tt := range []struct {
 		name       string
-		harm, mend []any // Redis commands that cause the fault and repair it
+		harm, mend []any // Redis commands that cause and repair the fault
 		cause      store.Cause
 		says       string
 	}{
@@ -57,14 +57,14 @@ func TestRedisTrial(t *testing.T) {
 	}
 }
 
-// TestRedisRights checks that each missing permission is reported at a start, and that a refused step changes nothing.
+// TestRedisRights checks that each missing permission is reported at the start, and that a rejected step changes nothing.
 func TestRedisRights(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
 	options := redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", SubscribedKinds: []string{"revoked"}}
 	for _, command := range redisCommands {
 		if slices.Contains(strings.Fields("+ping +select +hello +auth +client|setname +wait +script|load"), command) {
-			continue // only needed for connections or wait_replicas
+			continue // needed only to connect or for wait_replicas
 		}
 		addRedisUser(t, s, slices.DeleteFunc(slices.Clone(redisCommands), func(c string) bool { return c == command })...)
 		err := openRedis(t, options).Check(t.Context())
@@ -110,7 +110,7 @@ func TestRedisRights(t *testing.T) {
 	}
 }
 
-// storedInRedis returns the names of all keys on a server, except the records of steps.
+// storedInRedis returns the names of all keys on a server, except those of records of steps.
 func storedInRedis(t *testing.T, s *redisServer) []string {
 	t.Helper()
 	names, err := s.client.Keys(t.Context(), "*").Result()
@@ -133,7 +133,7 @@ func TestRedisVolatile(t *testing.T) {
 	}
 }
 
-// TestPostgresTrial checks that each missing permission on the table is reported, at a start and later.
+// TestPostgresTrial checks that each missing permission on the table is reported, both at the start and later.
 func TestPostgresTrial(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t, "fsync=off")

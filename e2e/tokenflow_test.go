@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// Token flow: the response to response_type=token is in the fragment.
+// With response_type=token, the access token is in the fragment of the redirect URI.
 func TestTokenFlow(t *testing.T) {
 	tests := []struct {
 		name, scope string
@@ -51,8 +51,8 @@ func TestTokenFlow(t *testing.T) {
 	}
 }
 
-// checkImplicitIDToken checks the requirements of OpenID Connect Core §3.2.2.10 except the signature: the ID
-// token is bound to the request and the access token.
+// checkImplicitIDToken checks the requirements of OpenID Connect Core §3.2.2.10 except for the signature. The ID token must be
+// bound to the request and to the access token.
 func checkImplicitIDToken(t *testing.T, given url.Values) {
 	t.Helper()
 	idToken, err := example.provider(t).Verifier(&oidc.Config{ClientID: "demo-app"}).Verify(example.context(t), given.Get("id_token"))

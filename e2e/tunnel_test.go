@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A backend that accepts a protocol upgrade cannot bypass the guard: the connection is not upgraded, except for
-// WebSocket with a token.
+// A backend that accepts a protocol upgrade cannot bypass the guard. The connection is not upgraded, except to WebSocket with a
+// token.
 func TestNoTunnelToBackend(t *testing.T) {
 	skipOnReplicas(t, "nginx upgrades no connection unless it is told to")
 	backend := httptest.NewServer(http.HandlerFunc(agree))
@@ -45,7 +45,7 @@ func TestNoTunnelToBackend(t *testing.T) {
 	}
 }
 
-// agree switches to any requested protocol.
+// agree switches to any protocol that the client requests.
 func agree(w http.ResponseWriter, r *http.Request) {
 	upgrade := r.Header.Get("Upgrade")
 	if upgrade == "" {
@@ -59,7 +59,7 @@ func agree(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade+"\r\n\r\n")
 }
 
-// statusOver1 sends a request over a new HTTP/1.1 connection.
+// statusOver1 sends a request on a new HTTP/1.1 connection and returns the status.
 func (g *gateway) statusOver1(t *testing.T, r *http.Request) int {
 	t.Helper()
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: g.roots, NextProtos: []string{"http/1.1"}}, NetDialer: new(net.Dialer)}

@@ -14,18 +14,18 @@ import (
 	"testing"
 )
 
-// terminologyPackage is HL7's package as downloaded by `npm pack hl7.terminology.r4@7.0.1`. It cannot be
-// installed, because it depends on a package that npm does not have.
+// terminologyPackage is HL7's package as downloaded by `npm pack hl7.terminology.r4@7.0.1`. `npm install` fails, because the
+// package depends on a package that npm does not have.
 const terminologyPackage = "node/packages/hl7.terminology.r4-7.0.1.tgz"
 
-// definition contains the members of a resource or Bundle that are needed to find value sets.
+// definition contains the members of a resource or Bundle that are needed to find value sets in it.
 type definition struct {
 	ResourceType string
 	URL          string
 	Entry        []struct{ Resource definition }
 }
 
-// valueSets adds the URLs of the value sets in a file.
+// valueSets adds the URLs of the value sets in d, including those in nested resources.
 func (d definition) valueSets(into map[string]bool) {
 	if d.ResourceType == "ValueSet" {
 		into[d.URL] = true
@@ -35,7 +35,7 @@ func (d definition) valueSets(into map[string]bool) {
 	}
 }
 
-// coreValueSets adds the value sets in the source files of the built-in definitions.
+// coreValueSets adds the URLs of the value sets in the source files of the built-in definitions.
 func coreValueSets(t *testing.T, into map[string]bool) {
 	t.Helper()
 	for _, name := range []string{"valuesets", "v2-tables", "v3-codesystems"} {
@@ -51,7 +51,7 @@ func coreValueSets(t *testing.T, into map[string]bool) {
 	}
 }
 
-// packageValueSets adds the value sets in HL7's package.
+// packageValueSets adds the URLs of the value sets in HL7's package.
 func packageValueSets(t *testing.T, into map[string]bool) {
 	t.Helper()
 	file, err := os.Open(terminologyPackage)
@@ -82,8 +82,8 @@ func packageValueSets(t *testing.T, into map[string]bool) {
 	}
 }
 
-// Every self-contained value set of the R4 definitions and of HL7's terminology package expands; for the
-// others, the error contains the missing part. docs/evidence/valuesets.md counts them.
+// Each value set of the R4 definitions and of HL7's terminology package can be expanded if all its content is available. For
+// the others, the error describes the missing content. docs/evidence/valuesets.md contains their numbers.
 func TestEveryValueSet(t *testing.T) {
 	all := map[string]bool{}
 	packageValueSets(t, all)

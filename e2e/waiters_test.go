@@ -11,15 +11,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// waitingPeople sign in at a hanging provider until they are stopped.
+// waitingPeople are people who try to sign in at a hung provider until stop is called.
 type waitingPeople struct {
 	cancel         context.CancelFunc
 	done           sync.WaitGroup
 	arrived, ended atomic.Int64
 }
 
-// startWaiters sends people to two providers, and waits until all of them are blocked, so that the requests
-// before that are not measured.
+// startWaiters lets people sign in at two providers. It waits until all of them are blocked, so that their earlier requests are
+// not part of the measurement.
 func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waitingPeople {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,7 +34,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 		client.CheckRedirect = w.follow
 		r := newRequest(t, http.MethodGet, app.AuthCodeURL("state", withIDP(idp)), "").WithContext(ctx)
 		w.done.Go(func() {
-			_, _ = trySend(client, r) // fails in any case, because nothing listens at the redirect URI
+			_, _ = trySend(client, r) // always fails, because no server listens at the redirect URI
 			if ctx.Err() == nil {
 				w.ended.Add(1)
 			}
@@ -54,7 +54,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 	return w
 }
 
-// follow follows redirects, and counts the people with requests that make the gateway contact the provider.
+// follow follows redirects, and counts the people whose requests make the gateway contact a provider.
 func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
 	switch r.URL.Path {
 	case "/oauth2/login/discovery", "/oauth2/callback/token":
@@ -63,7 +63,7 @@ func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
 	return nil
 }
 
-// stop ends the waiting and returns the number of people who were still waiting.
+// stop cancels the requests and returns the number of people who were still waiting.
 func (w *waitingPeople) stop() int {
 	waited := waiters - int(w.ended.Load())
 	w.cancel()

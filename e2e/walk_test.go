@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// steps is the maximum number of pages and redirects in a walk.
+// steps is the maximum number of pages and redirects that walk follows.
 const steps = 20
 
 var (
@@ -19,8 +19,8 @@ var (
 	tagProperty = regexp.MustCompile(`\b(action|name|value)="([^"]*)"`)
 )
 
-// walk follows redirects and forms from an address across servers as a browser would. It fills in forms with
-// the values for their fields. It returns the first address that begins with end, without opening it.
+// walk follows redirects and submits forms, starting at address, across servers as a browser would. typed contains the values
+// for form fields. It returns the first URL that begins with end, without opening it.
 func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.URL {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, address, "")
@@ -43,7 +43,7 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	return nil
 }
 
-// submitPage fills in a form, or returns to the app if the person may not sign in.
+// submitPage fills in and submits the form on a page. If the person may not sign in, it returns to the app.
 func submitPage(t *testing.T, at *url.URL, page httpResponse, typed url.Values) *http.Request {
 	t.Helper()
 	link := backLink.FindSubmatch(page.body)
@@ -57,7 +57,7 @@ func submitPage(t *testing.T, at *url.URL, page httpResponse, typed url.Values) 
 	return newRequest(t, http.MethodGet, back.String(), "")
 }
 
-// fillIn returns the request that a page's form would send.
+// fillIn returns the request that a browser would send for the form on a page.
 func fillIn(t *testing.T, at *url.URL, page httpResponse, typed url.Values) *http.Request {
 	t.Helper()
 	body := string(page.body)

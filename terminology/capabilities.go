@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// expandParameters are the supported parameters of $expand.
+// expandParameters are the $expand parameters listed in the TerminologyCapabilities resource.
 var expandParameters = []string{
 	"activeOnly", "cache-id", "check-system-version", "context", "contextDirection", "count", "date", "default-valueset-version", "designation",
 	"displayLanguage", "exclude-system", "excludeNested", "excludeNotForUI", "excludePostCoordinated", "filter",
@@ -21,7 +21,7 @@ var expandParameters = []string{
 
 // Capabilities is the content of a TerminologyCapabilities resource.
 type Capabilities struct {
-	// Date is the time of loading the library.
+	// Date is when the library was loaded.
 	Date time.Time
 
 	// CodeSystems are the loaded code systems with concepts.
@@ -30,7 +30,7 @@ type Capabilities struct {
 	// Parameters are the supported parameters of $expand.
 	Parameters []string
 
-	// Operations are members for other operations, each as JSON without braces.
+	// Operations are the JSON members of the other operations, each without the enclosing braces.
 	Operations []string
 
 	// Copyright contains the notices that the licenses of built-in code systems require.
@@ -42,7 +42,7 @@ type CodeSystemCapability struct {
 	// URI is the URL of the code system.
 	URI string
 
-	// Versions are the loaded versions; "" for a code system without version.
+	// Versions are the loaded versions; "" stands for a code system without a version.
 	Versions []string
 
 	// Default is the version for references without a version.
@@ -55,7 +55,7 @@ type CodeSystemCapability struct {
 	Subsumption bool
 }
 
-// Capabilities returns the loaded code systems with their versions, and the supported parameters of $expand.
+// Capabilities returns the loaded code systems and their versions, and the supported parameters of $expand.
 func (l *Library) Capabilities() *Capabilities {
 	c := &Capabilities{Date: l.set.Loaded, Parameters: slices.Clone(expandParameters)}
 	for i := range l.set.Systems.List {

@@ -23,7 +23,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// A pick list is searched while its user types.
+// Search a pick list while the user types.
 func ExampleLibrary_Expand() {
 	ctx := context.Background()
 	expansion, err := load(ctx).Expand(ctx, expansion.Query{
@@ -48,7 +48,7 @@ func ExampleLibrary_Expand() {
 	// used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1
 }
 
-// A program expands its own value set of loaded codes.
+// Expand a value set defined by the program from loaded codes.
 func ExampleLibrary_Expand_valueSet() {
 	ctx := context.Background()
 	expansion, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{ValueSet: []byte(`{
@@ -71,7 +71,7 @@ func ExampleLibrary_Expand_valueSet() {
 	// _ActProgramTypeCode true ActProgramTypeCode
 }
 
-// An error contains the missing definitions, so that a caller can obtain them elsewhere.
+// An error lists the missing definitions, so that the caller can obtain them elsewhere.
 func ExampleError() {
 	ctx := context.Background()
 	_, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})

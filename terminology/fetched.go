@@ -24,37 +24,36 @@ import (
 
 // Source provides definitions that are not loaded.
 type Source interface {
-	// Definitions returns the resources in JSON with the canonical, in any order, or none. The methods HTTPStatus,
-	// IssueType and Diagnostics of its error determine the response to the client. The default response is that the
-	// definition is currently unavailable.
+	// Definitions returns the resources with the requested canonical or ID, as JSON and in any order. It returns an empty list
+	// if there are none. If the error has the methods HTTPStatus, IssueType and Diagnostics, they determine the response to the
+	// client. Otherwise, the response states that the definition is currently unavailable.
 	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
 }
 
-// FetchedDefinitions fetches definitions from a [Source] on first use and adds them to those of the library. The latest
-// version wins, regardless of its source. Its fields must be set before use; it is then safe for concurrent use.
+// FetchedDefinitions fetches definitions from a [Source] on first use and combines them with those of the library. The latest
+// version wins, regardless of its origin. Its fields must be set before the first use. It is then safe for concurrent use.
 type FetchedDefinitions struct {
-	// Source is the source of definitions. Required.
+	// Source provides the definitions. Required.
 	Source Source
 
-	// MaxBytes is the maximum size of fetched definitions, in bytes of JSON; they use about as much memory again. The
-	// oldest definitions are evicted first. A larger definition is too costly. Default: 64 MiB.
+	// MaxBytes is the maximum total size of fetched definitions, in bytes of JSON. They use about as much memory again. The
+	// oldest definitions are evicted first. A definition that is larger on its own causes a too-costly error. Default: 64 MiB.
 	MaxBytes int64
 
-	// TTL is how long a definition is fresh. The first use after that starts to fetch it again, and continues with the old
-	// definition. Default: 1 hour.
+	// TTL is how long a definition stays fresh. The first use after that fetches it again in the background and continues with
+	// the old definition. Default: 1 hour.
 	TTL time.Duration
 
-	// MissingTTL is the time until the next attempt if a definition does not exist or cannot be fetched again. Default: 1
-	// minute.
+	// MissingTTL is the time until the next attempt if a definition does not exist or cannot be fetched. Default: 1 minute.
 	MissingTTL time.Duration
 
-	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
+	// MaxStale is how long an expired definition may be used after TTL if Source fails. Default: 24 hours.
 	MaxStale time.Duration
 
-	// OnChange is called with the canonical of a fetched definition that was changed or deleted. Default: none.
+	// OnChange is called with the canonical of a fetched definition after Source has changed or deleted it. Default: none.
 	OnChange func(url string)
 
-	// Logger logs fetches at info level and failed repeated fetches at warn level. Default: none.
+	// Logger receives fetches at info level and failed refreshes at warn level. Default: none.
 	Logger *slog.Logger
 
 	mu         sync.Mutex
@@ -64,25 +63,25 @@ type FetchedDefinitions struct {
 	flights    singleflight.Group
 }
 
-// fetchedLayers is a stack of libraries with successively more fetched definitions.
+// fetchedLayers is a stack of libraries, each with more fetched definitions than the one below.
 type fetchedLayers struct {
 	base     *Library
 	current  *Library
 	overlays int // number of overlays between base and current
 }
 
-// MaxFetches is the maximum number of definitions fetched per request.
+// MaxFetches is the maximum number of definitions fetched for one request.
 const MaxFetches = 100
 
-// sizeLimit returns the maximum size in bytes.
+// sizeLimit returns the maximum total size of fetched definitions in bytes of JSON.
 func (f *FetchedDefinitions) sizeLimit() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
 
 const (
-	maxAbsent   = 10_000 // definitions that do not exist
-	maxOverlays = 16     // overlays before they are merged
+	maxAbsent   = 10_000 // maximum number of definitions recorded as nonexistent
+	maxOverlays = 16     // number of overlays that triggers merging them into one
 )
 
-// Complete fetches missing definitions and returns the library with them.
+// Complete fetches the missing definitions in list and returns a library that includes them.
 func (f *FetchedDefinitions) Complete(ctx context.Context, list []outcome.Missing) (*Library, error) {
 	for _, m := range list {
 		if m = fetchTarget(m); f.isFresh(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
@@ -97,7 +96,7 @@ func (f *FetchedDefinitions) Complete(ctx context.Context, list []outcome.Missin
 	return f.layers.current, nil
 }
 
-// fetchTarget returns the definition to fetch: the code system of an implicit value set.
+// fetchTarget returns the definition to fetch for a missing definition. For an implicit value set, this is the code system.
 func fetchTarget(m outcome.Missing) outcome.Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
 		_, version := outcome.SplitCanonical(query)
@@ -106,7 +105,7 @@ func fetchTarget(m outcome.Missing) outcome.Missing {
 	return m
 }
 
-// fetchOnce fetches a definition once for all concurrent requests, even if the first of them is canceled.
+// fetchOnce fetches a definition once for all concurrent requests. The fetch continues if a request is canceled.
 func (f *FetchedDefinitions) fetchOnce(ctx context.Context, m outcome.Missing) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
@@ -134,7 +133,7 @@ func newFetchError(m outcome.Missing, err error) error {
 	return &outcome.Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " could not be fetched; try again later", Err: err}
 }
 
-// isFresh reports whether a fresh result of Source is stored.
+// isFresh reports whether an unexpired result of Source is stored.
 func (f *FetchedDefinitions) isFresh(m outcome.Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,8 +141,8 @@ func (f *FetchedDefinitions) isFresh(m outcome.Missing) bool {
 	return item != nil && time.Now().Before(item.expires)
 }
 
-// fetch stores the result of Source. If Forget was called during the fetch, the result may be older than a write, so it is
-// fetched again.
+// fetch requests a definition from Source and stores it. If Forget was called in the meantime, the result may be older than a
+// write, so it is requested again.
 func (f *FetchedDefinitions) fetch(ctx context.Context, m outcome.Missing) error {
 	if f.isFresh(m) {
 		return nil
@@ -161,7 +160,7 @@ func (f *FetchedDefinitions) fetch(ctx context.Context, m outcome.Missing) error
 	return errors.New("definition invalidated repeatedly while it was fetched")
 }
 
-// forgetCount returns the number of calls of Forget.
+// forgetCount returns how often Forget has been called.
 func (f *FetchedDefinitions) forgetCount() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +176,7 @@ func (f *FetchedDefinitions) storeUnlessForgotten(forgetCount int, m outcome.Mis
 	return true, f.store(m, resource)
 }
 
-// Overlay returns base with the fetched definitions, and starts to fetch expired definitions again.
+// Overlay returns base with the fetched definitions. It refreshes expired definitions in the background.
 func (f *FetchedDefinitions) Overlay(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,8 +188,8 @@ func (f *FetchedDefinitions) Overlay(base *Library) *Library {
 	return f.layers.current
 }
 
-// Forget drops all versions of a definition, for example after a write; it is fetched again on its next use. The
-// reference is a canonical, or a type and ID such as ValueSet/1; empty means all definitions.
+// Forget drops all versions of a definition, e.g. after a write, so that it is fetched again on its next use. reference is a
+// canonical, or a type and ID such as ValueSet/1. If it is empty, all definitions are dropped.
 func (f *FetchedDefinitions) Forget(reference string) {
 	url, _ := outcome.SplitCanonical(reference)
 	f.mu.Lock()
@@ -205,29 +204,29 @@ func (f *FetchedDefinitions) Forget(reference string) {
 	}
 }
 
-// fetchedItems contains the fetched definitions and those found not to exist. Each kind has its own limit, because
-// clients may request arbitrary definitions.
+// fetchedItems contains the fetched definitions and those found not to exist. Each kind has a separate limit, because clients
+// may request arbitrary definitions.
 type fetchedItems struct {
 	found, absent boundedcache.Cache[outcome.Missing, *fetchResult]
-	count         int       // number of results so far
-	nextExpiry    time.Time // earliest expiration of an item
-	forgetCount   int       // calls of Forget
+	count         int       // number of results stored so far
+	nextExpiry    time.Time // when the first item expires
+	forgetCount   int       // number of calls of Forget
 }
 
-// fetchResult is a result of Source.
+// fetchResult is a stored result of Source.
 type fetchResult struct {
-	resource  jsontext.Value // nil: does not exist
+	resource  jsontext.Value // nil if the definition does not exist
 	url       string
 	reference string // type and ID
-	sequence  int    // sequence number of the result
+	sequence  int    // order of storing, compared to other results
 	expires   time.Time
 	fetchedAt time.Time
 }
 
-// CacheUsage returns the number of definitions and their size in bytes of JSON.
+// CacheUsage returns the number of fetched definitions and their total size in bytes of JSON.
 func (f *FetchedDefinitions) CacheUsage() (definitions int, bytes int64) { return f.items.found.Size() }
 
-// get returns an item, or nil.
+// get returns the result for a definition, or nil.
 func (t *fetchedItems) get(m outcome.Missing) *fetchResult {
 	item, ok := t.found.Get(m)
 	if !ok {
@@ -236,8 +235,8 @@ func (t *fetchedItems) get(m outcome.Missing) *fetchResult {
 	return item
 }
 
-// put adds or replaces an item within the size limit. It reports whether the library contains definitions that are no
-// longer stored: the replaced one, or evicted ones.
+// put adds or replaces an item and evicts others beyond the size limit. It reports whether the library contains definitions
+// that are no longer stored, because they were replaced or evicted.
 func (t *fetchedItems) put(m outcome.Missing, item *fetchResult, limit int64) (outdated bool) {
 	before, _ := t.found.Size()
 	t.found.MaxCost, t.absent.MaxEntries = limit, maxAbsent
@@ -253,7 +252,7 @@ func (t *fetchedItems) put(m outcome.Missing, item *fetchResult, limit int64) (o
 	return after <= before
 }
 
-// drop removes the items that satisfy is, and reports whether the library contains any of them.
+// drop removes the items for which is returns true and reports whether the library contains any of them.
 func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetchResult) bool) bool {
 	before, _ := t.found.Size()
 	t.found.DeleteFunc(is)
@@ -262,12 +261,12 @@ func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetchResult) bool) 
 	return after < before
 }
 
-// each calls visit for all items.
+// each calls visit on every item.
 func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetchResult)) {
 	t.drop(func(m outcome.Missing, item *fetchResult) bool { visit(m, item); return false })
 }
 
-// store stores a result of Source and adds it to the library.
+// store stores a result of Source and adds the definition to the library.
 func (f *FetchedDefinitions) store(m outcome.Missing, resource jsontext.Value) error {
 	now := time.Now()
 	f.items.count++
@@ -294,7 +293,7 @@ func (f *FetchedDefinitions) store(m outcome.Missing, resource jsontext.Value) e
 	return nil
 }
 
-// rebuild builds the library again from all stored definitions, which were parsed successfully before.
+// rebuild recreates the library from all stored definitions. All of them have been parsed successfully before.
 func (f *FetchedDefinitions) rebuild() {
 	f.layers.current, f.layers.overlays = f.layers.base, 0
 	var items []*fetchResult
@@ -316,7 +315,7 @@ func (f *FetchedDefinitions) rebuild() {
 	}
 }
 
-// request requests the latest version of a definition from Source.
+// request requests a definition from Source and returns its latest version, or nil if it does not exist.
 func (f *FetchedDefinitions) request(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
@@ -336,15 +335,15 @@ func (f *FetchedDefinitions) request(ctx context.Context, m outcome.Missing) (js
 	return resource, nil
 }
 
-// Renew starts to fetch expired definitions again in the background, as any use of the library does. Callers that serve
-// responses from their own cache may not use the library for a long time.
+// Renew refreshes expired definitions in the background, as any use of the library does. It is for callers that serve responses
+// from a cache and may not use the library for a long time.
 func (f *FetchedDefinitions) Renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beginRenewal()
 }
 
-// beginRenewal is like Renew, but with f.mu held.
+// beginRenewal is like Renew. The caller must hold f.mu.
 func (f *FetchedDefinitions) beginRenewal() {
 	if !f.isRenewing && !f.items.nextExpiry.IsZero() && !time.Now().Before(f.items.nextExpiry) {
 		f.isRenewing = true
@@ -352,7 +351,7 @@ func (f *FetchedDefinitions) beginRenewal() {
 	}
 }
 
-// renew fetches expired definitions again. If the fetch fails, the old definition stays in use for a while.
+// renew fetches expired definitions again. If a fetch fails, the old definition remains in use for up to MaxStale.
 func (f *FetchedDefinitions) renew() {
 	defer func() {
 		f.mu.Lock()
@@ -376,7 +375,7 @@ func (f *FetchedDefinitions) renew() {
 	}
 }
 
-// expired returns the expired definitions. Definitions that did not exist are dropped, to be fetched on demand.
+// expired returns the expired definitions. It drops expired records of nonexistent definitions; those are fetched on demand.
 func (f *FetchedDefinitions) expired() (list []outcome.Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -393,13 +392,13 @@ func (f *FetchedDefinitions) expired() (list []outcome.Missing) {
 	return list
 }
 
-// replace updates a definition with a new result of Source, and returns the old definition if it differs.
+// replace updates a definition with a new result of Source, and returns the old one if it was changed or removed.
 func (f *FetchedDefinitions) replace(forgetCount int, m outcome.Missing, resource jsontext.Value, err error) (old *fetchResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item := f.items.get(m)
 	if item == nil || f.items.forgetCount != forgetCount {
-		return nil // forgotten during the fetch, or the result may be older than a write
+		return nil // the definition was dropped during the fetch, or the result may be older than a write
 	}
 	now := time.Now()
 	switch {
@@ -413,7 +412,7 @@ func (f *FetchedDefinitions) replace(forgetCount int, m outcome.Missing, resourc
 	case bytes.Equal(resource, item.resource):
 		item.fetchedAt, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
 		return nil
-	case f.store(m, resource) != nil: // invalid: the old definition stays
+	case f.store(m, resource) != nil: // resource is invalid: keep the old definition
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	}

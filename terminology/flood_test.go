@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// single is a Source with one value set.
+// single is a Source with a single value set.
 type single struct{}
 
 func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -22,8 +22,7 @@ func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Valu
 		"compose":{"include":[{"system":"http://x/cs","concept":[{"code":"a"}]}]}}`)}, nil
 }
 
-// TestFetchedFlood requests many definitions that do not exist: their number is limited, and an existing definition is
-// not evicted for them.
+// TestFetchedFlood checks that requests for nonexistent definitions are limited and don't evict an existing one.
 func TestFetchedFlood(t *testing.T) {
 	base, err := Load(t.Context(), definitions.Options{})
 	if err != nil {

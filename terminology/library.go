@@ -12,21 +12,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 )
 
-// Library serves terminology operations from immutable definitions. Create it with [Load]. It is safe for concurrent
-// use.
+// Library serves terminology operations based on immutable definitions. Create it with [Load]. It is safe for concurrent use.
 type Library struct {
 	set        *definitions.Set
 	expansions *compose.CodeListCache
 }
 
-// Definitions returns the definitions of the library.
+// Definitions returns the definitions that the library serves.
 func (l *Library) Definitions() *definitions.Set { return l.set }
 
-// CodeLists returns the cache of expansions, for operations that need it.
+// CodeLists returns the library's cache of expansions.
 func (l *Library) CodeLists() *compose.CodeListCache { return l.expansions }
 
 // WithResources returns a library in which resources take precedence over the definitions of l. It does not change l. It is
-// cheap and intended for the few definitions of one request.
+// cheap and meant for the few definitions of one request.
 func (l *Library) WithResources(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.WithResources(resources...)
 	if err != nil {
@@ -35,8 +34,8 @@ func (l *Library) WithResources(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: l.expansions}, nil
 }
 
-// combine returns a library with the given resources as if they had been loaded after those of l: the latest version
-// wins, wherever it is from. It does not change l.
+// combine returns a library with the given resources as if they had been loaded after those of l: the latest version wins,
+// regardless of its origin. It does not change l.
 func (l *Library) combine(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.Combine(resources)
 	if err != nil {
@@ -45,14 +44,13 @@ func (l *Library) combine(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: compose.NewCodeListCache(l.expansions.Limit())}, nil
 }
 
-// Expand performs ValueSet/$expand. It returns the error of the context or an [*outcome.Error], which wraps [outcome.ErrUnknown],
-// [outcome.ErrIncomplete] or [outcome.ErrUnsupported] if another server may be able to serve the request.
+// Expand performs ValueSet/$expand. It returns the error of the context or an [*outcome.Error]. The latter wraps
+// [outcome.ErrUnknown], [outcome.ErrIncomplete] or [outcome.ErrUnsupported] if another server may be able to serve the request.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
 	return expansion.New(l.set, l.expansions, q, budget.FromContext(ctx, l.set.Bounds.VisitedCodes))
 }
 
-// Load reads definitions into a library. It returns an error if a pattern matches nothing, or if a file cannot be read
-// completely.
+// Load reads definitions into a library. It returns an error if a pattern matches no file or a file cannot be read completely.
 func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 	set, err := definitions.Load(ctx, o)
 	if err != nil {
@@ -65,8 +63,7 @@ func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 	return l, nil
 }
 
-// checkWeights logs weights of unknown codes. It also builds the indexes of value sets with weights, so that no request
-// waits for them.
+// checkWeights logs weights for unknown codes, and builds the search indexes of value sets with weights in advance.
 func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	for url, codes := range l.set.Usage.Files.All() {
 		contains, ok := l.membershipTest(ctx, url)
@@ -87,7 +84,8 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// membershipTest returns a membership test for a code system or value set, or false if it is not loaded.
+// membershipTest returns a function that reports whether a code belongs to the code system or value set with the given URL. ok
+// is false if it is not loaded.
 func (l *Library) membershipTest(ctx context.Context, url string) (contains func(code string) bool, ok bool) {
 	if index := l.set.Systems.CodeSystem(url, ""); index != definitions.None {
 		return func(code string) bool {

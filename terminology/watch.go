@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// Watch keeps a library up to date. If any file is changed, added or removed, it loads all files again and replaces the
-// library, unless loading fails. It compares names, sizes and modification times, which unlike file events works on
-// network mounts and container volumes. Create it with [NewWatch].
+// Watch keeps a library up to date. If a file is changed, added or removed, it loads all files again and, unless loading fails,
+// replaces the library. It compares names, sizes and modification times. Unlike file events, this works on network mounts and
+// container volumes. Create it with [NewWatch].
 type Watch struct {
 	options  definitions.Options
 	interval time.Duration
@@ -30,7 +30,7 @@ type Watch struct {
 
 	mu              sync.Mutex
 	state           State
-	matchedPatterns map[string]bool // patterns that have matched files
+	matchedPatterns map[string]bool // patterns that matched files when the library was loaded
 }
 
 // defaultWatchInterval is the default time within which a [Watch] detects changes.
@@ -38,30 +38,30 @@ const defaultWatchInterval = 5 * time.Second
 
 // State is the state of a [Watch], for a status page.
 type State struct {
-	// Files are the loaded files in loading order, without the core.
+	// Files are the loaded files in loading order, excluding built-in definitions.
 	Files []string
 
-	// Counts are the numbers of definitions in the library.
+	// Counts contains the numbers of definitions in the library.
 	Counts definitions.Counts
 
-	// Loaded is the time of loading.
+	// Loaded is when loading finished.
 	Loaded time.Time
 
-	// LoadDuration is the duration of loading.
+	// LoadDuration is how long loading took.
 	LoadDuration time.Duration
 
-	// LastAttempt is the time of the last attempt to load files.
+	// LastAttempt is when the last attempt to load the files started.
 	LastAttempt time.Time
 
-	// Err is the error of the last attempt; nil if it succeeded.
+	// Err is the error of the last attempt, or nil if it succeeded.
 	Err error
 }
 
-// fingerprint identifies a state of the files.
+// fingerprint is a hash of the names, sizes and modification times of the files.
 type fingerprint [sha256.Size]byte
 
-// NewWatch loads a library like [Load]. Call Run to watch the files. Run detects a change within the interval after the
-// last write; 0 means 5 s.
+// NewWatch loads a library like [Load]. Call Run to watch the files. Run detects a change at most one interval after the last
+// write. An interval of 0 means 5 s.
 func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration) (*Watch, error) {
 	o.SetDefaults()
 	w := &Watch{options: o, interval: cmp.Or(max(0, interval), defaultWatchInterval)}
@@ -69,7 +69,7 @@ func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration
 	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
-	w.files = files // from before loading, to detect changes during loading
+	w.files = files // changes during loading are detected because this fingerprint is older
 	return w, nil
 }
 
@@ -83,11 +83,12 @@ func (w *Watch) State() State {
 	return w.state
 }
 
-// Run watches the files until ctx is done, and returns its error. It logs to Options.Logger: loaded files at info
-// level, failures at error level.
+// Run watches the files until ctx is done and returns the error of ctx. To Options.Logger, it logs loaded files at info level
+// and failures at error level.
 //
-// It checks the files twice per interval. After a change it checks every quarter of the interval until two checks are
-// equal, which means that writing is complete. So it detects a change after at most three quarters of the interval.
+// It checks the files twice per interval. After a change, it checks them every quarter of the interval until two consecutive
+// checks are equal, which means that writing is complete. A change is therefore detected after at most three quarters of the
+// interval.
 func (w *Watch) Run(ctx context.Context) error {
 	timer := time.NewTimer(w.interval / 2)
 	defer timer.Stop()
@@ -110,8 +111,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh checks the files immediately and loads them if they have changed. If they cannot be loaded, it returns the
-// error, or the error of the last attempt if nothing has changed, and the current library stays in use.
+// Refresh checks the files immediately and loads them if they have changed. If loading fails, it returns the error, and the
+// current library remains in use. If nothing has changed, it returns the error of the last attempt.
 func (w *Watch) Refresh(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -123,7 +124,7 @@ func (w *Watch) Refresh(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// reload loads changed files. After an error, they are loaded again after their next change.
+// reload loads the files if they have changed. After a failure, they are loaded again only when they change again.
 func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -145,7 +146,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.files = files
 }
 
-// load loads the files and, on success, makes the library current.
+// load loads the files. If it succeeds, the new library becomes the current one.
 func (w *Watch) load(ctx context.Context) error {
 	start := w.options.Now()
 	files, had, err := w.findFiles()
@@ -166,8 +167,8 @@ func (w *Watch) load(ctx context.Context) error {
 	return nil
 }
 
-// findFiles returns the files and the patterns that match any. It returns an error if a pattern no longer matches any file,
-// because its volume may be unmounted.
+// findFiles returns all files, and which patterns match files. It returns an error if a pattern that matched files before does
+// not match any, because its volume may be unmounted.
 func (w *Watch) findFiles() (files []string, had map[string]bool, err error) {
 	w.mu.Lock()
 	before := w.matchedPatterns
@@ -184,7 +185,7 @@ func (w *Watch) findFiles() (files []string, had map[string]bool, err error) {
 	return files, had, err
 }
 
-// loadRecovering is like Load, but with panics converted to errors: a file that crashes the loader must not stop the server.
+// loadRecovering is like [Load], but converts a panic to an error: a file that crashes the loader must not stop the server.
 func loadRecovering(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -194,7 +195,7 @@ func loadRecovering(ctx context.Context, o definitions.Options) (l *Library, err
 	return Load(ctx, o)
 }
 
-// currentFingerprint returns the fingerprint of the files. It skips unreadable files, because loading reports them.
+// currentFingerprint returns the fingerprint of the files. It ignores unreadable files, which loading reports.
 func (w *Watch) currentFingerprint() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.findFiles()

@@ -53,7 +53,8 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_grace":         maxRefreshTokenGrace,
 }
 
-// MaxLifetime returns the maximum of a lifetime by its configuration name, e.g. session_lifetime.
+// MaxLifetime returns the maximum of the lifetime with the given configuration name, e.g. session_lifetime. It returns 0 for
+// other names.
 func MaxLifetime(name string) time.Duration { return maxLifetimes[name] }
 
 // CheckLifetime returns an error if a lifetime is out of range. name is the configuration name, e.g. session_lifetime.
@@ -70,8 +71,8 @@ type Config struct {
 	Users             []people.User             // local users; default none
 	IdentityProviders []people.IdentityProvider // identity providers, contacted at the first sign-in; default none
 
-	// CheckComplete is called for an unknown client or user and returns an error if Clients and Users may
-	// be incomplete. Default: the lists are complete.
+	// CheckComplete is called if a client or user is not found. It returns an error if Clients and Users may be incomplete.
+	// Default: the lists are complete.
 	CheckComplete func(context.Context) error
 
 	ScopeLimits []scopelimit.Row        // limits on the scopes of users; default none
@@ -116,9 +117,9 @@ type Config struct {
 	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
 
-	// SessionIdleTimeout is the time without activity after which a session expires; at most SessionLifetime. Requests to the
-	// authorization endpoint and pages count as activity, as do refreshes with online_access; FHIR requests do not. Default: 0,
-	// no limit.
+	// SessionIdleTimeout is the time without activity after which a session expires; at most SessionLifetime.
+	// Activity means requests to the authorization endpoint and pages, and refreshes with online_access, but
+	// not FHIR requests. Default: 0, no limit.
 	SessionIdleTimeout time.Duration
 
 	// RefreshTokenLifetime is how long a grant can be refreshed after the authorization. Default: 90 days; at most 366 days.
@@ -143,7 +144,7 @@ type Config struct {
 	// capability authorize-post). Default: false.
 	AuthorizePOST bool
 
-	// IsHTTPS reports whether the browser used https. Default: whether the request reached this process by TLS.
+	// IsHTTPS reports whether the browser used https. Default: whether the request was received over TLS.
 	IsHTTPS func(*http.Request) bool
 
 	// Logger receives everything except [audit.Event]: failures (level Error), and rejected requests that changed nothing

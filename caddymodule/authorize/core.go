@@ -46,7 +46,7 @@ type Core struct {
 	Limiter       *lockout.Limiter              // lockout after failed attempts
 	Accounts      *people.Accounts              // local users and federated accounts
 	Factors       *factor.Factors               // second factors and passkeys
-	Clients       *client.Registry              // client registry; features add to its Sources
+	Clients       *client.Registry              // client registry; features add client sources to it
 	Authenticator *client.Authenticator         // client authentication
 	Revocations   *revocation.Revocations       // revoked tokens and families
 	Consents      *consent.Consents             // stored consents

@@ -77,7 +77,7 @@ func TestCORSOfClients(t *testing.T) {
 	}
 }
 
-// Inferno's cors_token_exchange: a script of a public client redeems a code.
+// A script of a public client can redeem a code (Inferno's cors_token_exchange).
 func TestCORSTokenExchange(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)

@@ -46,7 +46,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// Every announced endpoint exists.
+// Every announced endpoint is served.
 func TestDiscoveredEndpoints(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)

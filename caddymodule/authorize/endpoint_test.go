@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// Every served path belongs to a named endpoint.
+// The path of every endpoint has a name in package endpoint, and every name has an endpoint.
 func TestEndpointsHaveNames(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{

@@ -29,8 +29,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// gateways are servers with the same configuration and a shared store, each with its own copy of
-// the revocations. Requests are distributed round-robin.
+// gateways are servers with the same configuration and a shared store. Each server has a separate copy of the revocations.
+// Requests are distributed round-robin.
 type gateways struct {
 	shared  *storetest.SharedMemory
 	handles []*storetest.Gateway

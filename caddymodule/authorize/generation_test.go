@@ -86,7 +86,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// After a name is reassigned, a gateway that still has the former user rejects sign-in if the new user has a second factor.
+// After a name is reassigned, a gateway whose configuration still contains the former user rejects sign-in if the new user has
+// a second factor.
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)

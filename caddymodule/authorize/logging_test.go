@@ -23,8 +23,8 @@ import (
 // sentRedirectURI matches the only parameter that is logged as sent. Operators compare it with the registered redirect URIs.
 var sentRedirectURI = regexp.MustCompile(` redirect_uri=("(\\.|[^"\\])*"|\S*)`)
 
-// Request values never reach the log, in any field or encoding, because people type passwords into name fields.
-// Exceptions are disallowed scopes and invalid redirect URIs of a client, which its developer has to see.
+// Request values never reach the log, in any field or encoding, because people type passwords into name fields. The exceptions
+// are disallowed scopes and invalid redirect URIs, which the client's developer has to see.
 func TestInputIsNotLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"

@@ -89,8 +89,8 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 	}
 }
 
-// checkOnePerson signs alice and bob in, prepares the store, and checks that an operation has the
-// expected effects on alice and none on bob.
+// checkOnePerson signs alice and bob in, prepares the store, and checks that an operation has the expected effects on alice and
+// no effect on bob.
 func checkOnePerson(t *testing.T, s store.Store, op personOperation, prepare func(*authorize.Server)) {
 	t.Helper()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -113,7 +113,7 @@ func checkOnePerson(t *testing.T, s store.Store, op personOperation, prepare fun
 	}
 	prepare(server)
 	authorizetest.NoError(t, op.do(t.Context(), server))
-	// Another client, because the client app requires consent.
+	// signedIn uses another client, because the client app requires consent.
 	signedIn := func(b *authorizetest.Browser) bool {
 		r := b.Authorize(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
 		return authorizetest.Location(t, r).Query().Get("code") != ""
@@ -129,7 +129,7 @@ func checkOnePerson(t *testing.T, s store.Store, op personOperation, prepare fun
 	}
 }
 
-// A session extended by a new sign-in stays listed until it ends.
+// A session extended by a new sign-in remains in the list until it expires.
 func TestProlongedSessionStaysListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 	})
 }
 
-// A session in a user's list that belongs to another user stays.
+// A session in a user's list that belongs to another user is not ended.
 func TestListedSessionOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -174,7 +174,7 @@ func TestListedSessionOfAnotherUser(t *testing.T) {
 	}
 }
 
-// A provider's logout for one subject ends that user's sessions without reading others.
+// A provider's logout for one subject ends that user's sessions without reading other users' sessions.
 func TestProviderLogoutUsesLists(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -240,7 +240,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 				t.Errorf("%d entries more", after-before)
 			}
 			_ = memory.Entries(t.Context(), func(key string, value []byte, _ time.Duration) error {
-				if len(value) > 1500 && store.KindOf(key) != "revocations" { // a list
+				if len(value) > 1500 && store.KindOf(key) != "revocations" { // the revocations entry is a list
 					t.Errorf("an entry of %d bytes: %s", len(value), key)
 				}
 				return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A record of a newer format results in an internal error that names the cause. It is not read as the present format.
+// A record of a newer format results in an internal error that states the cause. It is not read in the current format.
 func TestNewerRecordFormat(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)

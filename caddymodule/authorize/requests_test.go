@@ -30,11 +30,11 @@ type request struct {
 
 // expectation is the expected response and effect of a request.
 type expectation struct {
-	good   func(*http.Response) bool // success criterion; nil: the request uses neither store nor keys
+	good   func(*http.Response) bool // success criterion; nil if the request uses neither store nor keys
 	stays  string                    // kinds of entries that may change on failure; lists may contain stale items
 	during outageResponse            // response during a store outage
 	row    string                    // row in docs/evidence/replicas.md with the number of round trips
-	once   bool                      // of identical concurrent requests exactly one succeeds
+	once   bool                      // exactly one of several identical concurrent requests succeeds
 }
 
 var ok, toApp = hasStatus(http.StatusOK), redirectsTo(authorizetest.Callback + "?code=")
@@ -221,13 +221,13 @@ var requests = []request{
 	{"logout, by the provider", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
 		authorizetest.SignInAtProvider(b, nil)
 		return newPost("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
-	}, expectation{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // revocations remain
+	}, expectation{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // partial revocations remain
 
 	{"account: an app's end", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		b.Tokens(authorizetest.WithOfflineAccess(nil))
 		sealed := authorizetest.FieldValue(b.T, authorizetest.AccountPage(b, ""), "request")
 		return newPost("/oauth2/account", url.Values{"request": {sealed}, "action": {"end_app"}, "target": {"app"}})
-	}, expectation{good: redirectsTo("done=end_app"), stays: "cutoff refresh session-client"}}, // revocations remain
+	}, expectation{good: redirectsTo("done=end_app"), stays: "cutoff refresh session-client"}}, // partial revocations remain
 	{"account: an authenticator app", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		authorizetest.SignInToAccount(b, "alice", "right")
 		form, _ := authorizetest.AppEnrollmentForm(b)

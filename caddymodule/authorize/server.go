@@ -27,7 +27,7 @@ import (
 type Server struct {
 	routes       map[string]http.Handler
 	pathPrefixes []string                       // routes that end with a slash (few)
-	crossOrigins map[string]*crossorigin.Policy // by path
+	crossOrigins map[string]*crossorigin.Policy // CORS policies by path
 	sessions     *session.Sessions
 	revoker      *token.Revoker
 	revocations  *revocation.Revocations
@@ -73,8 +73,7 @@ func newServer(c Config, of *entryGenerations) (*Server, error) {
 // Clients returns the client registry.
 func (s *Server) Clients() *client.Registry { return s.clients }
 
-// RegistrationEndpoint returns the URL of the client registration endpoint (RFC 7591 §3), or ""
-// without client registration.
+// RegistrationEndpoint returns the URL of the client registration endpoint (RFC 7591 §3), or "" if clients cannot register.
 func (s *Server) RegistrationEndpoint() string { return s.registration }
 
 // CheckProvider returns an error if sign-in through an identity provider is impossible.
@@ -85,7 +84,7 @@ func (s *Server) CheckProvider(ctx context.Context, key string) error {
 // ErrNotSuspended is returned for an identity provider that is not suspended.
 var ErrNotSuspended = revalidation.ErrNotSuspended
 
-// AcceptDenials applies the denials of a suspended identity provider within its check interval.
+// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
 	return s.sessions.SignIns.AcceptDenials(ctx, provider)
 }
@@ -95,7 +94,7 @@ func (s *Server) ProviderStates(ctx context.Context) ([]revalidation.ProviderSta
 	return s.sessions.SignIns.ProviderStates(ctx)
 }
 
-// Run revalidates sign-ins at identity providers in the background until ctx ends and pending responses have arrived.
+// Run revalidates sign-ins at identity providers until ctx is canceled. It returns after pending requests have completed.
 func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
 // Serves reports whether the server has an endpoint for a path.
@@ -139,7 +138,8 @@ func withSub[T any](ctx context.Context, s *Server, term string, do func(ctx con
 	return do(ctx, sub)
 }
 
-// DescribePerson describes the person for an operator's term ([people.Finder.ResolveOne]): provider, subject, user name and sub.
+// DescribePerson returns the provider, subject, user name and sub of the person for an operator's term
+// ([people.Finder.ResolveOne]).
 func (s *Server) DescribePerson(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
@@ -154,8 +154,8 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, err
 	return withSub(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
 }
 
-// EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel
-// Logout 1.0). It returns the number of ended sessions: 0 if the session had already ended.
+// EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel Logout 1.0). It returns the
+// number of ended sessions, which is 0 if the session had already ended.
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
@@ -172,17 +172,16 @@ func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token
 	})
 }
 
-// ReleaseSub lets another person get the sub of a user ([people.Finder.ResolveSub]) that was assigned by
-// `sub <claim>`. It reports whether the sub had an owner.
+// ReleaseSub makes the sub of a user ([people.Finder.ResolveSub]) that was assigned by `sub <claim>` available to other people.
+// It reports whether the sub had an owner.
 func (s *Server) ReleaseSub(ctx context.Context, user string) (bool, error) {
 	return withSub(ctx, s, user, func(ctx context.Context, sub string) (bool, error) {
 		return people.ReleaseSub(ctx, s.people.Accounts, sub)
 	})
 }
 
-// ResetFactors removes all second factors and passkeys that a user ([people.Finder.ResolveSub]) has
-// enrolled, e.g. after losing them, and ends the user's sessions. It reports whether factors
-// existed, and the number of ended sessions.
+// ResetFactors removes all second factors and passkeys that a user ([people.Finder.ResolveSub]) has enrolled, e.g. after losing
+// them, and ends the user's sessions. It returns whether factors existed and the number of ended sessions.
 func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
 	if user, err = s.people.ResolveSub(ctx, user); err != nil {
 		return false, 0, err
@@ -207,12 +206,12 @@ func (s *Server) RevokeUser(ctx context.Context, sub string) error {
 	return err
 }
 
-// Person returns the identity at the identity provider of the user with a sub; empty for local users.
+// Person returns the identity at the identity provider of the user with a sub. It is empty for local users.
 func (s *Server) Person(ctx context.Context, sub string) audit.Person {
 	return s.people.Describe(ctx, sub)
 }
 
-// IsRevoked reports whether an access token or its family was revoked, by its jti.
+// IsRevoked reports whether the access token with the given jti, or its family, was revoked.
 func (s *Server) IsRevoked(ctx context.Context, tokenID string) (bool, error) {
 	return s.revocations.IsTokenRevoked(ctx, tokenID)
 }
@@ -222,7 +221,7 @@ func (s *Server) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokencl
 	return s.holders.Find(ctx, t)
 }
 
-// TokenClaims returns the names of stored further claims by source: identity provider keys and
+// TokenClaims returns the names of the additional claims that are stored with users, by source: identity provider keys and
 // [people.Local], if configured.
 func (s *Server) TokenClaims() map[string][]string { return s.tokenClaims }
 
@@ -232,8 +231,8 @@ var clientEndpoints = []string{
 	endpoint.PushedAuthorization, endpoint.Token, endpoint.Revoke, endpoint.Introspect, endpoint.Userinfo,
 }
 
-// crossOriginPolicies returns the CORS policy of each path with CORS. Paths to which browsers
-// navigate, such as authorize, rely on cookies and have none.
+// crossOriginPolicies returns the CORS policy of each path with CORS. Paths to which browsers navigate, such as authorize, rely
+// on cookies and have no policy.
 func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []string) map[string]*crossorigin.Policy {
 	policies := map[string]*crossorigin.Policy{}
 	ofClients := crossorigin.NewRestricted(of.AllowsOrigin)
@@ -248,7 +247,7 @@ func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []s
 	return policies
 }
 
-// origins counts the origins of clients. A clone can be changed; the original must not be changed afterwards.
+// origins contains the origins of clients. A clone can be changed. The original must not be changed afterwards.
 type origins struct {
 	redirectCounts  *snapshotmap.Map[int] // number of redirect URIs by origin
 	loopbackClients int                   // number of clients that may have any loopback origin
@@ -256,7 +255,7 @@ type origins struct {
 
 func (o *origins) clone() *origins { return &origins{o.redirectCounts.Clone(), o.loopbackClients} }
 
-// add adds a client's origins n times: 1, or -1 to remove them.
+// add adds n to the counts of a client's origins. n is 1 to add the client and -1 to remove it.
 func (o *origins) add(c *client.Client, n int) {
 	for _, uri := range c.RedirectURIs {
 		origin := originOf(uri)
@@ -274,14 +273,13 @@ func (o *origins) add(c *client.Client, n int) {
 	}
 }
 
-// AllowsOrigin is [Server.AllowsOrigin].
+// AllowsOrigin implements [Server.AllowsOrigin].
 func (o *origins) AllowsOrigin(origin string) bool {
 	return o.redirectCounts.Get(origin) > 0 || o.loopbackClients > 0 && client.IsLocal(origin)
 }
 
-// originOf returns the origin of a URL in the form sent by browsers (RFC 6454 §6.2): in lower case,
-// without the default port. It returns "" for schemes other than http and https: their origin is
-// "null", which any site can send.
+// originOf returns the origin of a URL in the form sent by browsers (RFC 6454 §6.2), i.e. in lower case and without the default
+// port. It returns "" for schemes other than http and https, because their origin is "null", which any site can send.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

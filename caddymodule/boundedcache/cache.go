@@ -1,8 +1,9 @@
-// Package boundedcache implements a map with limits: when it is full, the least recently used entry is evicted.
+// Package boundedcache implements a map with limits. When it is full, it evicts the least recently used entry.
 //
-// Why no library: go-cache has no limit, golang-lru limits only the number of entries, and otter evicts later, in its own goroutines:
-// with a limit of 1 MB it contained 1.5 MB while eight writers filled it, and Get took 248 ns and Put 2,065 ns of a core (here 171
-// and 628). Here, both limits are met when Put returns, so they limit memory, and the latest entry is always present.
+// Libraries don't fit: go-cache has no limit, golang-lru limits only the number of entries, and otter evicts later, in
+// background goroutines. With a limit of 1 MB and eight concurrent writers, otter grew to 1.5 MB, and it used 248 ns of CPU
+// time per Get and 2,065 ns per Put (here 171 and 628 ns). Here, both limits are met when Put returns, and the latest entry is
+// always present.
 package boundedcache
 
 import (
@@ -10,16 +11,16 @@ import (
 	"sync"
 )
 
-// Cache keeps the most recently used entries. The zero value is empty and has no limit. It is safe for concurrent use,
-// except that its fields must not change during a call. A Cache must not be copied.
+// Cache stores the most recently used entries. The zero value is an empty cache without limits. A Cache is safe for concurrent
+// use, but its fields must not change during a call. It must not be copied.
 type Cache[K comparable, V any] struct {
-	// MaxEntries is the maximum number of entries. Default: 0, no limit.
+	// MaxEntries is the maximum number of entries. Default: 0 (no limit).
 	MaxEntries int
-	// MaxCost is the maximum total cost of the entries. Default: 0, no limit.
+	// MaxCost is the maximum total cost of the entries, in the unit of Put's cost. Default: 0 (no limit).
 	MaxCost int64
 
 	mu      sync.Mutex
-	entries map[K]*list.Element // values are of type entry
+	entries map[K]*list.Element // each Value is an entry
 	order   list.List           // most recently used first
 	cost    int64
 }
@@ -30,7 +31,7 @@ type entry[K comparable, V any] struct {
 	cost  int64
 }
 
-// Get returns the value for a key, and marks the entry as used.
+// Get returns the value for a key and marks the entry as the most recently used.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +43,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// Put sets the value for a key and evicts entries to make room. An entry above MaxCost stays until the next Put.
+// Put sets the value for a key and evicts entries until the limits are met. An entry above MaxCost remains until the next Put.
 func (c *Cache[K, V]) Put(key K, value V, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,7 @@ func (c *Cache[K, V]) Delete(key K) {
 	c.remove(c.entries[key])
 }
 
-// DeleteFunc removes every entry if del returns true for it.
+// DeleteFunc removes all entries for which del returns true.
 func (c *Cache[K, V]) DeleteFunc(del func(K, V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// keys returns the keys, the most recently used first.
+// keys returns the keys, most recently used first.
 func (c *Cache[K, V]) keys() (keys []K) {
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		keys = append(keys, e.Value.(*entry[K, V]).key)

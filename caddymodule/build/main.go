@@ -88,8 +88,7 @@ func buildBinary(ctx context.Context, file string) error {
 	return nil
 }
 
-// version returns the version of the sources in Go's format: the tag of the commit or a pseudo-version. It returns "" if the
-// version is unknown.
+// version returns the version of the sources in Go's format: the tag of the commit, a pseudo-version, or "" if it is unknown.
 func version(ctx context.Context, root string) string {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		return "" // git would use the repository of a parent folder

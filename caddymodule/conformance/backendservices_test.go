@@ -50,7 +50,7 @@ func credentialsForm() url.Values {
 	return url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}}
 }
 
-// moduleBackendRefused changes a parameter of a valid request.
+// moduleBackendRefused changes one parameter of a valid request and expects an error with the given code.
 func moduleBackendRefused(name, value, code string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		form := credentialsForm()
@@ -99,7 +99,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 	}
 }
 
-// unsigned replaces the algorithm in the header of a JWT and removes the signature.
+// unsigned sets the algorithm in the header of a JWT and removes the signature.
 func unsigned(token, algorithm string) string {
 	_, rest, _ := strings.Cut(token, ".")
 	claims, _, _ := strings.Cut(rest, ".")
@@ -124,7 +124,7 @@ func (p *relyingParty) tryAssertion(assertion string) (status int, code string) 
 	return status, tokens.Error
 }
 
-// moduleBackendContentType sends a valid request as JSON.
+// moduleBackendContentType sends the parameters of a valid request as JSON.
 func moduleBackendContentType(p *relyingParty) {
 	r := p.tokenRequest("/oauth2/token", credentialsForm())
 	r.Header.Set("Content-Type", "application/json")

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// coreModules are the modules of the plans for the code flow, the implicit flow
-// and form_post, in the order of the basic plan.
+// coreModules are the modules shared by the plans for the code flow, the implicit flow and form_post, in the order of the basic
+// plan.
 var coreModules = []testModule{
 	{id: "oidcc-server", checks: "sign-in: state, iss, entropy of the code, ID token, at_hash, userinfo, the same sub", run: moduleServer},
 	{id: "oidcc-response-type-missing", checks: "`invalid_request` at the redirect URI", run: moduleResponseTypeMissing},
@@ -63,7 +63,7 @@ var coreModules = []testModule{
 	{id: "oidcc-ensure-request-with-valid-pkce-succeeds", checks: "S256", run: modulePKCE},
 }
 
-// coreModulesWithout are the core modules except some.
+// coreModulesWithout returns coreModules except the ones with the given ids.
 func coreModulesWithout(ids ...string) []testModule {
 	return slices.DeleteFunc(slices.Clone(coreModules), func(m testModule) bool { return slices.Contains(ids, m.id) })
 }
@@ -82,7 +82,7 @@ func basicPlan() testPlan {
 
 func moduleServer(p *relyingParty) {
 	p.flow(nil)
-	second := p.second() // its redirect URI has a query
+	second := p.second() // registered with a redirect URI that has a query
 	if f := second.flow(nil); f.signIns != 0 {
 		p.t.Error("alice had to sign in for the second client")
 	}
@@ -90,7 +90,7 @@ func moduleServer(p *relyingParty) {
 
 func moduleResponseTypeMissing(p *relyingParty) {
 	q := p.request(url.Values{"response_type": {""}})
-	mode := "query" // the default
+	mode := "query" // default response mode of the code flow
 	if p.responseMode != "" {
 		mode = p.responseMode
 	}
@@ -98,7 +98,7 @@ func moduleResponseTypeMissing(p *relyingParty) {
 }
 
 func moduleIDTokenSignature(p *relyingParty) {
-	f := p.flow(nil) // checks the signature
+	f := p.flow(nil) // flow verifies the signature of the ID token
 	parts := strings.Split(f.tokens.IDToken, ".")
 	var header map[string]string
 	text, err := base64.RawURLEncoding.DecodeString(parts[0])
@@ -145,8 +145,8 @@ func moduleWithoutNonceFails(p *relyingParty) {
 	p.refused(q, p.ask(q), p.mode(), "invalid_request")
 }
 
-// moduleScopes checks that exactly the claims of some scopes are returned: in
-// userinfo or, without an access token, in the ID token.
+// moduleScopes checks that exactly the claims of the given scopes are returned: from userinfo or, if there is no access token,
+// in the ID token.
 func moduleScopes(scopes ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.checkScopes(p.flow(url.Values{"scope": {"openid " + strings.Join(scopes, " ")}}), scopes...)
@@ -189,8 +189,7 @@ func moduleHarmless(change url.Values) func(*relyingParty) {
 	return func(p *relyingParty) { p.flow(change) }
 }
 
-// twice signs in, sends a second request, and checks whether the user had to sign
-// in again.
+// twice signs in, sends a second request after wait, and checks whether the user had to sign in again.
 func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) url.Values, again bool) (first, second *signInFlow) {
 	p.t.Helper()
 	first = p.flow(nil)
@@ -250,7 +249,7 @@ func moduleACRValues(p *relyingParty) {
 }
 
 func moduleLoginHint(p *relyingParty) {
-	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // the suite's value if none is configured
+	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // the suite's default login_hint
 	page := gatewaytest.ReadBody(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
 	if got := authorizetest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
 		p.t.Errorf("the page begins with %q", got)
@@ -317,8 +316,8 @@ func modulePKCE(p *relyingParty) {
 
 const offlineScope = "openid offline_access"
 
-// moduleRefreshToken refreshes as two clients. Then the first client sends the token of the
-// second, with the scope, as the suite's RefreshTokenRequestExpectingErrorSteps does.
+// moduleRefreshToken refreshes the tokens of two clients. Then the first client sends the second client's token, including the
+// scope, as the suite's RefreshTokenRequestExpectingErrorSteps does.
 func moduleRefreshToken(p *relyingParty) {
 	first, second := p, p.as(secondClient)
 	if p.registers {
@@ -328,14 +327,14 @@ func moduleRefreshToken(p *relyingParty) {
 	first.refreshed(offlineScope, nil)
 	token := second.refreshed("", nil)
 	first.refusedToken(refreshForm(token, offlineScope), badRequest, "invalid_grant")
-	second.exchange(refreshForm(token, "")) // the token is still valid
+	second.exchange(refreshForm(token, "")) // the rejected request did not invalidate the token
 }
 
 // visibleText matches the characters allowed in tokens (RFC 6749 §A.12, §A.17).
 var visibleText = regexp.MustCompile(`^[\x20-\x7e]+$`)
 
-// refreshed signs in, refreshes, and compares the two token responses (OpenID Connect Core
-// §12.2), as the suite's RefreshTokenRequestSteps does. It returns the newest refresh token.
+// refreshed signs in, refreshes the tokens, and compares the two token responses (OpenID Connect Core §12.2), as the suite's
+// RefreshTokenRequestSteps does. It returns the newest refresh token.
 func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	p.t.Helper()
 	first := p.flow(url.Values{"scope": {offlineScope}, "prompt": {"consent"}})
@@ -348,7 +347,7 @@ func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	if meanwhile != nil {
 		meanwhile()
 	}
-	time.Sleep(time.Second) // in a bubble; iat must differ
+	time.Sleep(time.Second) // so that iat differs; returns immediately in a synctest bubble
 	tokens := p.exchange(refreshForm(first.tokens.Refresh, scope))
 	if tokens.AccessToken == first.tokens.AccessToken {
 		p.t.Error("the same access token")
@@ -371,14 +370,14 @@ func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	return tokens.Refresh
 }
 
-// implicitPlans are the implicit plan with both response types, and the userinfo
-// modules, which run only with `id_token token`.
+// implicitPlans returns the implicit plan with both response types, and the userinfo modules, which run only with `id_token
+// token`.
 func implicitPlans(name, mode, text string) []testPlan {
 	with := func(responseType string) variant {
 		return variant{responseType, func(p *relyingParty) { p.responseType, p.responseMode = responseType, mode }}
 	}
 	once := []string{"oidcc-response-type-missing", "oidcc-userinfo-get", "oidcc-userinfo-post-header", "oidcc-userinfo-post-body"}
-	codeOnly := []string{ // or only for clients that register themselves
+	codeOnly := []string{ // modules only for the code flow or for self-registered clients
 		"oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported",
 		"oidcc-idtoken-signature", "oidcc-idtoken-unsigned", "oidcc-ensure-request-without-nonce-succeeds-for-code-flow", "oidcc-codereuse",
 		"oidcc-codereuse-30seconds", "oidcc-ensure-post-request-succeeds", "oidcc-server-client-secret-post",
@@ -406,10 +405,9 @@ func formPostPlans() []testPlan {
 		"The implicit plan with `response_mode=form_post`.")...)
 }
 
-// objectRequest is a request with a request object. Parameters outside the object are only
-// those that OAuth requires and those with other values, as in the suite's
-// AbstractBuildRequestObjectRedirectToAuthorizationEndpoint: response_mode, state and nonce
-// are only in the object.
+// objectRequest returns a request with a request object. Outside the object, it contains only the parameters that OAuth
+// requires and those with different values, as the suite's AbstractBuildRequestObjectRedirectToAuthorizationEndpoint does:
+// response_mode, state and nonce are only in the object.
 func objectRequest(name, value string, inside, outside url.Values) url.Values {
 	q := url.Values{name: {value}}
 	for key := range outside {
@@ -420,8 +418,8 @@ func objectRequest(name, value string, inside, outside url.Values) url.Values {
 	return q
 }
 
-// objectClaims are the claims of a request object (OpenID Connect Core §6.1). As in the suite,
-// unsigned objects have no iss and aud.
+// objectClaims returns the claims of a request object (OpenID Connect Core §6.1). As in the suite, unsigned objects have no iss
+// or aud.
 func objectClaims(q url.Values) map[string]any {
 	claims := map[string]any{}
 	for name := range q {
@@ -431,24 +429,24 @@ func objectClaims(q url.Values) map[string]any {
 }
 
 func unsignedObject(q url.Values) string {
-	text, _ := json.Marshal(objectClaims(q)) // strings cannot fail
+	text, _ := json.Marshal(objectClaims(q)) // cannot fail: all claims are strings
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
 }
 
-// discovers reports whether a list in the discovery document contains a word.
+// discovers reports whether a list in the discovery document contains the word.
 func (p *relyingParty) discovers(list, word string) bool {
 	words, _ := p.discovery()[list].([]any)
 	return slices.Contains(words, any(word))
 }
 
-// skipsUnsigned skips a module if discovery has a list of algorithms without none, as the suite's
+// skipsUnsigned skips a module if the list of algorithms in the discovery document lacks "none", as the suite's
 // skipTestIfNoneUnsupported does.
 func (p *relyingParty) skipsUnsigned() bool {
 	p.skipped = p.discovery()["request_object_signing_alg_values_supported"] != nil && !p.discovers("request_object_signing_alg_values_supported", "none")
 	return p.skipped
 }
 
-// moduleRequestObject expects success, or an error for unsupported objects, with the response_mode of the object.
+// moduleRequestObject expects success with the response_mode of the object, or an error if request objects are not supported.
 func moduleRequestObject(p *relyingParty) {
 	if p.skipsUnsigned() {
 		return
@@ -466,8 +464,8 @@ func moduleRequestObject(p *relyingParty) {
 	p.flowOf(q, a)
 }
 
-// moduleRequestObjectRedirectURI sends another redirect URI outside the object. The response
-// uses the redirect URI of the object, or is an error page.
+// moduleRequestObjectRedirectURI sends a different redirect URI outside the object. The response must use the redirect URI of
+// the object or be an error page.
 func moduleRequestObjectRedirectURI(p *relyingParty) {
 	if p.skipsUnsigned() {
 		return
@@ -483,7 +481,7 @@ func moduleRequestObjectRedirectURI(p *relyingParty) {
 	p.flowOf(inside, a)
 }
 
-// byReference registers a request_uri and signs in with the request object at this address.
+// byReference registers a request_uri and signs in with the request object published at this URI.
 func (p *relyingParty) byReference(metadata map[string]any, object func(*relyingParty, url.Values) string) {
 	p.t.Helper()
 	if p.discovery()["request_uri_parameter_supported"] != true {

@@ -22,7 +22,7 @@ func brandsPlan() testPlan {
 	}
 }
 
-// brandResource are the checked members of Organizations and Endpoints.
+// brandResource contains the members of Organization and Endpoint that the modules check.
 type brandResource struct {
 	Type      string           `json:"resourceType"`
 	ID        string           `json:"id"`
@@ -54,7 +54,7 @@ type brandsBundle struct {
 	} `json:"entry"`
 }
 
-// all returns the resources of a type.
+// all returns the Bundle's resources of a type.
 func (b brandsBundle) all(kind string) (list []brandResource) {
 	for _, e := range b.Entry {
 		if e.Resource.Type == kind {
@@ -64,7 +64,7 @@ func (b brandsBundle) all(kind string) (list []brandResource) {
 	return list
 }
 
-// refers reports whether a brand of the Bundle refers to an Endpoint.
+// refers reports whether a brand in the Bundle references the Endpoint with the given id.
 func (b brandsBundle) refers(id string) bool {
 	return slices.ContainsFunc(b.all("Organization"), func(brand brandResource) bool {
 		return slices.Contains(brand.Endpoint, brandReference{"Endpoint/" + id})

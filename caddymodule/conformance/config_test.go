@@ -19,9 +19,8 @@ func configPlan() testPlan {
 	}
 }
 
-// metadataKinds maps the allowed members of the discovery document to their
-// types (OpenID Connect Discovery §3, RFC 8414 §2, RFC 9126 §5, RFC 9207 §3,
-// RP-Initiated Logout §2.1, Back-Channel Logout §2.1).
+// metadataKinds maps the allowed members of the discovery document to the kinds of their values (OpenID Connect Discovery §3,
+// RFC 8414 §2, RFC 9126 §5, RFC 9207 §3, RP-Initiated Logout §2.1, Back-Channel Logout §2.1).
 var metadataKinds = map[string]string{
 	"issuer":                                                   "url",
 	"authorization_endpoint":                                   "url",
@@ -76,7 +75,7 @@ func moduleDiscovery(p *relyingParty) {
 			p.t.Errorf("no %s", name)
 		}
 	}
-	// request_uri is supported if discovery has no member about it (OpenID Connect Discovery §3).
+	// request_uri_parameter_supported defaults to true if it is missing (OpenID Connect Discovery §3).
 	if document["issuer"] != issuer || document["claims_parameter_supported"] != true || document["request_uri_parameter_supported"] != true {
 		p.t.Errorf("%v", document)
 	}

@@ -1,8 +1,8 @@
-// Package conformance ports public test modules, which run against a complete gateway made from
-// a Caddyfile. It contains only tests.
+// Package conformance ports public test modules and runs them against a complete gateway, configured with a Caddyfile. It
+// contains only tests.
 //
-// Each module has the id of its suite. TestConformance runs all modules and compares the results
-// with docs/evidence/conformance.md; with -update it writes this page.
+// Each module has the id that its suite uses. TestConformance runs all modules and compares the results with
+// docs/evidence/conformance.md. With -update, it writes this page.
 //
 //	the OpenID Foundation's conformance suite
 //	  basic_test.go            code flow and implicit flow, also with response_mode=form_post; refresh tokens; request objects
@@ -21,14 +21,14 @@
 // Shared code:
 //
 //	plan_test.go         plans, modules, variants; the generated page; completeness of Inferno's groups
-//	site_test.go         the gateway and its clients; a binary instead of the gateway in this process;
+//	site_test.go         the gateway and its clients, in this process or in a separate binary;
 //	                     the FHIR server and its records
-//	relyingparty_test.go a client and its browser: requests, redirects, forms; clients that register themselves
+//	relyingparty_test.go a client and its browser: requests, redirects, forms; self-registered clients
 //	idtoken_test.go      checks of authorization responses, ID tokens, userinfo responses and token responses
 //
-// With -caddy the modules run against a binary, and with -fhir against another FHIR server. Module e2e runs
-// Inferno's modules against HAPI.
+// With -caddy, the modules run against a binary; with -fhir, against another FHIR server. Module e2e runs Inferno's modules
+// against HAPI.
 //
-// The modules run sequentially: all sign the same user in at the same gateway. Modules that wait run in a
+// The modules run sequentially, because all of them sign in the same user at the same gateway. Modules that wait run in a
 // bubble of [testing/synctest].
 package conformance

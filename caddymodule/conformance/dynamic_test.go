@@ -63,7 +63,7 @@ func otherPlans() testPlan {
 }
 
 func moduleRegisteredRS256(p *relyingParty) {
-	p.registered(registeredAddress, map[string]any{"id_token_signed_response_alg": "RS256"}).flow(nil) // checks alg and kid
+	p.registered(registeredAddress, map[string]any{"id_token_signed_response_alg": "RS256"}).flow(nil) // flow checks the ID token's alg and kid
 }
 
 func moduleUserinfoRS256(p *relyingParty) {
@@ -91,8 +91,7 @@ func moduleWithoutRedirectURI(p *relyingParty) {
 	client.shownError(client.ask(client.request(url.Values{"redirect_uri": {""}})))
 }
 
-// moduleRegisteredAt registers a redirect URI and sends another, which must be
-// rejected unless both are equal.
+// moduleRegisteredAt registers a redirect URI and sends another one, which must be rejected unless they are equal.
 func moduleRegisteredAt(redirectURI, sent string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		client := p.registered(redirectURI, nil)
@@ -116,7 +115,7 @@ func moduleDiscoveryOfRegistration(p *relyingParty) {
 	}
 }
 
-// signInPage returns the sign-in page of an authorization request without a session.
+// signInPage sends an authorization request without a session and returns the sign-in page.
 func (p *relyingParty) signInPage() string {
 	p.t.Helper()
 	page := gatewaytest.ReadBody(p.t, p.Get(p.Get("/oauth2/authorize?"+p.request(nil).Encode(), "").Header.Get("Location"), ""))
@@ -148,7 +147,7 @@ func moduleRegisteredLink(member string) func(*relyingParty) {
 	}
 }
 
-// publishKeys publishes the client's keys at its jwks_uri.
+// publishKeys publishes the client's keys and returns the jwks_uri.
 func (p *relyingParty) publishKeys(path string) string {
 	p.t.Helper()
 	set, err := json.Marshal(publicSet(p.client.key))
@@ -158,7 +157,7 @@ func (p *relyingParty) publishKeys(path string) string {
 	return p.server.publish(path, string(set))
 }
 
-// registeredWithJWKSURI registers a client with the address of a key with a kid.
+// registeredWithJWKSURI registers a client with a jwks_uri that serves a key with a kid.
 func (p *relyingParty) registeredWithJWKSURI(path string, grants ...string) *relyingParty {
 	p.client.key = rsaKey(0, randomSecret())
 	grants = append(grants, "authorization_code")

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// g10Plans are the groups of the (g)(10) test kit about launches and tokens, for SMART App Launch 2.2 and US Core 7.
+// g10Plans returns the (g)(10) test kit's groups for launches and tokens, for SMART App Launch 2.2 and US Core 7.
 func g10Plans() []testPlan {
 	return []testPlan{
 		g10StandalonePlan(), g10LimitedPlan(), g10PractitionerPlan(), g10EHRPatientPlan(), g10InvalidRequestsPlan(),
@@ -109,13 +109,13 @@ func moduleInvalidClientID(p *relyingParty) {
 	bad := p.client
 	bad.id = "BAD_CLIENT_ID"
 	p.as(bad).refusedToken(form, refusals, "invalid_client")
-	public := p.as(infernoPublic) // a valid client to which the code was not issued
+	public := p.as(infernoPublic) // a client with valid credentials, but the code was issued to another client
 	public.refusedToken(form, refusals, "invalid_grant")
 	form.Del("client_id")
-	p.exchange(form) // the code is still valid
+	p.exchange(form) // the rejected request did not invalidate the code
 }
 
-// moduleVerifier sends a wrong code_verifier or none.
+// moduleVerifier expects an error for a wrong or missing code_verifier.
 func moduleVerifier(values ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.launch()
@@ -125,7 +125,7 @@ func moduleVerifier(values ...string) func(*relyingParty) {
 	}
 }
 
-// revoked signs in, reads, and revokes the refresh token.
+// revoked signs in, reads a resource, and revokes the refresh token.
 func (p *relyingParty) revoked() *signInFlow {
 	p.t.Helper()
 	f := p.launched()
@@ -155,11 +155,11 @@ var uscoreTypes = strings.Fields(`Medication AllergyIntolerance CarePlan CareTea
 	Encounter Goal Immunization Location MedicationRequest Observation Organization Patient Practitioner Procedure Provenance
 	PractitionerRole Specimen Coverage MedicationDispense ServiceRequest`)
 
-// ofPatients are the types in uscoreTypes that are searched by patient.
+// ofPatients are the types in uscoreTypes that can be searched by patient.
 var ofPatients = strings.Fields(`AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference Goal
 	Immunization MedicationRequest Observation Procedure Encounter ServiceRequest Coverage MedicationDispense`)
 
-// scopeOf returns a scope for all types in uscoreTypes, such as patient/Condition.rs.
+// scopeOf returns scopes for all types in uscoreTypes, such as patient/Condition.rs.
 func scopeOf(first, level, permission string) string {
 	for _, name := range uscoreTypes {
 		first += " " + level + "/" + name + "." + permission
@@ -167,7 +167,7 @@ func scopeOf(first, level, permission string) string {
 	return first
 }
 
-// g10Refresh are the modules of g10_token_refresh_stu2 and of the following group.
+// g10Refresh returns the modules of g10_token_refresh_stu2 and of the group that follows it.
 func g10Refresh() []testModule {
 	return []testModule{
 		{id: "g10_token_refresh_without_scopes", checks: "without `scope`: 200, the same scopes", run: moduleTokenRefresh("")},
@@ -273,7 +273,7 @@ func moduleUserScopes(p *relyingParty) {
 	}
 }
 
-// checkGranted launches and checks that the token response grants all requested scopes.
+// checkGranted launches the app and checks that the token response grants all requested scopes.
 func (p *relyingParty) checkGranted() *signInFlow {
 	p.t.Helper()
 	f := p.launched()
@@ -340,7 +340,7 @@ func moduleUnrestrictedAccess(p *relyingParty) {
 
 const limitedScope = "openid launch/patient patient/Patient.rs patient/Condition.rs"
 
-// limited launches. On the consent page, the user deselects observations.
+// limited launches the app. On the consent page, the user deselects observations.
 func (p *relyingParty) limited() *signInFlow {
 	p.t.Helper()
 	p.scope = limitedScope + " patient/Observation.rs"
@@ -380,7 +380,7 @@ func moduleRestrictedAccess(p *relyingParty) {
 	}
 }
 
-// moduleConsentPage checks that the page has a checkbox for each scope that the user may refuse.
+// moduleConsentPage checks that the consent page has a checkbox for each scope that the user may refuse.
 func moduleConsentPage(p *relyingParty) {
 	var boxes []string
 	p.selecting(p.launch(), func(box string) bool {
@@ -409,7 +409,7 @@ func g10SubScopesPlan() testPlan {
 	}
 }
 
-// moduleSubScopes requests the scopes of categories, and checks searches and reads.
+// moduleSubScopes requests the scopes of the categories with the given codes, and checks searches and reads with them.
 func moduleSubScopes(codes ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.scope = "launch/patient openid fhirUser offline_access patient/Patient.rs"
@@ -420,7 +420,7 @@ func moduleSubScopes(codes ...string) func(*relyingParty) {
 				granted[c.resourceType] = append(granted[c.resourceType], "inferno-"+c.code)
 			}
 		}
-		q := p.launch() // scopes that the user refused in earlier modules stay refused until granted
+		q := p.launch() // scopes that the user refused in earlier modules are refused until the user grants them again
 		q.Set("scope", p.scope)
 		p.selecting(q, func(string) bool { return true })
 		token := p.checkGranted().tokens.AccessToken
@@ -438,7 +438,7 @@ func moduleSubScopes(codes ...string) func(*relyingParty) {
 	}
 }
 
-// found returns the sorted ids of the patient's resources of a type.
+// found returns the sorted ids of the patient's resources of a type that a search returns.
 func (p *relyingParty) found(token, resourceType string) (ids []string) {
 	p.t.Helper()
 	var bundle struct {
@@ -456,13 +456,13 @@ func (p *relyingParty) found(token, resourceType string) (ids []string) {
 	return ids
 }
 
-// fhirResource has the members common to all resources.
+// fhirResource contains the members that all resources share.
 type fhirResource struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`
 }
 
-// resource returns the resource of a response, which must be 200.
+// resource decodes the resource in a response, which must have status 200.
 func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
 	p.t.Helper()
 	body := gatewaytest.ReadBody(p.t, r)
@@ -485,7 +485,7 @@ const (
 	usCoreCodes         = "?category=http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
-// granularScopes are the scopes that users must be able to choose, by the name of their checkbox.
+// granularScopes maps the names of checkboxes to the scopes that users must be able to select.
 var granularScopes = map[string]string{
 	"Condition.rs problem-list-item":   conditionCategory + "problem-list-item",
 	"Condition.rs health-concern":      usCoreCodes + "condition-category|health-concern",
@@ -506,12 +506,12 @@ var (
 
 const resourceLevelScope = "launch/patient openid fhirUser offline_access patient/Condition.rs patient/Observation.rs patient/Patient.rs"
 
-// selecting submits the consent page with the wanted checkboxes.
+// selecting submits the consent page with only the wanted checkboxes selected.
 func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *signInFlow {
 	p.t.Helper()
-	p.flowOf(q, p.ask(q)) // signs in
+	p.flowOf(q, p.ask(q)) // signs in, so that the next request shows the patient picker
 	q.Set("prompt", "consent")
-	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // the picker has only one patient
+	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // the patient picker, which lists only one patient
 	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
 	form := authorizetest.ReadForm(gatewaytest.ReadBody(p.t, page))
 	for name := range form.Fields {
@@ -523,7 +523,7 @@ func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *si
 	return p.flowOf(q, p.follow(p.Post(form.Action, form.Fields)))
 }
 
-// moduleGranularSelection has the user grant each sub-resource scope alone.
+// moduleGranularSelection grants each sub-resource scope separately.
 func moduleGranularSelection(p *relyingParty) {
 	for wanted, query := range granularScopes {
 		resource, _, _ := strings.Cut(wanted, " ")
@@ -543,7 +543,7 @@ func moduleGranularSelection(p *relyingParty) {
 	}
 }
 
-// moduleGranularGroup requests all sub-resource scopes. The user grants a group of them.
+// moduleGranularGroup requests all sub-resource scopes. The user grants only those in group.
 func moduleGranularGroup(group []string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		scope, given := "openid launch/patient", map[string]bool{}

@@ -23,23 +23,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// signInFlow is the outcome of one sign-in.
+// signInFlow contains the request and the responses of one sign-in.
 type signInFlow struct {
 	*authorizationResponse
 	request  url.Values
 	tokens   *tokenResponse
 	id       map[string]any // claims of the ID token
-	userinfo map[string]any // nil without an access token
+	userinfo map[string]any // nil if there is no access token
 }
 
-// flow signs in and checks all responses.
+// flow signs in with a request that change modifies, and checks all responses.
 func (p *relyingParty) flow(change url.Values) *signInFlow {
 	p.t.Helper()
 	q := p.request(change)
 	return p.flowOf(q, p.ask(q))
 }
 
-// flowOf checks the responses after an authorization response.
+// flowOf checks the authorization response and the responses that follow it.
 func (p *relyingParty) flowOf(q url.Values, a *authorizationResponse) *signInFlow {
 	p.t.Helper()
 	got := p.granted(q, a)
@@ -56,8 +56,7 @@ func (p *relyingParty) flowOf(q url.Values, a *authorizationResponse) *signInFlo
 	return f
 }
 
-// checkIDToken makes the checks of every module (OpenID Connect Core
-// §3.1.3.7, §3.2.2.11).
+// checkIDToken performs the checks common to all modules (OpenID Connect Core §3.1.3.7, §3.2.2.11).
 func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[string]any {
 	p.t.Helper()
 	claims, header := p.verified(tokens.IDToken)
@@ -86,8 +85,8 @@ func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[str
 	return claims
 }
 
-// checkUnasked checks that an ID token contains only claims that were requested:
-// by name or, without userinfo, by a scope (§5.4).
+// checkUnasked checks that an ID token contains only claims that were requested by name or, if there is no userinfo, by scope
+// (OpenID Connect Core §5.4).
 func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	p.t.Helper()
 	allowed := []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"}
@@ -112,8 +111,7 @@ func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	}
 }
 
-// claimsByScope are the claims of OpenID Connect Core §5.4 and of SMART. Alice has
-// all of them.
+// claimsByScope maps the scopes of OpenID Connect Core §5.4 and of SMART to their claims. Alice has all of them.
 var claimsByScope = map[string][]string{
 	"profile": {
 		"name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile",
@@ -125,8 +123,8 @@ var claimsByScope = map[string][]string{
 	"fhirUser": {"fhirUser"},
 }
 
-// verified verifies the signature of a token with the published key of the same kid.
-// It returns the claims and the header.
+// verified verifies the signature of a token with the published key that has the same kid. It returns the claims and the
+// header.
 func (p *relyingParty) verified(token string) (map[string]any, jose.Header) {
 	p.t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
@@ -151,7 +149,7 @@ func (p *relyingParty) keys() *jose.JSONWebKeySet {
 	return set
 }
 
-// readJSON decodes a response, which must be 200 and JSON.
+// readJSON decodes a response, which must have status 200 and contain JSON.
 func (p *relyingParty) readJSON(r *http.Response, to any) {
 	p.t.Helper()
 	body := gatewaytest.ReadBody(p.t, r)
@@ -177,7 +175,7 @@ func (p *relyingParty) checkUserinfo(r *http.Response, id map[string]any) map[st
 
 var claimBirthdate = regexp.MustCompile(`^\d{4}(-\d{2}-\d{2})?$`)
 
-// checkStandardClaims checks the types of claims (OpenID Connect Core §5.1).
+// checkStandardClaims checks the JSON types of the standard claims (OpenID Connect Core §5.1).
 func checkStandardClaims(t testing.TB, claims map[string]any) {
 	t.Helper()
 	for name, value := range claims {
@@ -219,8 +217,8 @@ type tokenResponse struct {
 	Description string          `json:"error_description"`
 }
 
-// tokenRequest is a request to the token endpoint with the client's
-// authentication method. The method "" sends no authentication.
+// tokenRequest returns a request to the token endpoint that uses the client's authentication method; "" means no
+// authentication.
 func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request {
 	p.t.Helper()
 	switch p.client.method {
@@ -242,7 +240,7 @@ func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request 
 	return r
 }
 
-// assertion is a client assertion with the claims that Inferno sends, without iat.
+// assertion returns a client assertion with the claims that Inferno sends (no iat), modified by change.
 func (p *relyingParty) assertion(change map[string]any) string {
 	p.t.Helper()
 	audience := p.audience
@@ -294,7 +292,7 @@ func refreshForm(token, scope string) url.Values {
 	return form
 }
 
-// exchange checks the response to a token request that must succeed.
+// exchange sends a token request that must succeed and checks the response.
 func (p *relyingParty) exchange(form url.Values) *tokenResponse {
 	p.t.Helper()
 	status, tokens := p.atToken(form)
@@ -308,7 +306,7 @@ func (p *relyingParty) exchange(form url.Values) *tokenResponse {
 	return tokens
 }
 
-// refusedToken checks the response to a token request that must fail (RFC 6749 §5.2).
+// refusedToken sends a token request that must fail and checks the response (RFC 6749 §5.2).
 func (p *relyingParty) refusedToken(form url.Values, statuses []int, codes ...string) {
 	p.t.Helper()
 	status, got := p.atToken(form)
@@ -317,9 +315,9 @@ func (p *relyingParty) refusedToken(form url.Values, statuses []int, codes ...st
 	}
 }
 
-// parameters returns the parameters of an authorization response, which must use the
-// given response mode. The other modes must contain no parameters (OpenID Connect Core
-// §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
+// parameters returns the parameters of an authorization response, which must use the given response mode. There must be no
+// parameters where other modes would put them (OpenID Connect Core §3.3.2.5, Multiple Response Types §5, Form Post Response
+// Mode §2).
 func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Values {
 	p.t.Helper()
 	ways := map[string]url.Values{"query": a.query, "fragment": a.fragment, "form_post": a.form}
@@ -339,7 +337,7 @@ func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Val
 	return ways[mode]
 }
 
-// mode returns the response mode of both success and error.
+// mode returns the expected response mode, which is the same for success and errors.
 func (p *relyingParty) mode() string {
 	switch {
 	case p.responseMode != "":
@@ -384,7 +382,7 @@ func (p *relyingParty) checkStateAndIssuer(q, got url.Values) {
 	}
 }
 
-// unescaped matches values that some clients put into a form without escaping.
+// unescaped matches values that some clients put into a form without percent-encoding.
 var unescaped = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // estimateEntropy estimates the entropy of a text from the frequencies of its characters.
@@ -420,7 +418,7 @@ func (p *relyingParty) refused(q url.Values, a *authorizationResponse, mode stri
 	}
 }
 
-// shownError checks that a request ends at an error page without a redirect.
+// shownError checks that the response is an error page and not a redirect.
 func (p *relyingParty) shownError(a *authorizationResponse) {
 	p.t.Helper()
 	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link doesn’t work") || a.query != nil || a.form != nil {

@@ -55,7 +55,7 @@ func backchannelPlan() testPlan {
 	}
 }
 
-// logoutVariants are a configured and a registered client with logout addresses.
+// logoutVariants returns the variants of a configured and a registered client with logout URIs.
 func logoutVariants() []variant {
 	return []variant{{configuredClient, func(*relyingParty) {}}, {"registered client", func(p *relyingParty) {
 		registering("client_secret_basic", map[string]any{
@@ -71,7 +71,7 @@ func moduleLogoutDiscovery(p *relyingParty) {
 	}
 }
 
-// logoutRequest signs alice in and returns the parameters of a logout request.
+// logoutRequest signs in alice and returns the parameters of a logout request.
 func (p *relyingParty) logoutRequest() url.Values {
 	p.t.Helper()
 	f := p.flow(nil)
@@ -95,7 +95,7 @@ func (p *relyingParty) checkSignedIn(want bool) {
 	}
 }
 
-// checkBackAt checks that the browser is redirected to the app with only the state.
+// checkBackAt checks that the browser is redirected to the app and that the state is the only parameter.
 func (p *relyingParty) checkBackAt(r *http.Response, state string) {
 	p.t.Helper()
 	back, query, _ := strings.Cut(r.Header.Get("Location"), "?")
@@ -138,8 +138,7 @@ func (p *relyingParty) checkPage(r *http.Response, status int, title string) (pa
 	return page
 }
 
-// moduleLogoutRefused changes a parameter. The response must be an error page, and
-// the user stays signed in.
+// moduleLogoutRefused changes one parameter. The response must be an error page, and the user must stay signed in.
 func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
@@ -151,7 +150,7 @@ func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) 
 	}
 }
 
-// moduleLogoutConfirmation sends some of the parameters, which must lead to a confirmation page.
+// moduleLogoutConfirmation sends only the named parameters. The response must be a confirmation page.
 func moduleLogoutConfirmation(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
@@ -181,8 +180,8 @@ func signedByAnother(t testing.TB, idToken string) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: josetest.NewRSA()}, header, token.UnsafePayloadWithoutVerification())
 }
 
-// signedByClient returns an ID token of the client signed with the client's own key or secret, as
-// the suite's GenerateFakeIdTokenClaims and SignFakeIdToken do.
+// signedByClient returns an ID token issued to the client but signed with the client's own key or secret, as the suite's
+// GenerateFakeIdTokenClaims and SignFakeIdToken do.
 func (p *relyingParty) signedByClient() string {
 	key := jose.SigningKey{Algorithm: jose.HS256, Key: []byte(p.client.secret + strings.Repeat(" ", 32))}
 	if p.registers {
@@ -229,7 +228,7 @@ func moduleBackchannel(p *relyingParty) {
 		p.t.Errorf("claims %v", claims)
 	}
 	p.checkSignedIn(false)
-	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link doesn’t work") // a logout token is not an ID token
+	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link doesn’t work") // a logout token is not accepted as an ID token
 }
 
 // logoutTokenOf waits for the logout token of a session. Tokens of earlier modules

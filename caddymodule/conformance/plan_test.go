@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the modules that are tested
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // registers the modules under test
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -21,43 +21,41 @@ var update = flag.Bool("update", false, "write docs/evidence/conformance.md anew
 
 const documentPath = "../../docs/evidence/conformance.md"
 
-// testModule is the port of one test module of a plan.
+// testModule is the port of a single test module.
 type testModule struct {
 	id     string
-	checks string // summary of the checks
+	checks string // summary of the checks on the generated page
 
-	// result is the result on the page if the test passes. Default: pass.
+	// result is the result shown on the page if the test passes. Default: pass.
 	result string
 
-	// run is the test. It is nil for a module that does not apply or needs a missing
-	// feature; result then contains the reason.
+	// run runs the test. It is nil if the module does not apply or needs a missing feature; result then contains the reason.
 	run func(*relyingParty)
 
-	// registered means that the suite runs the module only with clients that register themselves.
+	// registered reports that the suite runs the module only with self-registered clients.
 	registered bool
 
-	// waits means that the module waits and therefore runs in a bubble of synctest.
+	// waits reports that the module waits and must run in a synctest bubble.
 	waits bool
 }
 
-// testPlan is a list of modules. All modules run with each variant.
+// testPlan is a list of modules. Each module runs with each variant.
 type testPlan struct {
 	name, text string
 	modules    []testModule
-	variants   []variant // default: only the first client
+	variants   []variant // default: only the first configured client
 }
 
-// variant is a way to run a plan: it sets up the relying party.
+// variant is a way to run a plan. It configures the relying party.
 type variant struct {
-	name   string // title of its column if there are several
+	name   string // column title on the page if the plan has several variants
 	become func(*relyingParty)
 }
 
-// configuredClient is the name of the variant with a configured client, in plans that also run
-// with a registered client.
+// configuredClient is the name of the variant with a configured client in plans that also run with a registered client.
 const configuredClient = "configured client"
 
-// singleVariant returns the variants of a plan with a single variant.
+// singleVariant returns the variants of a plan that has only one.
 func singleVariant(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
 
 func testPlans() []testPlan {
@@ -67,9 +65,8 @@ func testPlans() []testPlan {
 	}, g10Plans())
 }
 
-// TestConformance runs the ported modules of the OpenID Foundation and Inferno through a
-// complete gateway, and compares the results with docs/evidence/conformance.md. With
-// -update it writes this page.
+// TestConformance runs the ported modules of the OpenID Foundation and Inferno against a complete gateway, and compares the
+// results with docs/evidence/conformance.md. With -update, it writes this page.
 func TestConformance(t *testing.T) {
 	s := newSite(t)
 	document := documentHead
@@ -84,7 +81,7 @@ func TestConformance(t *testing.T) {
 		})
 		complete = complete && ran
 	}
-	if t.Failed() || !complete || *caddyBinary != "" { // or -run selected only some modules
+	if t.Failed() || !complete || *caddyBinary != "" { // -run may have selected only some modules
 		return
 	}
 	if *update {
@@ -119,10 +116,10 @@ Where the [interface](interface.md) differs from a plan, the interface applies: 
 ` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, the test fails if the page is out of date.
 `
 
-// row is a line of the page about a module: its id, its checks and, unless it passes, the result.
+// row is a module's line on the page: its id, its checks and, if it does not pass, the result.
 type row struct{ id, text string }
 
-// runPlan runs a plan. It returns its rows, and whether all modules ran.
+// runPlan runs a plan. It returns the plan's rows on the page and whether all modules ran.
 func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	if plan.variants == nil {
 		plan.variants = singleVariant(func(*relyingParty) {})
@@ -140,7 +137,7 @@ func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	return rows, all
 }
 
-// summary returns the results of a module with each variant, or one result if all are the same.
+// summary returns a module's result for each variant, or a single result if all are equal.
 func (p testPlan) summary(results []string) string {
 	if len(slices.Compact(slices.Clone(results))) == 1 {
 		return results[0]
@@ -152,7 +149,7 @@ func (p testPlan) summary(results []string) string {
 	return strings.Join(each, "; ")
 }
 
-// section returns the part of the page about a plan. A row in printed, the rows of earlier plans, is reduced to its id.
+// section returns the plan's section of the page. printed contains the rows of earlier plans, for which only the id is printed.
 func (p testPlan) section(rows []row, printed map[string]bool) string {
 	text := fmt.Sprintf("\n## %s\n\n%s", p.name, p.text)
 	if len(p.variants) > 1 {
@@ -181,8 +178,7 @@ func (p testPlan) section(rows []row, printed map[string]bool) string {
 	return text + "\n\n" + list
 }
 
-// runAll runs a module with all variants of a plan. It returns the results for the page,
-// and whether all variants ran.
+// runAll runs a module with all variants of a plan. It returns the results for the page and whether all variants ran.
 func (s *site) runAll(t *testing.T, plan testPlan, m testModule) (results []string, all bool) {
 	all = true
 	for _, v := range plan.variants {
@@ -231,13 +227,13 @@ func (s *site) run(t *testing.T, v variant, m testModule) (result string) {
 	}
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(now)) // the bubble starts in the past, but the gateway was created outside it
+		time.Sleep(time.Until(now)) // time in the bubble starts in the past, but the gateway was created outside the bubble
 		module(t)
 	})
 	return result
 }
 
-// The four ported groups of Inferno's suite smart_stu2_2 have all their modules.
+// All modules of the four ported groups of Inferno's suite smart_stu2_2 are ported.
 func TestInfernoIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -261,7 +257,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// The tests named on the page exist.
+// The tests named on the page docs/evidence/conformance.md exist.
 func TestNamedTests(t *testing.T) {
 	t.Parallel()
 	there := testNames(t)
@@ -276,7 +272,7 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
-// testNames are the names of all tests in the repository, including module e2e.
+// testNames returns the names of all tests in the repository, including module e2e.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -26,36 +26,35 @@ const (
 	fhirBase = issuer + "/fhir"
 )
 
-// oauthClient is a registered client.
+// oauthClient contains the credentials of a registered client.
 type oauthClient struct {
 	id, secret, redirectURI string
 	method                  string // authentication method at the token endpoint
 	key                     *jose.JSONWebKey
 }
 
-// relyingParty is a client and the browser of its user. It makes the checks that
-// modules have in common.
+// relyingParty is a client together with its user's browser. Its methods perform the checks that modules share.
 type relyingParty struct {
 	*gatewaytest.Gateway
 	t            testing.TB
 	client       oauthClient
 	responseType string
-	responseMode string // empty for the default
+	responseMode string // "" means the default response mode
 	pkce         bool
 	audience     string // audience of client assertions; default: the token endpoint
 	logouts      chan string
-	registers    bool         // the client has registered itself
-	server       *partyServer // server of registered clients
-	skipped      bool         // the module was skipped, which is allowed
-	scope        string       // scope of launches; default: depends on the kind of launch
-	opensWith    url.Values   // launch context from the EHR; nil for a standalone launch
+	registers    bool         // whether the client is self-registered
+	server       *partyServer // web server of self-registered clients
+	skipped      bool         // whether the module was skipped, which is allowed
+	scope        string       // scope of launches; the default depends on the kind of launch
+	opensWith    url.Values   // parameters of the launch from the EHR; nil for a standalone launch
 }
 
 func newRelyingParty(t testing.TB, g *gatewaytest.Gateway, client oauthClient) *relyingParty {
 	return &relyingParty{Gateway: g.NewBrowser(), t: t, client: client, responseType: "code"}
 }
 
-// as returns another client in the same browser.
+// as returns a relying party for another client in the same browser.
 func (p *relyingParty) as(client oauthClient) *relyingParty {
 	other := *p
 	other.client = client
@@ -64,8 +63,7 @@ func (p *relyingParty) as(client oauthClient) *relyingParty {
 
 const codeVerifier = "a-code-verifier-of-the-conformance-tests-_~"
 
-// request is an authorization request with a new state and nonce. An empty value in
-// change removes a parameter.
+// request returns an authorization request with a new state and nonce. An empty value in change removes the parameter.
 func (p *relyingParty) request(change url.Values) url.Values {
 	q := url.Values{
 		"response_type": {p.responseType}, "client_id": {p.client.id}, "redirect_uri": {p.client.redirectURI},
@@ -87,16 +85,16 @@ func (p *relyingParty) request(change url.Values) url.Values {
 	return q
 }
 
-// authorizationResponse is the response to a request: parameters of the redirect
-// URI in one of three response modes, or a page.
+// authorizationResponse is the response to an authorization request: parameters for the redirect URI in one of three response
+// modes, or a page.
 type authorizationResponse struct {
 	query, fragment, form url.Values
 	status                int
 	page                  string
-	signIns, consents     int // number of sign-in and consent pages
+	signIns, consents     int // number of sign-in and consent pages shown
 }
 
-// ask sends a request from the browser, in which alice signs in and consents to everything.
+// ask sends an authorization request from the browser. Alice signs in and consents to everything.
 func (p *relyingParty) ask(q url.Values) *authorizationResponse {
 	p.t.Helper()
 	return p.follow(p.Get("/oauth2/authorize?"+q.Encode(), ""))
@@ -139,7 +137,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 	return nil
 }
 
-// arrive parses the part added to the redirect URI. The query of the redirect URI must be preserved.
+// arrive parses the parameters added to the redirect URI. The redirect URI's own query must be preserved.
 func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	p.t.Helper()
 	query, fragment, _ := strings.Cut(added, "#")
@@ -155,16 +153,16 @@ func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	a.form = url.Values{}
 }
 
-// partyServer is the web server of relying parties that register themselves: keys, request
-// objects, logos and back-channel logout.
+// partyServer is the web server of self-registered relying parties. It serves keys, request objects and logos, and receives
+// back-channel logout.
 type partyServer struct {
 	*httptest.Server
 	mu        sync.Mutex
-	documents map[string]string // by path
+	documents map[string]string // contents by URL path
 }
 
-// newPartyServer sends the tokens posted to /logout to logouts. Requests of this process trust
-// its certificate, as a gateway trusts an operator's authority.
+// newPartyServer returns a server that sends the logout tokens posted to /logout to logouts. Clients in this process trust its
+// certificate, as a gateway trusts an operator's certificate authority.
 func newPartyServer(logouts chan<- string) *partyServer {
 	s := &partyServer{documents: map[string]string{}}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,11 +178,11 @@ func newPartyServer(logouts chan<- string) *partyServer {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(s.Certificate())
 	transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
-	transport.DisableKeepAlives = true // otherwise, modules in bubbles of synctest would share connections
+	transport.DisableKeepAlives = true // otherwise, modules in different synctest bubbles would share connections
 	return s
 }
 
-// publish stores a document at a path and returns its address.
+// publish serves a document at a path and returns its URL.
 func (s *partyServer) publish(path, document string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,7 @@ func (s *partyServer) publish(path, document string) string {
 	return s.URL + path
 }
 
-// registrationResponse is the client information response of RFC 7591 §3.2.1.
+// registrationResponse is the client information response (RFC 7591 §3.2.1).
 type registrationResponse struct {
 	ID           string   `json:"client_id"`
 	Secret       string   `json:"client_secret"`
@@ -209,11 +207,11 @@ type registrationResponse struct {
 	JWKSURI string          `json:"jwks_uri"`
 }
 
-// rsaKeys are two keys for all clients, because generating keys is slow.
+// rsaKeys returns two keys, which all clients share because generating keys is slow.
 var rsaKeys = sync.OnceValue(func() [2]*rsa.PrivateKey { return [2]*rsa.PrivateKey{josetest.NewRSA(), josetest.NewRSA()} })
 
-// rsaKey is a key like those of the suite's GenerateRS256ClientJWKs or, with a
-// kid, GenerateRS256ClientJWKsWithKeyID.
+// rsaKey returns a key in the format of the suite's GenerateRS256ClientJWKs or, if kid is set, of
+// GenerateRS256ClientJWKsWithKeyID.
 func rsaKey(which int, kid string) *jose.JSONWebKey {
 	return &jose.JSONWebKey{Key: rsaKeys()[which], KeyID: kid, Algorithm: string(jose.RS256), Use: "sig"}
 }
@@ -222,7 +220,7 @@ func publicSet(key *jose.JSONWebKey) jose.JSONWebKeySet {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}
 }
 
-// registering makes a relying party register itself with an authentication method.
+// registering returns a function that registers a relying party with an authentication method.
 func registering(method string, metadata map[string]any) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.registers = true
@@ -234,7 +232,7 @@ func registering(method string, metadata map[string]any) func(*relyingParty) {
 	}
 }
 
-// staticAndDynamic are the variants static_client and dynamic_client.
+// staticAndDynamic returns the variants static_client and dynamic_client.
 func staticAndDynamic(become func(*relyingParty)) []variant {
 	return []variant{{configuredClient, become}, {"registered client", func(p *relyingParty) {
 		become(p)
@@ -242,7 +240,7 @@ func staticAndDynamic(become func(*relyingParty)) []variant {
 	}}}
 }
 
-// second is another client of the same kind in the same browser. Its redirect URI has a query.
+// second returns another client of the same kind in the same browser. Its redirect URI has a query.
 func (p *relyingParty) second() *relyingParty {
 	if p.registers {
 		return p.registered(secondClient.redirectURI, nil)
@@ -283,8 +281,8 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 	return response.StatusCode, got
 }
 
-// registered is a relying party that has registered itself (RFC 7591 §3.2.1). Its
-// registration is deleted at the end of the test.
+// registered registers a client and returns its relying party (RFC 7591 §3.2.1). The registration is deleted at the end of the
+// test.
 func (p *relyingParty) registered(redirectURI string, metadata map[string]any) *relyingParty {
 	p.t.Helper()
 	all := map[string]any{"redirect_uris": []string{redirectURI}}
@@ -302,7 +300,7 @@ func (p *relyingParty) registered(redirectURI string, metadata map[string]any) *
 	return client
 }
 
-// unregister deletes a registration (RFC 7592 §2.3), after which the client is unknown.
+// unregister deletes a registration (RFC 7592 §2.3) and checks that the client is then unknown.
 func (p *relyingParty) unregister(made *registrationResponse) {
 	path, _ := strings.CutPrefix(made.URI, issuer)
 	r := httptest.NewRequest(http.MethodDelete, path, nil)

@@ -31,10 +31,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 )
 
-// site is the gateway that all modules run against.
+// site is the gateway under test.
 type site struct {
 	gateway *gatewaytest.Gateway
-	logouts chan string // logout tokens received by the first client and by registered clients
+	logouts chan string // logout tokens received by the first client and by self-registered clients
 	server  *partyServer
 }
 
@@ -178,7 +178,7 @@ func newSite(t *testing.T) *site {
 	s.server = newPartyServer(s.logouts)
 	t.Cleanup(s.server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
-	t.Setenv("SSL_CERT_FILE", gatewaytest.WriteFile(t, "authority.pem", string(authority))) // for the binary
+	t.Setenv("SSL_CERT_FILE", gatewaytest.WriteFile(t, "authority.pem", string(authority))) // read by the binary
 	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
 		c.key = newKey(strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
@@ -190,11 +190,11 @@ func newSite(t *testing.T) *site {
 		"jwks RS384", "jwks "+publicKeyFile(t, infernoRS384.key),
 		"jwks ES384", "jwks "+publicKeyFile(t, infernoES384.key),
 	).Replace(siteCaddyfile))
-	newRelyingParty(t, s.gateway, firstClient).flow(nil) // creates the keys under a lock that no bubble may wait for
+	newRelyingParty(t, s.gateway, firstClient).flow(nil) // creates the signing keys now, because a bubble cannot wait for their lock
 	return s
 }
 
-// passwordHash is the bcrypt hash of the password "right" at the lowest cost.
+// passwordHash is the bcrypt hash of the password "right" with the lowest cost.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
 func newKey(algorithm string) *jose.JSONWebKey {
@@ -216,7 +216,7 @@ func publicKeyFile(t *testing.T, key *jose.JSONWebKey) string {
 
 func randomSecret() string { return rand.Text() }
 
-// party is the relying party of a variant, in a new browser.
+// party returns the relying party of a variant, with a new browser.
 func (s *site) party(t *testing.T, v variant) *relyingParty {
 	p := newRelyingParty(t, s.gateway, firstClient)
 	p.logouts, p.server = s.logouts, s.server
@@ -229,7 +229,7 @@ var (
 	storeFile   = flag.String("store", "", "with -caddy, run three gateways in place of one, each request by the next, with the store that this `file` configures")
 )
 
-// newGateway is a gateway with a configuration: in this process, or a binary.
+// newGateway starts a gateway with the given Caddyfile, in this process or as a binary.
 func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	t.Helper()
 	if *caddyBinary == "" {
@@ -250,13 +250,13 @@ func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	inTurn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gateways[requests.Add(1)%uint64(len(gateways))].ServeHTTP(w, r)
 		if len(gateways) > 1 && r.Method != http.MethodGet {
-			time.Sleep(50 * time.Millisecond) // until the other gateways know of revocations
+			time.Sleep(50 * time.Millisecond) // until revocations have reached the other gateways
 		}
 	})
 	return &gatewaytest.Gateway{Server: inTurn, Cookies: map[string]string{}}
 }
 
-// withStore returns a configuration with its store replaced by that of the flag -store.
+// withStore returns the Caddyfile with its store replaced by the one in the flag -store.
 func withStore(t *testing.T, caddyfile string) string {
 	t.Helper()
 	const memory = "\t\tstore memory\n"
@@ -267,8 +267,8 @@ func withStore(t *testing.T, caddyfile string) string {
 	return strings.Replace(caddyfile, memory, string(directives), 1)
 }
 
-// newCertificate returns a certificate for localhost and the names of its certificate and key files. Caddy would create its
-// own certificate only after it is ready.
+// newCertificate returns a certificate for localhost and the names of its certificate and key files. Caddy would create a
+// certificate only after it reports readiness.
 func newCertificate(t *testing.T) (certificate *x509.Certificate, files string) {
 	t.Helper()
 	key := josetest.NewEC(elliptic.P256())
@@ -313,7 +313,7 @@ func startBinary(t *testing.T, caddyfile string) {
 	}
 	t.Cleanup(func() {
 		_ = run.Process.Kill()
-		_ = run.Wait() // the result is in the output
+		_ = run.Wait() // the outcome is in the output
 	})
 	if err := ready.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func startBinary(t *testing.T, caddyfile string) {
 	}
 }
 
-// proxyTo sends requests to the gateway at an address. The gateway's own name is the issuer's.
+// proxyTo returns a proxy to the gateway at an address. It sends the issuer's host name.
 func proxyTo(address string, certificate *x509.Certificate) http.Handler {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
@@ -342,7 +342,7 @@ func proxyTo(address string, certificate *x509.Certificate) http.Handler {
 
 var fhirServerURL = flag.String("fhir", "", "the address of an empty FHIR server to use, which ends with /fhir; default: one in memory")
 
-// Records used by the modules.
+// Records that the modules use.
 const (
 	patientID             = "inferno-ada"
 	encounterID           = "inferno-visit"
@@ -356,7 +356,7 @@ const (
 	uscoreCategories = "http://hl7.org/fhir/us/core/CodeSystem/us-core-category"
 )
 
-// categories are the sub-resources of the (g)(10) criterion. The patient has one of each.
+// categories are the sub-resources required by the (g)(10) criterion. The patient has one resource in each.
 var categories = []struct{ resourceType, system, code string }{
 	{"Condition", hl7Conditions, "encounter-diagnosis"},
 	{"Condition", uscoreConditions, "health-concern"},
@@ -370,12 +370,12 @@ var categories = []struct{ resourceType, system, code string }{
 
 type record struct{ resourceType, id, text string }
 
-// newRecord is a record with members besides its type and id.
+// newRecord returns a record with the given members in addition to its type and id.
 func newRecord(resourceType, id, members string) record {
 	return record{resourceType, id, fmt.Sprintf(`{"resourceType":%q,"id":%q,%s}`, resourceType, id, members)}
 }
 
-// records returns all records, in an order that servers with referential integrity accept.
+// records returns all records, ordered so that servers with referential integrity accept them.
 func records() []record {
 	const ofPatient = `"subject":{"reference":"Patient/` + patientID + `"}`
 	_, practitionerID, _ := strings.Cut(practitionerReference, "/")
@@ -396,7 +396,7 @@ func records() []record {
 	return list
 }
 
-// fhirServer returns the host and port of a FHIR server with the records.
+// fhirServer starts a FHIR server with the records, or uses the configured one, and returns its host and port.
 func fhirServer(t *testing.T) string {
 	t.Helper()
 	if *fhirServerURL == "" {

@@ -21,13 +21,12 @@ const (
 	infernoScope  = "launch/patient openid fhirUser offline_access patient/*.rs"
 )
 
-// infernoVariant is one of Inferno's clients. It takes a pointer because newSite
-// creates the keys later.
+// infernoVariant returns the variant of one of Inferno's clients. client is a pointer because newSite creates its keys later.
 func infernoVariant(name string, client *oauthClient) variant {
 	return variant{name, func(p *relyingParty) { p.client, p.pkce = *client, true }}
 }
 
-// infernoVariants are the authentication methods of Inferno's clients.
+// infernoVariants returns a variant for each authentication method of Inferno's clients.
 func infernoVariants() []variant {
 	return []variant{
 		infernoVariant("public", &infernoPublic), infernoVariant("symmetric", &infernoSymmetric),
@@ -47,7 +46,7 @@ func standalonePlan() testPlan {
 	}
 }
 
-// launchModules are the modules of both kinds of launch.
+// launchModules returns the modules shared by standalone launch and EHR launch.
 func launchModules(kind string) []testModule {
 	return []testModule{
 		tlsModule(kind + "_auth_tls"),
@@ -61,12 +60,12 @@ func launchModules(kind string) []testModule {
 	}
 }
 
-// tlsModule is a module about a TLS port, which these tests do not open.
+// tlsModule returns a module that tests a TLS port. It is not applicable, because these tests do not open one.
 func tlsModule(id string) testModule {
 	return testModule{id: id, checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"}
 }
 
-// launch is the authorization request of a launch: from the EHR if opensWith is set.
+// launch returns the authorization request of a launch: from the EHR if opensWith is set, otherwise standalone.
 func (p *relyingParty) launch() url.Values {
 	p.t.Helper()
 	if p.opensWith == nil {
@@ -106,7 +105,7 @@ func moduleCodeReceived(p *relyingParty) {
 func moduleTokenExchange(p *relyingParty) { p.launched() }
 
 func moduleTokenResponseBody(p *relyingParty) {
-	f := p.launched() // checks the rest
+	f := p.launched() // performs the remaining checks
 	if !sameWords(f.tokens.Scope, p.launchScope()) || f.tokens.IDToken == "" || f.tokens.Refresh == "" {
 		p.t.Errorf("%+v", f.tokens)
 	}
@@ -117,7 +116,7 @@ func sameWords(a, b string) bool {
 	return slices.Equal(slices.Sorted(strings.FieldsSeq(a)), slices.Sorted(strings.FieldsSeq(b)))
 }
 
-func moduleTokenResponseHeaders(p *relyingParty) { p.launched() } // checked by atToken
+func moduleTokenResponseHeaders(p *relyingParty) { p.launched() } // atToken checks the headers
 
 func moduleTokenExchangeByScript(p *relyingParty) {
 	q := p.launch()
@@ -132,10 +131,10 @@ const (
 	ehrStyleURL      = issuer + "/ehr-style.json"
 )
 
-// ehrClient is the EHR, which registers launch contexts.
+// ehrClient is the EHR's client, which registers launch contexts.
 var ehrClient = oauthClient{id: "ehr", secret: "ehr-secret", method: "client_secret_basic"}
 
-// ehrContext is the patient and encounter open in the EHR.
+// ehrContext returns the patient and encounter that are open in the EHR.
 func ehrContext() url.Values {
 	return url.Values{
 		"user": {"alice"}, "patient": {patientID}, "encounter": {encounterID}, "intent": {"reconcile-medications"},
@@ -144,7 +143,7 @@ func ehrContext() url.Values {
 	}
 }
 
-// withEHRLaunch makes the EHR launch the client of a variant.
+// withEHRLaunch returns the variant with launches from the EHR.
 func withEHRLaunch(v variant) variant {
 	return variant{v.name, func(p *relyingParty) {
 		v.become(p)
@@ -172,7 +171,7 @@ func ehrPlan() testPlan {
 	}
 }
 
-// openedByEHR returns the parameters of the client's launch URL from the EHR.
+// openedByEHR registers a launch context and returns the parameters that the EHR adds to the client's launch URL.
 func (p *relyingParty) openedByEHR() url.Values {
 	p.t.Helper()
 	form := maps.Clone(p.opensWith)
@@ -207,7 +206,7 @@ func moduleLaunchReceived(p *relyingParty) {
 	}
 }
 
-// launchContext is a client's launch context in token and introspection responses.
+// launchContext contains the launch context parameters of token and introspection responses.
 type launchContext struct {
 	Patient      string           `json:"patient"`
 	Encounter    string           `json:"encounter"`
@@ -218,7 +217,7 @@ type launchContext struct {
 	FHIRContexts []map[string]any `json:"fhirContext"`
 }
 
-// checkContext checks that a launch context is the EHR's or, without an EHR, the user's only patient.
+// checkContext checks that a launch context is the one from the EHR or, for a standalone launch, the user's only patient.
 func (p *relyingParty) checkContext(got launchContext) {
 	p.t.Helper()
 	want := launchContext{Patient: patientID}
@@ -237,8 +236,8 @@ func (p *relyingParty) checkContext(got launchContext) {
 	}
 }
 
-// discoveryModules are smart_discovery_stu2_2, the first modules of each group of Inferno's suite: the
-// SMART configuration, its CORS, and the group's capabilities.
+// discoveryModules returns the modules of smart_discovery_stu2_2, which begin each group of Inferno's suite. They check the
+// SMART configuration, its CORS headers, and the group's capabilities.
 func discoveryModules(capabilities ...string) []testModule {
 	return []testModule{
 		{id: "well_known_endpoint", checks: "200, `application/json`", run: moduleWellKnown},
@@ -265,7 +264,7 @@ func moduleWellKnownCapabilities(capabilities []string) func(*relyingParty) {
 	}
 }
 
-// checkCapabilities checks that the SMART configuration announces capabilities.
+// checkCapabilities checks that the SMART configuration lists the wanted capabilities.
 func (p *relyingParty) checkCapabilities(wanted []string) {
 	p.t.Helper()
 	offered, _ := p.smartConfiguration()["capabilities"].([]any)
@@ -304,7 +303,7 @@ func moduleReadableByScripts(path string) func(*relyingParty) {
 	}
 }
 
-// checkReadable checks that a response is 200 and that its CORS headers allow an origin.
+// checkReadable checks that a response has status 200 and that its CORS headers allow the origin.
 func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	p.t.Helper()
 	if got := r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != http.StatusOK || got != origin && got != "*" {
@@ -312,7 +311,7 @@ func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	}
 }
 
-// openIDModules are smart_openid_connect_stu2_2.
+// openIDModules returns the modules of smart_openid_connect_stu2_2.
 func openIDModules() []testModule {
 	return []testModule{
 		{id: "smart_openid_decode_id_token", checks: "the ID token is a JWT", run: moduleDecodeIDToken},
@@ -326,7 +325,7 @@ func openIDModules() []testModule {
 	}
 }
 
-// refreshModules are smart_token_refresh_stu2, which each kind of launch runs twice.
+// refreshModules returns the modules of smart_token_refresh_stu2, which run twice for each kind of launch.
 func refreshModules(kind string) (modules []testModule) {
 	for _, way := range []struct{ name, checks, scope string }{
 		{"without", "without `scope`: 200, the same scopes and launch context", ""},
@@ -337,7 +336,7 @@ func refreshModules(kind string) (modules []testModule) {
 			modules,
 			testModule{id: group + "smart_token_refresh_stu2", checks: way.checks, run: moduleTokenRefresh(way.scope)},
 			testModule{id: group + "smart_token_refresh_body", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody(way.scope)},
-			testModule{id: group + "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenRefreshBody(way.scope)}, // checked by atToken
+			testModule{id: group + "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenRefreshBody(way.scope)}, // atToken checks the headers
 		)
 	}
 	return modules
@@ -377,7 +376,7 @@ func moduleRequiredConfiguration(p *relyingParty) {
 func moduleRetrieveJWKS(p *relyingParty) { p.checkKeys() }
 
 func moduleTokenHeader(p *relyingParty) {
-	_, header := p.verified(p.launched().tokens.IDToken) // finds the key by kid
+	_, header := p.verified(p.launched().tokens.IDToken) // verified selects the key by its kid
 	if header.Algorithm != string(jose.RS256) {
 		p.t.Errorf("alg %s", header.Algorithm)
 	}
@@ -416,7 +415,7 @@ func moduleTokenRefresh(scope string) func(*relyingParty) {
 func moduleTokenRefreshBody(scope string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		f := p.launched()
-		got := p.exchange(refreshForm(f.tokens.Refresh, scope)) // checks the rest
+		got := p.exchange(refreshForm(f.tokens.Refresh, scope)) // performs the remaining checks
 		if got.Scope == "" || got.AccessToken == f.tokens.AccessToken {
 			p.t.Errorf("%+v", got)
 		}
@@ -437,7 +436,7 @@ func introspectionPlan() testPlan {
 	}
 }
 
-// introspected introspects a token as the resource server, which may introspect any token.
+// introspected introspects a token with the resource server's credentials, which permit introspection of any token.
 func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
 	p.t.Helper()
 	resourceServer := p.as(oauthClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
@@ -460,7 +459,7 @@ func moduleIntrospectContext(p *relyingParty) {
 	p.checkContext(contextOf(p, p.introspected(f.tokens.Refresh, "")))
 }
 
-// checkIntrospection compares the introspection of an access token with the token response.
+// checkIntrospection checks that the introspection of an access token agrees with the token response.
 func (p *relyingParty) checkIntrospection(f *signInFlow) {
 	p.t.Helper()
 	for _, bearer := range []string{"", f.tokens.AccessToken} {
@@ -478,7 +477,7 @@ func (p *relyingParty) checkIntrospection(f *signInFlow) {
 	}
 }
 
-// contextOf returns the launch context in an introspection response.
+// contextOf returns the launch context from an introspection response.
 func contextOf(p *relyingParty, claims map[string]any) (c launchContext) {
 	p.t.Helper()
 	text, err := json.Marshal(claims)

@@ -35,7 +35,7 @@ var (
 	withPath = regexp.MustCompile(`^[a-z]+:`)
 )
 
-// documents returns the README, the changelog and the pages below docs and in .github, by their path.
+// documents returns the README, the changelog and the pages in docs and .github by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files := []string{"../../README.md", "../../CHANGELOG.md", "../../.github/CONTRIBUTING.md", "../../.github/SECURITY.md"}
@@ -53,7 +53,7 @@ func documents(t *testing.T) map[string]string {
 	return read
 }
 
-// Every link in the documents into the repository leads to an existing file and heading.
+// Every link from the documents into the repository has an existing file and heading as its target.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
@@ -103,8 +103,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// Every Caddyfile in the documents, whole or as a part of its block, loads without a warning. Secrets and files of a site
-// are generated.
+// Every Caddyfile in the documents loads without a warning, whether it is complete or only part of a block. Secrets and files
+// that a site would supply are generated.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	secret := regexp.MustCompile(`\{(env|file)\.[^}]+\}`)
 	hash := regexp.MustCompile(`\{file\.[^}]+\.hash\}`)
@@ -160,7 +160,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 }
 
-// Guides name only existing releases. Without a release, users build from source.
+// Guides mention only existing releases. Until there is a release, users build from source.
 func TestDocumentsNameReleases(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`(?:caddy-fhir[_@:]|image\.tag=|releases/\w*/)v?(\d+\.\d+\.\d+)`)
@@ -174,7 +174,7 @@ func TestDocumentsNameReleases(t *testing.T) {
 	}
 }
 
-// No entry of the changelog is duplicated, as could happen in a merge.
+// The changelog contains no duplicate entries, as could result from a merge.
 func TestChangelogRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -187,7 +187,7 @@ func TestChangelogRepeatsNothing(t *testing.T) {
 	}
 }
 
-// Code that the documents quote is in the file that they name before it.
+// Code quoted in the documents occurs in the file that is named before the quotation.
 func TestQuotedCode(t *testing.T) {
 	t.Parallel()
 	quote := regexp.MustCompile("(?m)^From \\[[^]]+\\]\\(([^()]+)\\).*:\n\n```go\n((?s:.*?))^```")
@@ -231,7 +231,7 @@ func completeCaddyfile(part string) string {
 // namedTest matches the name of a test in documents, optionally with a subtest.
 var namedTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))?`")
 
-// Every test that the documents name exists.
+// Every test mentioned in the documents exists.
 func TestDocumentsNameTests(t *testing.T) {
 	t.Parallel()
 	sources, count := testSources(t), 0
@@ -298,7 +298,7 @@ var (
 	linkText = regexp.MustCompile(`\[[^]]*\]\(`)
 )
 
-// Each file in a package comment or docs/architecture.md exists in its own folder or a parent folder.
+// Each file mentioned in a package comment or in docs/architecture.md exists in the same folder or a parent folder.
 func TestDocumentsNameFiles(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -345,7 +345,7 @@ func packageComments(t *testing.T) map[string]string {
 	return comments
 }
 
-// fileExists reports whether a file is in a folder or one of its parents.
+// fileExists reports whether a file exists in a folder or in one of its parents.
 func fileExists(folder, name string) bool {
 	for {
 		if found, err := filepath.Glob(filepath.Join(folder, name)); err == nil && len(found) > 0 {
@@ -364,8 +364,8 @@ var (
 	optionHeading  = regexp.MustCompile("(?m)^### `([a-z_]+)[^`]*`$")
 )
 
-// TestReferenceNamesOptions checks that docs/reference contains every word that the project's modules add to the
-// Caddyfile, and has a heading for each option and for nothing else.
+// TestReferenceNamesOptions checks that docs/reference mentions every word that the project's modules add to the Caddyfile.
+// Each option has a heading, and there are no other headings.
 func TestReferenceNamesOptions(t *testing.T) {
 	t.Parallel()
 	reference := ""
@@ -463,8 +463,8 @@ var (
 	requirementTests = regexp.MustCompile("^`Test[A-Za-z0-9]+`(, `Test[A-Za-z0-9]+`)*$")
 )
 
-// docs/evidence/smart-requirements.md contains each requirement of SMART App Launch once: with existing tests, with a
-// reason why it is not applicable, or as open.
+// docs/evidence/smart-requirements.md lists each requirement of SMART App Launch once: with existing tests, with the reason why
+// it does not apply, or as open.
 func TestSMARTRequirements(t *testing.T) {
 	t.Parallel()
 	document := gatewaytest.ReadFile(t, "../../docs/evidence/smart-requirements.md")
@@ -504,7 +504,7 @@ func checkRequirement(t *testing.T, sources []string, state, reason string) {
 	}
 }
 
-// Every link into the gateway on the example's start page works. The link of demo-app leads to the sign-in page.
+// Every link to the gateway on the example's start page works. The link to demo-app leads to the sign-in page.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -29,14 +29,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// revocationFixture is a signed-in browser with everything that an event can revoke.
+// revocationFixture is a signed-in browser and everything issued to it that an event can revoke.
 type revocationFixture struct {
 	*authorizetest.Browser
 	t        *testing.T
-	config   func(*authorize.Config) // applied to all servers of the test
-	change   func(*authorize.Config) // applied by a reload
+	config   func(*authorize.Config) // changes the configuration of all servers in the test
+	change   func(*authorize.Config) // changes the configuration on reload
 	store    store.Store
-	provider *providertest.Provider // nil if the password was checked locally
+	provider *providertest.Provider // nil if the gateway checked the password
 
 	sid             string
 	code            string
@@ -76,13 +76,13 @@ func newRevocationFixture(t *testing.T, p *providertest.Provider, before func(*a
 	return e
 }
 
-// reload replaces the server with a server with a changed configuration.
+// reload replaces the server with one that has a changed configuration.
 func (e *revocationFixture) reload(change func(*authorize.Config)) {
 	e.change = change
 	e.Server = authorizetest.New(e.t, e.config)
 }
 
-// restart empties the store in memory.
+// restart simulates a restart by clearing the memory store.
 func (e *revocationFixture) restart() {
 	e.store = store.NewMemory(0, 0)
 	e.Server = authorizetest.New(e.t, e.config)
@@ -110,11 +110,11 @@ func (e *revocationFixture) begin(wait time.Duration) {
 	if got := e.state(); slices.Contains(got, "ends") {
 		e.t.Fatalf("to begin with: %v", got)
 	}
-	e.code = get(onlineScope) // the previous code has been used
+	e.code = get(onlineScope) // the previous code has been redeemed
 }
 
-// state returns which items are revoked or expired, in the order of the table's columns. It redeems the code, and changes
-// nothing else.
+// state returns the items that are revoked or expired, in the order of the table's columns. It redeems the code but has no
+// other side effects.
 func (e *revocationFixture) state() []string {
 	e.t.Helper()
 	refresh := func(of *authorizetest.TokenResponse) bool {
@@ -124,7 +124,7 @@ func (e *revocationFixture) state() []string {
 		}
 		return false
 	}
-	// Checks that might affect the state of others come last.
+	// Checks that might affect the state of other items run last.
 	state := []bool{
 		authorizetest.Location(e.t, e.Authorize(authorizetest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
 		authorizetest.Decode[authorizetest.TokenResponse](e.t, e.Post("/oauth2/token", authorizetest.CodeForm(e.code, nil))).AccessToken != "",
@@ -139,7 +139,7 @@ func (e *revocationFixture) state() []string {
 	return words
 }
 
-// good reports whether an access token is valid by all checks, which must agree.
+// good reports whether an access token is valid. All ways to check it must agree.
 func (e *revocationFixture) good(raw string) bool {
 	e.t.Helper()
 	claims := e.Claims(raw)
@@ -158,7 +158,7 @@ func (e *revocationFixture) good(raw string) bool {
 	return guarded
 }
 
-// must fails the test if an event could not be triggered.
+// must fails the test if err is not nil, because an event could not be triggered.
 func (e *revocationFixture) must(err error) {
 	e.t.Helper()
 	if err != nil {
@@ -166,11 +166,11 @@ func (e *revocationFixture) must(err error) {
 	}
 }
 
-// events are the events that docs/concepts/revocation.md lists.
+// events are the events listed in docs/concepts/revocation.md.
 var events = []struct {
 	name      string
 	federated bool
-	bubble    bool // the clock is advanced to just before the end of the session
+	bubble    bool // advances the clock to just before the end of the session
 	before    func(*authorize.Config)
 	happen    func(*revocationFixture)
 }{
@@ -276,7 +276,7 @@ var events = []struct {
 	}},
 }
 
-// push sends a security event from the provider.
+// push sends a security event token from the provider.
 func (e *revocationFixture) push(profile, name string) {
 	e.t.Helper()
 	token := e.provider.LogoutToken(func(t *providertest.IDToken) {
@@ -308,7 +308,7 @@ func withEvents(c *authorize.Config) {
 	}
 }
 
-// newModule returns a feature of the standard build.
+// newModule returns the module with an ID from the standard build.
 func newModule(id string) caddy.Module {
 	info, err := caddy.GetModule(id)
 	if err != nil {
@@ -328,7 +328,7 @@ func (e *revocationFixture) ended(want token.RevokedGrants, user, clientID strin
 	}
 }
 
-// documentedEffects returns, for each event that docs/concepts/revocation.md lists, the cells of its group's row.
+// documentedEffects returns the table row of each event listed in docs/concepts/revocation.md.
 func documentedEffects(t *testing.T) map[string][]string {
 	t.Helper()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/concepts/revocation.md"), "\n## Events\n")
@@ -353,8 +353,8 @@ func documentedEffects(t *testing.T) map[string][]string {
 	return documented
 }
 
-// TestRevocationEffects compares the effects of each event with docs/concepts/revocation.md, cell by cell: immediately, for every
-// check of a token, and after a restart.
+// TestRevocationEffects compares the effects of each event with each cell of the table in docs/concepts/revocation.md:
+// immediately, for every way to check a token, and after a restart.
 func TestRevocationEffects(t *testing.T) {
 	t.Parallel()
 	documented := documentedEffects(t)
@@ -393,8 +393,8 @@ func TestRevocationEffects(t *testing.T) {
 	}
 }
 
-// Configuration changes revoke nothing in the store: grants are restored with their user, unless an operator has also
-// revoked them.
+// Configuration changes revoke nothing in the store. When a user is added again, their grants are valid again unless an
+// operator has revoked them.
 func TestGrantsReturnWithTheirUser(t *testing.T) {
 	t.Parallel()
 	disabled := func(c *authorize.Config) { c.Users[0].Disabled = true }

@@ -31,7 +31,7 @@ func exampleCaddyfiles(t *testing.T) map[string]string {
 	return read
 }
 
-// TestExamples checks that each complete configuration loads without a warning about a site.
+// TestExamples checks that each complete configuration loads without a warning about its sites.
 func TestExamples(t *testing.T) {
 	for name, text := range exampleCaddyfiles(t) {
 		ctx, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, text))
@@ -49,11 +49,11 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// gatewayLine matches the directive fhir_gateway without a block.
+// gatewayLine matches a fhir_gateway directive without a block.
 var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
 
-// TestGatewayExpansionIsDocumented compares the routes of fhir_gateway, in the examples and in the documents, with those of its
-// expansion in the reference.
+// TestGatewayExpansionIsDocumented compares the routes of fhir_gateway in the examples and documents with those of its
+// documented expansion.
 func TestGatewayExpansionIsDocumented(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/reference/fhir_gateway.md"), "\nIt expands to these directives")
@@ -76,7 +76,7 @@ func TestGatewayExpansionIsDocumented(t *testing.T) {
 	for name, text := range texts {
 		line := gatewayLine.FindStringSubmatch(text)
 		if strings.Contains(name, "compose/terminology/") {
-			continue // has no FHIR server
+			continue // the configuration has no FHIR server
 		}
 		if line == nil {
 			t.Errorf("%s does not use fhir_gateway", name)
@@ -94,8 +94,8 @@ func TestGatewayExpansionIsDocumented(t *testing.T) {
 	}
 }
 
-// routesOf returns the handlers of a Caddyfile in order, each with the preceding matchers. Mutually exclusive routes have
-// the same number.
+// routesOf returns the handlers of a Caddyfile in order, each preceded by its matchers. Mutually exclusive routes have the same
+// number.
 func routesOf(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	app := new(caddyhttp.App)
@@ -156,8 +156,8 @@ func asJSON(t *testing.T, value any) []byte {
 	return text
 }
 
-// TestTerminologyServerRow checks the row for HL7's list of approved terminology servers: it has the columns of that
-// table, and the version of HL7's tests in the capability statement and in the command.
+// TestTerminologyServerRow checks the row for HL7's list of approved terminology servers. The row has the columns of that list.
+// The capability statement and the command contain the version of HL7's tests.
 func TestTerminologyServerRow(t *testing.T) {
 	t.Parallel()
 	guide := gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md")
@@ -180,7 +180,7 @@ func TestTerminologyServerRow(t *testing.T) {
 	}
 }
 
-// TestRegisteredPackages checks that TestRegistry scans the packages for Caddy's download page.
+// TestRegisteredPackages checks that TestRegistry covers the packages that are registered on Caddy's download page.
 func TestRegisteredPackages(t *testing.T) {
 	t.Parallel()
 	listed := regexp.MustCompile("(?m)^\\| `github.com/caddy-fhir/caddy-fhir/([^`]+)` \\|").FindAllStringSubmatch(gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md"), -1)

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// TestFeaturesAreRegistered checks that the standard build imports each folder of a feature, that docs/architecture.md names each
-// feature of caddymodule, and that data from elsewhere has its origin and its licence.
+// TestFeaturesAreRegistered checks that the standard build imports each feature folder, that docs/architecture.md lists each
+// feature in caddymodule, and that the origin and license of external data are documented.
 func TestFeaturesAreRegistered(t *testing.T) {
 	t.Parallel()
 	architecture, notice := gatewaytest.ReadFile(t, "../../docs/architecture.md"), gatewaytest.ReadFile(t, "../../NOTICE")
@@ -40,12 +40,12 @@ func TestFeaturesAreRegistered(t *testing.T) {
 			}
 		}
 	}
-	if count < 20 { // fewer if one is deleted
+	if count < 20 { // allows for deleted features
 		t.Errorf("%d features", count)
 	}
 }
 
-// checkOrigin checks that a folder with compressed data has SOURCE.md, and that NOTICE names it.
+// checkOrigin checks that a folder with compressed data has a SOURCE.md and is mentioned in NOTICE.
 func checkOrigin(t *testing.T, name, notice string) {
 	t.Helper()
 	data, err := filepath.Glob("../../" + name + "/*.zst")

@@ -17,18 +17,18 @@ import (
 
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
-// LogEncoder is a log format that redacts authorization codes, tokens, `state` and sign-in data in access logs. It replaces
-// the values of such parameters with `REDACTED` in the request URI, `Referer`, the headers in which proxies repeat the URI,
-// and the response header `Location`. Caddy itself hides `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by `code`
-// is redacted too, because the parameter name is the same.
+// LogEncoder is a log format that redacts authorization codes, tokens, `state` and sign-in data in access logs. It replaces the
+// values of such parameters with `REDACTED` in the request URI, in `Referer`, in headers in which proxies repeat the URI, and
+// in the response header `Location`. Caddy itself redacts `Authorization`, `Cookie` and `Set-Cookie`. FHIR searches by `code`
+// are redacted too, because the parameter has the same name.
 type LogEncoder struct {
-	// The format of the entries. Default: `json`, or `console` on a terminal.
+	// The format of the log entries. Default: `json`, or `console` on a terminal.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
 	logging.FilterEncoder `json:"-"`
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*LogEncoder) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.encoders.fhir", New: func() caddy.Module { return new(LogEncoder) }}
 }
@@ -43,7 +43,7 @@ func (l *LogEncoder) Provision(ctx caddy.Context) error {
 	return l.FilterEncoder.Provision(ctx)
 }
 
-// UnmarshalCaddyfile sets up the format from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the log format. Syntax:
 //
 //	format fhir {
 //		wrap <encoder> { … }
@@ -71,14 +71,14 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 	return in
 }
 
-// redactedParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and the gateway's forms that are
+// redactedParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and the gateway's forms that contain
 // credentials or identify a person.
 var redactedParameters = []string{
 	"access_token", "assertion", "birthdate", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint", "identifier",
 	"launch", "login_hint", "logout_token", "name", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
-// redactParameters redacts redactedParameters in the query and fragment of a URI, including percent-encoded names.
+// redactParameters redacts redactedParameters in the query and fragment of a URI, even if their names are percent-encoded.
 func redactParameters(address string) string {
 	start := strings.IndexAny(address, "?#")
 	if start < 0 {

@@ -59,8 +59,7 @@ func FuzzHideParameters(f *testing.F) {
 	})
 }
 
-// During sign-in, token use and errors, neither the access log nor any other log contains a code,
-// token, password or state.
+// Neither the access log nor any other log contains a code, token, password or state after sign-in, token use and errors.
 func TestLogsContainNoSecret(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	g, all, audit := loggingGateway(t)
@@ -116,19 +115,19 @@ func TestLogsContainNoSecret(t *testing.T) {
 	}
 }
 
-// loggingGateway starts the example gateway with its whole log, including the access log, in one
-// file and the audit log in another.
+// loggingGateway starts the example gateway. All logs, including the access log, are in one file; the audit log is also in a
+// separate file.
 func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	t.Helper()
 	all, audit = filepath.Join(t.TempDir(), "all.log"), filepath.Join(t.TempDir(), "audit.log")
 	const format = "	log {\n\t\tformat fhir\n"
 	caddyfile := gatewaytest.ExampleText(t, gatewaytest.ServersBlock, gatewaytest.ServersBlock+"\t\ttrusted_proxies static 192.0.2.0/24\n", format, "	log audit {\n\t\tinclude fhir.audit\n\t\toutput file "+audit+"\n\t}\n"+format+"\t\tlevel DEBUG\n\t\toutput file "+all+"\n")
 	caddyfile = strings.Replace(caddyfile, "	fhir_authorize\n", "	log\n	fhir_authorize\n", 1)
-	caddyfile = strings.Replace(caddyfile, "<code>alice-demo-password</code>", "as you know", 1) // Caddy logs its configuration
+	caddyfile = strings.Replace(caddyfile, "<code>alice-demo-password</code>", "as you know", 1) // Caddy logs its configuration, which would contain the password
 	return newGateway(t, caddyfile), all, audit
 }
 
-// logLines returns the entries of a log in JSON.
+// logLines returns the entries of a JSON log file.
 func logLines(t *testing.T, file string) (entries []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(gatewaytest.ReadFile(t, file)) {
@@ -176,8 +175,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// Events that anyone can cause are logged at a limited rate. The number of dropped events is logged
-// when the configuration stops, at the latest.
+// Events that anyone can cause are logged at a limited rate. The number of dropped events is logged, at the latest when the
+// configuration stops.
 func TestAuditLogUnderFlood(t *testing.T) {
 	t.Parallel()
 	g, _, audit := loggingGateway(t)
@@ -198,8 +197,8 @@ func TestAuditLogUnderFlood(t *testing.T) {
 	}
 }
 
-// Requests are counted by Caddy's client IP address, which honors trusted_proxies, and never by
-// unverified headers.
+// Requests are counted per client IP address as determined by Caddy, which honors trusted_proxies. Unverified headers are
+// ignored.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -213,7 +212,7 @@ func TestClientAddress(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest("GET", "/", nil) // from 192.0.2.1:1234
+			r := httptest.NewRequest("GET", "/", nil) // the remote address is 192.0.2.1:1234
 			for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP"} {
 				r.Header.Set(name, "203.0.113.9")
 			}
@@ -225,8 +224,7 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// failuresOf loads a Caddyfile, sends a request, and returns the log lines at error level about
-// that request.
+// failuresOf loads a Caddyfile, sends a request, and returns the error-level log entries about that request.
 func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines []map[string]any) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "caddy.log")
@@ -240,14 +238,14 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 	return status, logLines(t, file)
 }
 
-// A failure is logged once, at error level and with its cause, regardless of the handler that
-// renders it and of the content of the response. Not in parallel: Caddy's default logger is global, and gateways
-// of other tests would write into the same file.
+// A failure is logged once, at error level and with its cause, regardless of which handler renders it and what the response
+// contains. This test cannot run in parallel: Caddy's default logger is global, so gateways of other tests would write to the
+// same file.
 func TestFailuresAreLogged(t *testing.T) {
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
 	down := httptest.NewUnstartedServer(http.NotFoundHandler())
 	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	down.StartTLS() // has an untrusted certificate
+	down.StartTLS() // its certificate is not trusted
 	t.Cleanup(down.Close)
 	example := gatewaytest.ExampleText(t, "", "")
 	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")
@@ -290,7 +288,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// Refusals and client errors are not logged as failures. Not in parallel, for the same reason as TestFailuresAreLogged.
+// Rejections and client errors are not logged as failures. This test cannot run in parallel; see TestFailuresAreLogged.
 func TestRefusalsAreNoFailures(t *testing.T) {
 	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
 		if status, lines := failuresOf(t, gatewaytest.ExampleText(t, "", ""), path, ""); status != want || len(lines) > 0 {

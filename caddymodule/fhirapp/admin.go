@@ -21,14 +21,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// AdminAPI serves `/fhir/` of Caddy's admin API:
+// AdminAPI serves `/fhir/` in Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
-//	GET    /fhir/ready        whether the gateway can serve everything; 503 if not
+//	GET    /fhir/ready        200 if the gateway can serve all requests, otherwise 503
 //	GET    /fhir/keys         signing keys
 //	POST   /fhir/keys         rotates the signing keys; existing tokens stay valid
 //	DELETE /fhir/keys/{kid}   retires a key and invalidates everything signed with it
-//	GET    /fhir/refusals     recent refusals of the client ?client_id= with their reasons
+//	GET    /fhir/refusals     recent rejections for ?client_id=, with reasons
 //	GET    /fhir/sessions     all sessions, or those of ?user=
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one session
 //	DELETE /fhir/grants       all grants of ?user=, of ?client_id=, or of both; of each of ?users=
@@ -39,20 +39,21 @@ import (
 //
 // Features add routes with [RegisterAdminRoutes].
 type AdminAPI struct {
-	// RunningContext returns the running configuration. During a reload, this is not the one that this router belongs to.
+	// RunningContext returns the running configuration, which during a reload is not the one that this router belongs to.
+	// Default: [caddy.ActiveContext].
 	RunningContext func() caddy.Context `json:"-"`
 }
 
 // featureRoutes are the functions that return the routes of features.
 var featureRoutes []func(*AdminAPI) []caddy.AdminRoute
 
-// RegisterAdminRoutes adds routes of a feature below `/fhir/` of Caddy's admin API. Their handlers should be [AdminMethods].
-// It must be called from init.
+// RegisterAdminRoutes adds a feature's routes below `/fhir/` in Caddy's admin API. Their handlers should be [AdminMethods]. It
+// must be called from init.
 func RegisterAdminRoutes(routes func(*AdminAPI) []caddy.AdminRoute) {
 	featureRoutes = append(featureRoutes, routes)
 }
 
-// App returns the running app. If no app runs, the error has status 404.
+// App returns the running app. If no app is running, it returns an error with status 404.
 func (a *AdminAPI) App() (*App, error) {
 	app, err := fhirbase.FindApp[*App](a.RunningContext())
 	if err != nil {
@@ -61,8 +62,8 @@ func (a *AdminAPI) App() (*App, error) {
 	return app, nil
 }
 
-// ServerHandler returns an admin handler that calls handle with the running authorization server. If no app runs, the response
-// is 404.
+// ServerHandler returns an admin handler that calls handle with the running authorization server. The handler returns
+// an error with status 404 if no app is running.
 func (a *AdminAPI) ServerHandler(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()
@@ -75,7 +76,7 @@ func (a *AdminAPI) ServerHandler(handle func(*authorize.Server, *http.Request) (
 
 func init() { caddy.RegisterModule(new(AdminAPI)) }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*AdminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &AdminAPI{RunningContext: caddy.ActiveContext} }}
 }
@@ -103,12 +104,12 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 	return routes
 }
 
-// AdminMethods are the handlers of a path by method. A result that is an [http.Handler] writes the response itself. Other
-// results are encoded as JSON, with the status of their StatusCode() int method if they have one. An error gets its status
-// from [caddy.APIError]; an unavailable store is 503.
+// AdminMethods maps HTTP methods to the handlers of a path. A result that is an [http.Handler] writes the response itself.
+// Other results are encoded as JSON; if they have a method StatusCode() int, it sets the status. The status of an error is that
+// of its [caddy.APIError], or 503 if a store is unavailable.
 type AdminMethods map[string]func(*http.Request) (any, error)
 
-// ServeHTTP rejects requests from other sites' pages, and methods without a handler.
+// ServeHTTP rejects cross-site requests and methods without a handler.
 func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
 		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("cross-site request rejected")}
@@ -139,8 +140,8 @@ func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(result)
 }
 
-// isCrossSite reports whether a page of another origin made the request (W3C Fetch Metadata). Caddy checks only Origin,
-// which some of these requests lack.
+// isCrossSite reports whether a page of another origin made the request (W3C Fetch Metadata). Caddy checks only Origin, which
+// some of these requests lack.
 func isCrossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
@@ -174,12 +175,12 @@ func (a *AdminAPI) getStatus(*http.Request) (any, error) {
 	return s, nil
 }
 
-// getReadiness reports whether this gateway can serve everything, and if not, why.
+// getReadiness returns whether this gateway can serve all requests, and the reason if it cannot.
 func (a *AdminAPI) getReadiness(r *http.Request) (any, error) {
 	return checkReadiness(r.Context(), a.RunningContext())
 }
 
-// listRejections returns the recent refusals of ?client_id=.
+// listRejections returns the recent rejections for ?client_id=.
 func (a *AdminAPI) listRejections(r *http.Request) (any, error) {
 	app, err := a.App()
 	if err != nil {
@@ -228,12 +229,12 @@ func badAdminRequest(err error) error {
 
 const keysPath = "/fhir/keys"
 
-// keysResponse is the response about signing keys.
+// keysResponse is the response to requests for /fhir/keys.
 type keysResponse struct {
 	Keys []keyring.KeyInfo `json:"keys"` // all keys after the request
 }
 
-// keyringHandler returns a handler that calls do with the keyring and responds with the resulting keys.
+// keyringHandler returns a handler that calls do with the keyring and returns the resulting keys.
 func (a *AdminAPI) keyringHandler(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := a.App()

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// admin calls the admin API of a configuration, as Caddy's admin server does.
+// admin calls the admin API of a configuration in the same way as Caddy's admin server.
 func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	return adminWithBody(t, ctx, method, target, "")
@@ -41,7 +41,7 @@ func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string)
 	return w, err
 }
 
-// Features can add routes, and a result that is a handler writes its own response.
+// Features can add routes. A handler that is returned as the result writes the response itself.
 func TestFeatureRoutes(t *testing.T) {
 	before := featureRoutes
 	t.Cleanup(func() { featureRoutes = before })
@@ -86,7 +86,7 @@ func TestAdminStatus(t *testing.T) {
 	builtIn := func(d expand.DefinitionsStatus) bool {
 		return d.Core && len(d.Definitions) == 0 && d.Concepts >= 1000 && d.Seconds > 0
 	}
-	if !slices.ContainsFunc(s.Definitions, builtIn) { // other tests add definitions
+	if !slices.ContainsFunc(s.Definitions, builtIn) { // other tests may add definitions
 		t.Errorf("definitions %+v", s.Definitions)
 	}
 	if !slices.Contains(s.Caches, dispatch.Statistics{Entries: 3}) || len(s.Caches) < 2 {
@@ -94,7 +94,7 @@ func TestAdminStatus(t *testing.T) {
 	}
 }
 
-// A page of another site cannot use a browser on the gateway's machine to read or change anything.
+// A page of another site cannot use a browser on the gateway's machine to read or change data.
 func TestAdminRefusesOtherSites(t *testing.T) {
 	for site, refused := range map[string]bool{"": false, "none": false, "same-origin": false, "same-site": true, "cross-site": true} {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/status", nil)
@@ -110,7 +110,7 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 	}
 }
 
-// A store that cannot accept a change causes 503, not 500.
+// If a store cannot accept a change, the status is 503, not 500.
 func TestAdminStoreFails(t *testing.T) {
 	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
 		answer := func(*http.Request) (any, error) { return nil, fmt.Errorf("ending a session: %w", cause) }
@@ -135,7 +135,7 @@ func TestAdminWithoutApp(t *testing.T) {
 }
 
 func TestAdminPurge(t *testing.T) {
-	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // entries of other tests
+	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // removes entries of other tests
 		t.Fatal(err)
 	}
 	first, second := &fakeCache{statistics: dispatch.Statistics{Entries: 3}}, &fakeCache{statistics: dispatch.Statistics{Entries: 4}}
@@ -172,7 +172,7 @@ func TestAdminRefused(t *testing.T) {
 	})
 }
 
-// refusedAdminRequest is a request that the admin API of a configuration rejects.
+// refusedAdminRequest is a request that the admin API rejects, with the configuration it is sent to.
 type refusedAdminRequest struct {
 	ctx            caddy.Context
 	method, target string
@@ -193,7 +193,7 @@ func checkAdminRefused(t *testing.T, requests []refusedAdminRequest) {
 	}
 }
 
-// Caddy finds the admin module, and the module finds the running configuration.
+// Caddy finds the admin module, which finds the running configuration.
 func TestAdminModule(t *testing.T) {
 	info, err := caddy.GetModule("admin.api.fhir")
 	if err != nil {
@@ -204,7 +204,7 @@ func TestAdminModule(t *testing.T) {
 	}
 }
 
-// After a key rotation, the previous keys stay published, so that tokens stay valid.
+// After a key rotation, the previous keys remain published and tokens remain valid.
 func TestRotateKeys(t *testing.T) {
 	g := exampleGateway(t, nil)
 	token := g.Token()
@@ -248,7 +248,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// Retiring a key invalidates everything that it signed, including tokens that the guard has just accepted.
+// Retiring a key invalidates everything signed with it, including tokens that the guard has just accepted.
 func TestRetireKey(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	token := g.Token()
@@ -271,7 +271,7 @@ func TestRetireKey(t *testing.T) {
 	}
 }
 
-// Second factors are reset for exactly one user, and the query accepts no other parameter.
+// Second factors are reset for exactly one user. Other query parameters are rejected.
 func TestAdminFactorsOfOnePerson(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?user=", "?user=alice&user=bob", "?user=alice&all=true", "?name=alice", "?user&user=alice"} {
@@ -282,7 +282,7 @@ func TestAdminFactorsOfOnePerson(t *testing.T) {
 	}
 }
 
-// Denials are accepted for a single provider, which must be suspended.
+// Denials can be accepted only for a single provider that is suspended.
 func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	server, err := authorize.New(authorize.Config{

@@ -21,33 +21,34 @@ const grantsPath = "/fhir/grants"
 type revokedGrantsResponse struct {
 	token.RevokedGrants
 
-	// Person identifies the person: provider, colon and the subject at the provider, or local: and the user name; then the user name and sub.
+	// Person identifies the account. Format: provider, colon and subject at the provider (or "local:" and user name), followed
+	// by the user name and the sub.
 	Person string `json:"person,omitempty"`
 
-	// SubReleased reports whether the sub may be assigned to another person.
+	// SubReleased reports whether the sub may now be assigned to another person.
 	SubReleased bool `json:"sub_released,omitempty"`
 
-	// AlsoRevoked describes the access that was revoked without being counted.
+	// AlsoRevoked describes revoked access that the counts do not include.
 	AlsoRevoked string `json:"void"`
 }
 
 // personRevocation is the result for one user of ?users=.
 type personRevocation struct {
-	User string `json:"user"` // user as named in the request
+	User string `json:"user"` // user as given in the request
 	*revokedGrantsResponse
 
-	// Status is the HTTP status that a request for this user alone would get.
+	// Status is the HTTP status of a request for only this user.
 	Status int    `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
 
-// bulkRevocationResponse is the response to DELETE /fhir/grants?users=, in the order of the request.
+// bulkRevocationResponse is the response to DELETE /fhir/grants?users=. The results are in the order of the request.
 type bulkRevocationResponse struct {
 	People []personRevocation `json:"people"`
 	Failed int                `json:"failed"`
 }
 
-// StatusCode returns 207 if a user failed, and 200 otherwise.
+// StatusCode returns 207 if the revocation failed for at least one user, otherwise 200.
 func (g bulkRevocationResponse) StatusCode() int {
 	if g.Failed > 0 {
 		return http.StatusMultiStatus
@@ -55,9 +56,9 @@ func (g bulkRevocationResponse) StatusCode() int {
 	return http.StatusOK
 }
 
-// revokeGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does
-// not revoke everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and means
-// several ?user=.
+// revokeGrants revokes the grants of ?user=, of ?client_id=, or of both. At least one is required, so that an incomplete
+// request does not revoke all grants. ?release_sub=true allows the user's sub to be assigned to another person. ?users= may
+// be repeated to revoke the grants of several users.
 func revokeGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query, err := parseGrantsQuery(r)
 	switch {
@@ -69,7 +70,7 @@ func revokeGrants(server *authorize.Server, r *http.Request) (any, error) {
 	return revokeMatchingGrants(server, r, query)
 }
 
-// parseGrantsQuery parses the query. A malformed query is rejected as a whole, because url.Values would omit the malformed part.
+// parseGrantsQuery returns an error for a malformed query, because url.Values would omit the malformed part.
 func parseGrantsQuery(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -92,7 +93,7 @@ func parseGrantsQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// revokeGrantsOfUsers revokes the grants of several users. It continues after a failure.
+// revokeGrantsOfUsers revokes the grants of several users. If it fails for one user, it continues with the next.
 func revokeGrantsOfUsers(server *authorize.Server, r *http.Request, query url.Values) (all bulkRevocationResponse) {
 	for _, user := range query["users"] {
 		result := personRevocation{User: user, Status: http.StatusOK}
@@ -109,7 +110,7 @@ func revokeGrantsOfUsers(server *authorize.Server, r *http.Request, query url.Va
 	return all
 }
 
-// revokeMatchingGrants revokes the grants of at most one user.
+// revokeMatchingGrants revokes the grants of one user, one client, or one user at one client.
 func revokeMatchingGrants(server *authorize.Server, r *http.Request, query url.Values) (revokedGrantsResponse, error) {
 	user, clientID := query.Get("user"), query.Get("client_id")
 	person, err := server.DescribePerson(r.Context(), user)
@@ -130,7 +131,7 @@ func revokeMatchingGrants(server *authorize.Server, r *http.Request, query url.V
 	return revokedGrantsResponse{RevokedGrants: revoked, Person: person, SubReleased: released, AlsoRevoked: "all codes and access tokens issued so far"}, err
 }
 
-// releaseSub releases the sub of ?user=. It runs before the revocation, so that no grant of the released sub survives.
+// releaseSub allows the sub of ?user= to be reassigned. It runs before the revocation, so that no grant with the sub survives.
 func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bool, error) {
 	switch {
 	case !query.Has("release_sub"):
@@ -155,7 +156,7 @@ func listSessions(server *authorize.Server, r *http.Request) (any, error) {
 type endedSessionsResponse struct {
 	Sessions int `json:"sessions"`
 
-	// RemainingAccess describes tokens that outlive the sessions.
+	// RemainingAccess describes tokens that remain valid after the sessions have ended.
 	RemainingAccess string `json:"not_ended"`
 }
 
@@ -169,7 +170,7 @@ func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	return newEndedSessions(ended), err
 }
 
-// endSessions ends all sessions of a user. The user is required, so that an incomplete request does not end all sessions.
+// endSessions ends all sessions of a user. The parameter is required, so that an incomplete request does not end all sessions.
 func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	user := r.URL.Query().Get("user")
 	if user == "" {
@@ -183,10 +184,10 @@ const factorsPath = "/fhir/factors"
 
 // removedFactorsResponse is the response to DELETE /fhir/factors.
 type removedFactorsResponse struct {
-	EndedSessions int `json:"sessions"` // sessions of the user that were ended
+	EndedSessions int `json:"sessions"` // number of the user's sessions that were ended
 }
 
-// resetFactors removes the second factors and passkeys that ?user= has enrolled, for a user who has lost all of them.
+// resetFactors removes the second factors and passkeys of ?user=, so that a user who has lost them can enroll new ones.
 func resetFactors(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	if len(query) != 1 || len(query["user"]) != 1 || query.Get("user") == "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 )
 
-// The guard rejects tokens of revoked grants, even a token that it has just accepted, and accepts
-// tokens issued later.
+// The guard rejects tokens of revoked grants, even those that it has just accepted. It accepts tokens issued later.
 func TestGrantsAreEnded(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	passes := func(token string) bool { return g.Get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
@@ -38,7 +37,7 @@ func TestGrantsAreEnded(t *testing.T) {
 	}
 }
 
-// Unknown and ambiguous users are reported and do not prevent the revocation for the other users.
+// Unknown and ambiguous users are reported. The grants of the other users are revoked.
 func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Token()
@@ -106,7 +105,7 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // not found by a claim
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // a claim does not find the user
 		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
 	})
@@ -138,7 +137,7 @@ func TestAdminSessions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	end("?user=alice") // sessions of other tests, which share the store
+	end("?user=alice") // ends sessions of other tests, which share the store
 	g.Code()
 	found := list("?user=alice")
 	if len(found) != 1 || found[0].User != "alice" || found[0].ID == "" || found[0].Since.IsZero() || found[0].Address == "" {
@@ -170,7 +169,7 @@ func TestAdminSessionsRefused(t *testing.T) {
 	})
 }
 
-// The response to ending sessions describes the tokens that stay valid.
+// The response to DELETE /fhir/sessions describes the tokens that remain valid.
 func TestAdminSessionsListRemainingTokens(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.Code()

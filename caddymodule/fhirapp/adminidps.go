@@ -27,7 +27,7 @@ func listIDPs(server *authorize.Server, r *http.Request) (any, error) {
 	return states, err
 }
 
-// acceptDenials serves POST /fhir/idps/{idp}/accept: it lifts the suspension, so that the provider's denials take effect.
+// acceptDenials serves POST /fhir/idps/{idp}/accept. It lifts the suspension, so that the provider's denials take effect.
 func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	key, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, idpsPath+"/"), "/accept")
 	if !ok || key == "" || len(r.URL.RawQuery) > 0 {
@@ -40,8 +40,8 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// startedApps contains the started apps, which the metrics cover: two during a reload, otherwise one. Apps that were only
-// provisioned are left out, because reading their metrics would create the file of the durable store.
+// startedApps contains the started apps, whose metrics are collected: two during a reload, otherwise one. Apps that were only
+// provisioned are excluded, because reading their metrics would create the file of the durable store.
 var startedApps sync.Map
 
 // providerCollector collects the metrics of identity providers.
@@ -53,7 +53,7 @@ var (
 	_            = metrics.Add(providerCollector{})
 )
 
-// collectTimeout limits how long the collector waits for a store.
+// collectTimeout is the maximum time that the collector waits for a store.
 const collectTimeout = time.Second
 
 // Describe implements [prometheus.Collector].
@@ -68,7 +68,7 @@ func (providerCollector) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	byKey := map[string]revalidation.ProviderState{}
 	ForEachStarted(func(app *App) {
-		states, _ := app.Server().ProviderStates(ctx) // the store has metrics for its errors
+		states, _ := app.Server().ProviderStates(ctx) // the store's metrics include its errors
 		for _, state := range states {
 			byKey[state.Key] = state
 		}

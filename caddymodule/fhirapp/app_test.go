@@ -27,7 +27,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
 )
 
-// provisionApp provisions the app alone, and returns it with the folder of its storage.
+// provisionApp provisions only the app. It returns the app and the folder of its storage.
 func provisionApp(t *testing.T, app *App) (*App, string, error) {
 	t.Helper()
 	root := t.TempDir()
@@ -72,7 +72,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 	}
 }
 
-// JSON configurations are rejected for the same reasons as Caddyfiles, and for reasons that only Provision can detect.
+// JSON configurations are rejected for the same reasons as Caddyfiles and for errors that only Provision can detect.
 func TestAppRefused(t *testing.T) {
 	newTestServer(t)
 	t.Setenv("EMPTY", "")
@@ -85,7 +85,7 @@ func TestAppRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		app  App
-		want string // "": accepted
+		want string // "" if the configuration is accepted
 	}{
 		{"no issuer", App{}, "issuer"},
 		{"a base without a slash", App{FHIRBase: "fhir"}, "fhir_base"},
@@ -131,7 +131,7 @@ func TestAppRefused(t *testing.T) {
 	}
 }
 
-// Provisioning, as in `caddy validate`, does not write to storage.
+// Provisioning, as performed by `caddy validate`, does not write to storage.
 func TestProvisionWritesNothing(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{
@@ -140,7 +140,7 @@ func TestProvisionWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.ctx.GetMetricsRegistry().Gather(); err != nil { // scraped through the configuration that is still running
+	if _, err := app.ctx.GetMetricsRegistry().Gather(); err != nil { // the metrics are scraped through the running configuration
 		t.Fatal(err)
 	}
 	if files, err := os.ReadDir(root); err != nil || len(files) > 0 {
@@ -178,7 +178,7 @@ func TestHandlersNeedTheApp(t *testing.T) {
 	}
 }
 
-// The error about a missing secret names the variable or file and the reason.
+// The error for a missing secret contains the reason and the variable or file.
 func TestResolveSecret(t *testing.T) {
 	t.Setenv("SET", "s3cret")
 	t.Setenv("EMPTY", "")
@@ -211,8 +211,7 @@ func TestResolveSecret(t *testing.T) {
 	}
 }
 
-// Text from a client that looks like a Caddy placeholder is never expanded: neither in responses
-// nor for the next handler.
+// Placeholder syntax in text from clients is never expanded, neither in responses nor in later handlers.
 func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	t.Setenv("REGRESSION_SECRET", "expanded-secret")
 	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"
@@ -237,7 +236,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	}
 }
 
-// Plain HTTP is rejected, unless a proxy in trusted_proxies forwards the scheme https.
+// Plain HTTP is rejected unless a proxy in trusted_proxies forwards the scheme https.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	trusting := strings.Replace(gatewaytest.ExampleText(t, gatewaytest.ServersBlock, gatewaytest.ServersBlock+"\t\ttrusted_proxies static 192.0.2.0/24\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
-// warnAboutClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation,
-// with publicly known secrets, and causes fewer warnings.
+// warnAboutClients logs client settings that are allowed but not recommended. There are fewer warnings for an issuer on a
+// loopback address, which is used for evaluation with publicly known secrets.
 func warnAboutClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)
 	isLocal := err == nil && httporigin.IsLoopback(issuer.Hostname())
@@ -32,7 +32,7 @@ func warnAboutClients(logger *slog.Logger, issuerURL string, clients []client.Cl
 	}
 }
 
-// warnNoClients logs that no client can request tokens. Clients that an updater adds are not loaded at this point.
+// warnNoClients logs a warning if no client can request tokens. Clients that an updater adds are not loaded yet.
 func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Config) {
 	if len(c.Clients)+len(clientSources(c)) > 0 {
 		return
@@ -44,8 +44,8 @@ func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Conf
 	logger.Warn("no client configured: apps cannot request tokens until you add one (" + hint + ")")
 }
 
-// warnMissingFHIRUser logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
-// nothing, and the warnings of warnAmbiguousAccess.
+// warnMissingFHIRUser logs a warning about people without a FHIR resource, because tokens with user/ scopes might not permit
+// any read. It also logs the warnings of warnAmbiguousAccess.
 func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnAmbiguousAccess(logger, a)
 	if !mayGrantUserScopes(a, c) {
@@ -63,7 +63,7 @@ func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
 	}
 }
 
-// warnAmbiguousAccess logs settings that could give one person the access of another.
+// warnAmbiguousAccess logs settings that could give one person the access of another person.
 func warnAmbiguousAccess(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {
@@ -88,7 +88,7 @@ func warnAmbiguousAccess(logger *slog.Logger, a *App) {
 	}
 }
 
-// mayGrantUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
+// mayGrantUserScopes reports whether any client may be granted a user/ scope or fhirUser.
 func mayGrantUserScopes(a *App, c *authorize.Config) bool {
 	isUserScope := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
 	return mayBeGranted(a, c, isUserScope)

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
-// Allowed but inadvisable settings are logged once each. A loopback issuer, used for evaluation, causes fewer warnings.
+// Settings that are allowed but not recommended are logged once each. A loopback issuer (for evaluation) causes fewer warnings.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	idp := func(p IdentityProvider) App {
@@ -96,7 +96,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A configuration causes a warning if no client can exist.
+// A configuration that cannot have clients causes a warning.
 func TestWarningWithoutClients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -141,8 +141,7 @@ func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
 
-// A handler in a place where it has no effect causes a warning with a hint. The configuration
-// still loads.
+// A handler that has no effect at its position causes a warning with a hint. The configuration still loads.
 func TestCheckSites(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"
@@ -203,7 +202,7 @@ func TestCheckSites(t *testing.T) {
 	}
 }
 
-// A site behind a proxy that terminates TLS causes no warning if the proxy is trusted.
+// A site behind a proxy that terminates TLS causes no warning if trusted_proxies includes the proxy.
 func TestSiteBehindTrustedProxy(t *testing.T) {
 	t.Parallel()
 	caddyfile := strings.Replace(siteWith("https://a.example", "http://a.example:8080", guardedAPI), "{\n", "{\n\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32\n\t}\n", 1)
@@ -220,7 +219,7 @@ func TestExampleHasNoWarnings(t *testing.T) {
 	}
 }
 
-// Sites without the global option fhir are checked too, because each handler can be used alone.
+// Sites without the global option fhir are checked too, because each handler can be used without it.
 func TestSitesWithoutApp(t *testing.T) {
 	t.Parallel()
 	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
@@ -239,7 +238,7 @@ func TestSitesWithoutApp(t *testing.T) {
 	}
 }
 
-// An error detected in the adapted JSON still contains the line of the directive.
+// An error that is detected only in the adapted JSON still contains the directive's line.
 func TestProvisionErrorNamesLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, body, want string }{
@@ -272,7 +271,7 @@ func TestSitesOfNoServer(t *testing.T) {
 	}
 }
 
-// `caddy validate`, which starts nothing, shows the same warnings.
+// `caddy validate`, which doesn't start the configuration, logs the same warnings.
 func TestValidateShowsWarnings(t *testing.T) {
 	t.Parallel()
 	config := gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n}"))

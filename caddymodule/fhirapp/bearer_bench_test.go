@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// BenchmarkBearer compares a cached $expand with and without the guard (for a cached token) to Caddy's respond with
-// as many bytes. With scopes off, only the token is checked. "Next" is the same response from another handler.
+// BenchmarkBearer compares a cached $expand, with and without the guard, to Caddy's respond with the same number of bytes. The
+// token is in the guard's cache. With scopes off, only the token is verified. "Next" is the same response from another handler.
 func BenchmarkBearer(b *testing.B) {
 	issuer := newTrustedIssuer(b)
 	site := func(routes string) *gateway {
@@ -62,7 +62,7 @@ func BenchmarkBearer(b *testing.B) {
 	}
 }
 
-// trustedIssuer is another issuer, with tokens for the audience fhir.
+// trustedIssuer is another issuer, whose tokens have the audience fhir.
 type trustedIssuer struct {
 	url string
 	key *ecdsa.PrivateKey
@@ -88,7 +88,7 @@ func newTrustedIssuer(t testing.TB) *trustedIssuer {
 	return i
 }
 
-// Token returns an access token of a practitioner with a patient in context.
+// Token returns an access token of a practitioner with a patient in the launch context.
 func (i *trustedIssuer) Token(t testing.TB, scope string) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"}}
@@ -106,8 +106,7 @@ func (i *trustedIssuer) Token(t testing.TB, scope string) string {
 	return token
 }
 
-// BenchmarkRead measures a read of 2 KB with a token in the guard's cache. A handler stands in for
-// the FHIR server.
+// BenchmarkRead measures a read of a 2 KB resource with a cached token. A handler replaces the FHIR server.
 func BenchmarkRead(b *testing.B) {
 	issuer := newTrustedIssuer(b)
 	patient := "{\"resourceType\":\"Patient\",\"id\":\"1\",\"text\":{\"status\":\"generated\",\"div\":\"" + strings.Repeat("Narrative of the record. ", 75) + "\"}}"

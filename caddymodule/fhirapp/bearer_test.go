@@ -27,7 +27,7 @@ func TestBearerRefuses(t *testing.T) {
 		name, target string
 		header       http.Header
 		status       int
-		challenge    string // in WWW-Authenticate
+		challenge    string // value of WWW-Authenticate
 		issue        string
 	}{
 		{"no token", "/fhir/R4/Patient", nil, 401,
@@ -66,7 +66,7 @@ func TestBearerRefuses(t *testing.T) {
 	}
 }
 
-// Removing the user or client of a token invalidates the token at the guard too.
+// Removing a token's user or client invalidates the token at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.StorageFolder(t)
@@ -88,8 +88,8 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 	}
 }
 
-// No path that Caddy's matcher, the guard and the backend could interpret differently reaches the
-// backend without a token.
+// A path that Caddy's matcher, the guard and the backend could interpret differently does not reach the backend without a
+// token.
 func TestOddPathsReachNoBackend(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -115,8 +115,8 @@ func countingBackend(reached *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 }
 
-// Only one combination of method and path is public. No query, header of a proxy or health check,
-// or similar path makes another path public.
+// Only one combination of method and path is public. Queries, headers of proxies or health checks, and similar paths do not
+// make other paths public.
 func TestNothingElseIsPublic(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -155,8 +155,8 @@ func TestNothingElseIsPublic(t *testing.T) {
 	}
 }
 
-// The guard removes the body of a request without a token, because a backend that does not read the
-// body could interpret it as the next request on the connection.
+// The guard removes the request body if there is no token, because a backend that does not read the body could interpret it as
+// the next request on the connection.
 func TestNoBodyWithoutToken(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +188,7 @@ func TestMetadataIsPublic(t *testing.T) {
 	}
 }
 
-// Unchecked credentials are not forwarded with a public request.
+// Unverified credentials are not forwarded with a public request.
 func TestMetadataWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n")
@@ -208,7 +208,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 	}
 }
 
-// Without a token, the placeholders are empty.
+// The placeholders are empty if there is no token.
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
@@ -223,7 +223,7 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(r.Header)
 })
 
-// forwarded returns the request headers that echo received.
+// forwarded decodes the request headers that echo returned.
 func forwarded(t *testing.T, r *http.Response) (sent http.Header) {
 	t.Helper()
 	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || r.StatusCode != http.StatusOK {
@@ -310,8 +310,8 @@ func TestBearerForwardsTokenIfConfigured(t *testing.T) {
 	}
 }
 
-// With forward_header, no other header and no cookie of the gateway is forwarded, and the guard
-// still finds the token.
+// With forward_header, only the named headers are forwarded, and none of the gateway's cookies. The guard still reads the token
+// from its header.
 func TestBearerForwardsNamedHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
@@ -325,8 +325,8 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 	}
 }
 
-// After an upgrade, the connection would be a tunnel past the guard. Upgrades to HTTP/2 are never
-// forwarded to the backend, and no upgrade is forwarded for public requests.
+// An upgraded connection would bypass the guard. Upgrades to HTTP/2 are never forwarded to the backend, and public requests are
+// forwarded without any upgrade.
 func TestNoTunnelPastTheGuard(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo)
@@ -354,8 +354,8 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 	}
 }
 
-// RFC 9112 §7.1.2: a client can send any trailer once it has announced one, after the guard has
-// checked the headers. No trailer reaches the backend.
+// A client that has announced a trailer can send any trailer field after the guard has checked the headers (RFC 9112 §7.1.2).
+// No trailer reaches the backend.
 func TestNoTrailerPastTheGuard(t *testing.T) {
 	t.Parallel()
 	sent := make(chan http.Header, 1)
@@ -383,7 +383,7 @@ func TestNoTrailerPastTheGuard(t *testing.T) {
 	}
 }
 
-// A base that is neither a path nor a URL for clients is rejected, and so is a second base in addition to the issuer's.
+// The base must be a path or a URL that clients can use. If the global option fhir is set, it must be a path.
 func TestFHIRBaseOfBearer(t *testing.T) {
 	t.Parallel()
 	for base, ok := range map[string]bool{
@@ -401,8 +401,8 @@ func TestFHIRBaseOfBearer(t *testing.T) {
 	}
 }
 
-// Unhandled requests below the FHIR base get 404 instead of Caddy's empty 200, which would look
-// like a successful transaction.
+// Unhandled requests below the FHIR base get 404 instead of Caddy's empty 200 response, which could be mistaken for a
+// successful transaction.
 func TestUnhandledRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, siteWith("https://localhost:8443", "https://localhost:8443", `fhir_authorize
@@ -438,7 +438,7 @@ handle /other {
 	}
 }
 
-// Unhandled requests get 404 behind the guard too, both for forwarded and for inspected responses.
+// Unhandled requests get 404 behind the guard too, whether the guard inspects the response or forwards it unread.
 func TestUnhandledRequestBehindGuard(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/*.rs", "user/Patient.rs?gender=female"} {

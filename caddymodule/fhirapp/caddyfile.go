@@ -27,10 +27,10 @@ import (
 
 func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
 
-// parseApp parses the fhir global option into the app's configuration.
+// parseApp parses the global option fhir into the app's configuration.
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
-		d.Next() // so that the error contains the line
+		d.Next() // before parsing, so that errors contain the line
 		return nil, d.Err("duplicate fhir global option")
 	}
 	app := new(App)
@@ -40,7 +40,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	return httpcaddyfile.App{Name: "fhir", Value: caddyconfig.JSON(app, nil)}, nil
 }
 
-// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the fhir global option. Syntax:
 //
 //	fhir {
 //		issuer <url>
@@ -104,7 +104,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.checkSubdirectives(d, configured)
 }
 
-// appendTo returns the setter of a subdirective that appends to a list.
+// appendTo returns a setter for a subdirective that appends a parsed value to a list.
 func appendTo[T any](to *[]T, parse func(*T) error) option.Setter {
 	return func(*caddyfile.Dispenser) error {
 		var added T
@@ -114,7 +114,7 @@ func appendTo[T any](to *[]T, parse func(*T) error) option.Setter {
 	}
 }
 
-// checkSubdirectives checks the subdirectives of the block against each other.
+// checkSubdirectives returns an error if subdirectives of the block contradict each other or a required one is missing.
 func (a *App) checkSubdirectives(d *caddyfile.Dispenser, configured *option.Features) error {
 	idps := []string{people.Local}
 	for _, p := range a.IdentityProviders {
@@ -141,7 +141,7 @@ func (a *App) checkSubdirectives(d *caddyfile.Dispenser, configured *option.Feat
 	return option.WithLine(d, err)
 }
 
-// literalConfig returns the authorization server's configuration without the parts that Provision adds.
+// literalConfig returns the authorization server's configuration without the parts that Provision adds and with placeholders.
 func (a *App) literalConfig() (authorize.Config, error) {
 	c := a.settings()
 	for _, u := range a.Users {
@@ -160,10 +160,11 @@ func (a *App) literalConfig() (authorize.Config, error) {
 	return c, nil
 }
 
-// reservedNames are the kinds of users and clients, "user" or "client", by name.
+// reservedNames maps the names of users and clients to their kind, "user" or "client".
 type reservedNames map[string]string
 
-// reserver rejects a name that cannot be the sub of a token or is already taken by a user or client, and then reserves it.
+// reserver returns a function that reserves a name. The function returns an error if the name cannot be the sub of a token or
+// if a user or client already has it.
 func (t reservedNames) reserver(kind string) func(name string) error {
 	return func(name string) error {
 		if by := t[name]; by != "" {
@@ -193,7 +194,7 @@ func nameTakenError(kind, by, name string) error {
 
 var _ caddyfile.Unmarshaler = (*App)(nil)
 
-// parseLifetime parses a duration within the limits of a lifetime in [authorize.Config].
+// parseLifetime returns a setter that parses a duration within the limits for the named lifetime in [authorize.Config].
 func parseLifetime(name string, to *caddy.Duration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if err := option.Duration(to)(d); err != nil {
@@ -203,7 +204,7 @@ func parseLifetime(name string, to *caddy.Duration) option.Setter {
 	}
 }
 
-// parseLifetimeOrOff parses a lifetime, or the word off as -1.
+// parseLifetimeOrOff returns a setter that parses a lifetime, or the word off as -1.
 func parseLifetimeOrOff(name string, to *caddy.Duration) option.Setter {
 	return option.DurationOrOff(to, parseLifetime(name, to))
 }
@@ -230,38 +231,39 @@ func parseScopeLimit(d *caddyfile.Dispenser, l *scopelimit.Row) error {
 	return option.WithLine(d, l.Check())
 }
 
-// Lockout slows down the guessing of passwords, second factors and client secrets: after the free failures, each failure doubles the wait,
-// from 1s to 15m. No account is locked permanently. A browser that has signed in before has a separate count for that account, so that others
-// cannot lock it out.
+// Lockout throttles attempts to guess passwords, second factors and client secrets. After the configured number of failures,
+// each additional failure doubles the wait, from 1s to 15m. Accounts are never locked permanently. A browser that has signed in
+// before has a separate counter for that account, so that others cannot lock it out.
 //
-// Failures are counted by Caddy's client IP address. List proxies in `trusted_proxies`; otherwise, all clients behind a proxy share one count.
+// Failures are counted per client IP address as determined by Caddy. List proxies in `trusted_proxies`; otherwise, all clients
+// behind a proxy share a counter.
 type Lockout struct {
-	// Turn the lockout off. Default: on.
+	// Disables throttling. Default: false.
 	Off bool `json:"off,omitempty"`
 
-	// The number of free consecutive failures per account, and of free wrong secrets per client from one network. An IP
-	// address (IPv6: its /64) has ten times as many, across all accounts and clients. Default: 10.
+	// The number of consecutive failures without a wait, per account, and per client secret and network. For an IP address
+	// (IPv6: its /64), the number is ten times as high and covers all accounts and clients. Default: 10.
 	Failures int `json:"failures,omitempty"`
 }
 
 func (l Lockout) settings() lockout.Policy { return lockout.Policy{Off: l.Off, Failures: l.Failures} }
 
-// parse parses a number of failures, or the word off.
+// parse parses the number of failures, or the word off.
 func (l *Lockout) parse(d *caddyfile.Dispenser) error {
 	return option.OrOff(&l.Off, option.Number(&l.Failures))(d)
 }
 
-// Branding customizes the pages for the site.
+// Branding customizes the gateway's pages.
 type Branding struct {
-	// The site's name, at most 80 characters, in the header and title of every page. Default: the issuer's host.
+	// The site's name, which pages show in their header and title; at most 80 characters. Default: the issuer's host.
 	Name string `json:"name,omitempty"`
 
-	// The image file shown above the name: PNG, SVG or WebP, at most 256 KiB. It is read when the configuration loads, and
-	// served at `/oauth2/logo`. Scripts in it do not run. Default: none.
+	// The file of the image shown above the name: PNG, SVG or WebP, at most 256 KiB. It is read when the configuration loads
+	// and served at `/oauth2/logo`. Scripts in it are not executed. Default: none.
 	Logo string `json:"logo,omitempty"`
 
-	// The color of buttons and links, such as `#0b5c8a`. If its contrast on the light or dark background is below the
-	// minimum of WCAG 2.2, pages use a darker or lighter shade. Default: a blue.
+	// The color of buttons and links, such as `#0b5c8a`. If its contrast with the light or dark background is below the minimum
+	// of WCAG 2.2, pages use a darker or lighter shade. Default: a shade of blue.
 	Color string `json:"color,omitempty"`
 }
 
@@ -303,7 +305,7 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 	}.Parse(d)
 }
 
-// parseColor parses a color. Without quotes, # starts a comment in a Caddyfile.
+// parseColor parses a color. The value must be quoted, because # starts a comment in a Caddyfile.
 func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
 		return d.Err(`color has no value: # starts a comment, so quote the color ("#0b5c8a") or omit the # (0b5c8a)`)

@@ -18,8 +18,8 @@ var (
 	update = flag.Bool("update", false, "write the golden files anew")
 )
 
-// Each file in testdata/adapt contains a Caddyfile, a separator line, and the expected JSON or
-// error. -update regenerates the expectation.
+// Each file in testdata/adapt contains a Caddyfile, a separator line, and the expected JSON or error. The flag -update
+// regenerates the expected output.
 func TestAdapt(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
@@ -33,7 +33,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// The error for an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line and the offending word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppCaddyfile
@@ -207,7 +207,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// FuzzCaddyfile parses arbitrary text inside each of the module's blocks.
+// FuzzCaddyfile parses arbitrary text in each block that the module defines.
 func FuzzCaddyfile(f *testing.F) {
 	example := gatewaytest.ReadFile(f, "../../Caddyfile.example")
 	f.Add(example)
@@ -227,7 +227,7 @@ func FuzzCaddyfile(f *testing.F) {
 }
 
 // A name is rejected if an earlier user or client has it, because tokens of both would have the same sub. A rejected name
-// stays available.
+// remains available.
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	const crowd = 2000

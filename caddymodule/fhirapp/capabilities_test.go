@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// The CapabilityStatement contains the OAuth endpoints and, once the server is guarded, the permitted operations.
+// The CapabilityStatement contains the OAuth endpoints and, if the server is guarded, the permitted operations.
 func TestCapabilityStatement(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,7 +46,7 @@ func TestCapabilityStatement(t *testing.T) {
 		}
 	}
 	if !rest.Security.CORS || uris["token"] != "https://localhost:8443/oauth2/token" || uris["authorize"] != "https://localhost:8443/oauth2/authorize" ||
-		uris["manage"] != "https://localhost:8443/oauth2/account" { // the same as management_endpoint
+		uris["manage"] != "https://localhost:8443/oauth2/account" { // equal to management_endpoint
 
 		t.Errorf("security: %s", text)
 	}
@@ -65,8 +65,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 }
 
-// The other terminology operations are handled with `operations all`, and otherwise passed to the
-// next handler.
+// With `operations all`, fhir_expand handles the other terminology operations. Otherwise, it passes them to the next handler.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	const theirs = `{"resourceType":"OperationOutcome","id":"theirs"}`
@@ -156,7 +155,7 @@ https://localhost:8443 {
 	}
 }
 
-// If fhir_expand answers all other requests, an unhandled request gets 404, not an empty 200.
+// If fhir_expand is the last handler, an unhandled request gets 404 instead of an empty 200 response.
 func TestUnhandledRequestWithExpand(t *testing.T) {
 	caddyfile := func(option string) string {
 		return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\t" + option + `
@@ -209,7 +208,7 @@ func TestSecurityInMetadata(t *testing.T) {
 	}
 }
 
-// Apps can search by search parameters that a site defines beyond R4.
+// Apps can use search parameters that a site defines in addition to those of R4.
 func TestSearchParameters(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, withBearerOption("search_parameters testdata/search*.json")...)

@@ -25,13 +25,13 @@ type Client struct {
 
 	option.TLS
 
-	// Features of the client, by the names of their modules. Default: none.
+	// The features of the client, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.client"`
 
-	idpsPosition option.Position // position of the subdirective idps
+	idpsPosition option.Position // position of the subdirective idps, for errors
 }
 
-// resolve returns the client for package authorize, with the placeholders of its secret replaced.
+// resolve returns the client for package authorize and replaces placeholders in its secret.
 func (c *Client) resolve() (zero client.Client, err error) {
 	resolved, err := c.Literal()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) Literal() (client.Client, error) {
 	return core, configureClient(&core, c.FeaturesRaw)
 }
 
-// uriCheck returns a check of a URI. Its error contains the name of the option.
+// uriCheck returns a function that checks a URI. Its error contains the name of the option.
 func uriCheck(option string) func(uri string) error {
 	return func(uri string) error {
 		if err := client.CheckAnyRedirectURI(uri); err != nil {
@@ -73,7 +73,7 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 	return option.WithLine(d, err)
 }
 
-// ParseOptions parses a client that may be incomplete: its client_id, checked by checkID unless nil, and a block.
+// ParseOptions parses a possibly incomplete client: a client_id and a block. checkID, if not nil, checks the client_id.
 func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err
@@ -110,13 +110,13 @@ func (c *Client) ParseOptions(d *caddyfile.Dispenser, checkID func(string) error
 	return err
 }
 
-// parseProviders parses the names of identity providers. They may be defined later, so the position is kept for errors.
+// parseProviders parses the names of identity providers. They may be defined later, so their position is stored for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	c.idpsPosition = option.PositionOf(d)
 	return option.Words(&c.IdentityProviders, nil)(d)
 }
 
-// parseJWKS parses a JWK Set, or the name of a file that contains one and is copied into the configuration.
+// parseJWKS parses a JWK Set, given inline or as the name of a file whose content is copied into the configuration.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := option.Word(&text, nil)(d); err != nil {

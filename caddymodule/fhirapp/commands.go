@@ -49,7 +49,7 @@ that runs with the same configuration is not affected.`,
 	})
 }
 
-// A check tests one part of a configuration.
+// A check tests one aspect of a configuration.
 type check struct {
 	Subject string `json:"what"`
 	Failure string `json:"fail,omitempty"` // why the check failed; "" if it passed
@@ -60,7 +60,7 @@ type check struct {
 
 const (
 	checkTimeout    = 10 * time.Second       // timeout of each check
-	fileLockTimeout = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
+	fileLockTimeout = 500 * time.Millisecond // timeout for the lock of a store file, which a running gateway may have locked
 )
 
 var errChecksFailed = errors.New("configuration checks failed")
@@ -100,7 +100,7 @@ func printChecks(out io.Writer, checks []check, asJSON bool) error {
 	return nil
 }
 
-// newChecks returns the checks for a configuration. If the configuration cannot be loaded, this is the only check.
+// newChecks returns the checks for a configuration. If the configuration cannot be loaded, the only check reports this failure.
 func newChecks(path, adapter string) []check {
 	ctx, text, err := provisionForCheck(path, adapter)
 	checks := []check{{
@@ -118,7 +118,7 @@ func newChecks(path, adapter string) []check {
 	return append(checks, newTerminologyChecks(text)...)
 }
 
-// provisionForCheck provisions a configuration as for a reload, without starting it.
+// provisionForCheck provisions a configuration without starting it.
 func provisionForCheck(path, adapter string) (caddy.Context, []byte, error) {
 	if strings.HasSuffix(path, ".json") {
 		adapter = ""
@@ -142,7 +142,7 @@ func newStoreCheck(path, adapter string) check {
 		run: func(ctx context.Context) error {
 			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, true)
 			switch {
-			case errors.Is(err, boltstore.ErrInUse): // a running gateway has opened the file
+			case errors.Is(err, boltstore.ErrInUse): // a running gateway has locked the file
 				return nil
 			case err != nil:
 				return err
@@ -164,7 +164,7 @@ func newProviderChecks(app *App) (checks []check) {
 	return checks
 }
 
-// newBackendCheck requests the CapabilityStatement of the FHIR server through the site's routes, as a client would.
+// newBackendCheck requests the FHIR server's CapabilityStatement through the site's routes, as a client would.
 func newBackendCheck(ctx caddy.Context, app *App) check {
 	return check{
 		Subject: "FHIR server",
@@ -180,7 +180,7 @@ func newBackendCheck(ctx caddy.Context, app *App) check {
 					return err
 				}
 				w := httptest.NewRecorder()
-				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server without the site returns an empty 200
+				if server.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.Len() > 0 { // a server that doesn't have this site returns an empty 200 response
 					return checkCapabilities(w)
 				}
 			}
@@ -189,7 +189,7 @@ func newBackendCheck(ctx caddy.Context, app *App) check {
 	}
 }
 
-// checkCapabilities returns why a response is not a CapabilityStatement of FHIR R4.
+// checkCapabilities returns an error if a response is not a CapabilityStatement of FHIR R4.
 func checkCapabilities(w *httptest.ResponseRecorder) error {
 	var statement struct {
 		ResourceType string `json:"resourceType"`
@@ -206,7 +206,7 @@ func checkCapabilities(w *httptest.ResponseRecorder) error {
 	return nil
 }
 
-// newTerminologyChecks returns the checks of the terminology servers of all fhir_expand handlers in a configuration.
+// newTerminologyChecks returns checks for the terminology servers of all fhir_expand handlers in a configuration.
 func newTerminologyChecks(config []byte) (checks []check) {
 	var root any
 	if json.Unmarshal(config, &root) != nil {

@@ -41,7 +41,7 @@ func TestEnrolTOTP(t *testing.T) {
 	}
 }
 
-// fhir-check reports each server that fails, and no other.
+// fhir-check reports exactly the servers that fail.
 func TestCheckCommand(t *testing.T) {
 	answer := func(status int, body string) string {
 		return "http://" + gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -111,7 +111,7 @@ https://localhost:8443 {
 	}
 }
 
-// The check passes if a running gateway has opened the file of the store.
+// The check passes if a running gateway has locked the store file.
 func TestCheckBesideGateway(t *testing.T) {
 	t.Parallel()
 	for name, marked := range map[string]bool{"running": true, "starting or stopping": false} {

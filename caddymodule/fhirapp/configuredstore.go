@@ -17,20 +17,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// ConfiguredStore is the durable store of a configuration that is not running.
+// ConfiguredStore is the durable store of a configuration that has not been started.
 type ConfiguredStore struct {
 	*stores.Copy
 	Keys  KeysLocation // location of the signing keys
-	Close func()       // must be called
+	Close func()       // must be called to release the store
 }
 
 // KeysLocation is the location of a configuration's signing keys and registered clients.
 type KeysLocation struct {
 	InStore bool   // whether store_key is set
-	Storage string // identifies Caddy's storage
+	Storage string // identity of Caddy's storage
 }
 
-// storeConfiguration is the part of a configuration that StoreOpener needs.
+// storeConfiguration contains the parts of a configuration that StoreOpener needs.
 type storeConfiguration struct {
 	Storage json.RawMessage `json:"storage"`
 	Apps    struct {
@@ -44,8 +44,8 @@ type storeConfiguration struct {
 
 // StoreOpener opens the durable store of a configuration without starting the configuration.
 type StoreOpener struct {
-	Adapter     string        // for configurations with file names that indicate neither JSON nor a Caddyfile
-	LockTimeout time.Duration // maximum wait for a gateway that is still stopping
+	Adapter     string        // config adapter for file names that indicate neither JSON nor a Caddyfile
+	LockTimeout time.Duration // maximum wait for a stopping gateway to release the lock
 }
 
 func (o StoreOpener) readConfiguration(path string) (c storeConfiguration, err error) {
@@ -66,7 +66,7 @@ func (o StoreOpener) readConfiguration(path string) (c storeConfiguration, err e
 	return c, nil
 }
 
-// Open opens the store of the configuration at path. If create is set, a missing file is created.
+// Open opens the store of the configuration at path. If create is true, it creates a missing store file.
 func (o StoreOpener) Open(ctx context.Context, path string, create bool) (*ConfiguredStore, error) {
 	c, err := o.readConfiguration(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (o StoreOpener) Open(ctx context.Context, path string, create bool) (*Confi
 	return &ConfiguredStore{durable, KeysLocation{len(fhir.StoreKeys) > 0, storageIdentity(modules)}, cancel}, nil
 }
 
-// storageIdentity returns a string that identifies a storage of Caddy.
+// storageIdentity returns a string that identifies one of Caddy's storages.
 func storageIdentity(ctx caddy.Context) string {
 	settings, err := json.Marshal(ctx.Storage())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
 
-// fromOrigin sends a request as a script of an origin would.
+// fromOrigin sends a request as a script of the given origin would.
 func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response {
 	if token != "" {
 		token = "Bearer " + token
@@ -25,7 +25,7 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 	return g.Do(method, path, "", "Origin", origin, "Authorization", token)
 }
 
-// corsBackend sets CORS headers that differ from the gateway's, and counts its requests.
+// corsBackend returns a backend that sets its own CORS headers and counts its requests.
 func corsBackend(asked *int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		*asked++
@@ -40,8 +40,8 @@ func corsBackend(asked *int) http.Handler {
 	})
 }
 
-// Scripts of the clients' origins can read every response from the FHIR API, and all scripts can read
-// metadata (Inferno's cors_metadata; the read of fhirUser).
+// Scripts of the clients' origins can read every response from the FHIR API. Scripts of all origins can read metadata
+// (Inferno's cors_metadata, and the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -82,7 +82,7 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 	}
 }
 
-// Preflights need no token, and the gateway answers them itself.
+// The gateway answers preflight requests itself and doesn't require a token.
 func TestPreflightOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -114,7 +114,7 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 	if asked != 0 {
 		t.Errorf("the backend was asked %d times", asked)
 	}
-	// OPTIONS without preflight headers is treated as any other request.
+	// OPTIONS without preflight headers is handled like any other request.
 	if r := g.fromOrigin("", http.MethodOptions, "/fhir/R4/Patient", ""); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("OPTIONS without a token: %d", r.StatusCode)
 	}
@@ -152,7 +152,7 @@ func TestCORSSetting(t *testing.T) {
 	}
 }
 
-// Without the cors setting, fhir_expand forwards preflights.
+// If cors is not set, fhir_expand forwards preflight requests.
 func TestExpandWithoutCORS(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
@@ -182,7 +182,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// Scripts can read the status and challenge of a refusal.
+// Scripts can read the status and the challenge of a rejection.
 func TestRefusalIsReadable(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
@@ -196,7 +196,7 @@ func TestRefusalIsReadable(t *testing.T) {
 	}
 }
 
-// HEAD is accepted or rejected like GET.
+// HEAD requests are accepted and rejected like GET requests.
 func TestHEADIsLikeGET(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -215,7 +215,7 @@ func TestHEADIsLikeGET(t *testing.T) {
 	}
 }
 
-// BenchmarkCORSWithoutOrigin measures the cost of CORS for a request without Origin.
+// BenchmarkCORSWithoutOrigin measures the overhead of CORS for requests that have no Origin header.
 func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	rules, err := crossorigin.New([]string{"https://app.example.org"}, nil)
 	if err != nil {
@@ -229,12 +229,12 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	}
 }
 
-// Invalid cors settings prevent a handler from starting from JSON too, not only from a Caddyfile.
+// Invalid cors settings in JSON, as in a Caddyfile, prevent the configuration from loading.
 func TestCORSOfJSON(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		cors []string
-		want string // text in the error
+		want string // substring of the error
 	}{
 		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option with its clients"},
 		"no origin":                  {[]string{"https://app.example.org/"}, `invalid cors value "https://app.example.org/"`},
@@ -251,7 +251,7 @@ func TestCORSOfJSON(t *testing.T) {
 	}
 }
 
-// The gateway's CORS headers override a handler's, regardless of how the handler writes its response.
+// The gateway's CORS headers override those of a handler, regardless of how the handler writes its response.
 func TestCORSWriter(t *testing.T) {
 	t.Parallel()
 	const app = "https://app.example.org"
@@ -290,13 +290,13 @@ func TestCORSWriter(t *testing.T) {
 	}
 }
 
-// corsEndpoint is a path with the origins of scripts that may call it.
+// corsEndpoint is an endpoint and the origins of the scripts that may call it.
 type corsEndpoint struct {
-	path, method string // method is supported by the endpoint
-	from         string // as for [gatewaytest.CheckCORS]
+	path, method string // a method that the endpoint supports
+	from         string // see [gatewaytest.CheckCORS]
 }
 
-// corsEndpoints are all endpoints of the authorization server, by [endpoint.Name], and of the FHIR API.
+// corsEndpoints maps each [endpoint.Name] of the authorization server, and the FHIR API, to its endpoint.
 var corsEndpoints = map[string]corsEndpoint{
 	"token":                      {"/oauth2/token", http.MethodPost, "clients"},
 	"revoke":                     {"/oauth2/revoke", http.MethodPost, "clients"},
@@ -310,14 +310,14 @@ var corsEndpoints = map[string]corsEndpoint{
 	"oauth-protected-resource":   {"/.well-known/oauth-protected-resource/fhir/R4", http.MethodGet, "*"},
 	"smart-configuration":        {"/fhir/R4/.well-known/smart-configuration", http.MethodGet, "*"},
 
-	// browsers navigate to these endpoints, or users submit their forms, with cookies
+	// Browsers navigate to these endpoints or submit forms to them, with cookies.
 	"authorize": {"/oauth2/authorize", http.MethodGet, ""}, "login": {"/oauth2/login", http.MethodPost, ""}, "callback": {"/oauth2/callback/hospital", http.MethodGet, ""},
 	"select_account": {"/oauth2/select_account", http.MethodPost, ""}, "select_patient": {"/oauth2/select_patient", http.MethodPost, ""},
 	"select_encounter": {"/oauth2/select_encounter", http.MethodPost, ""}, "consent": {"/oauth2/consent", http.MethodPost, ""},
 	"account": {"/oauth2/account", http.MethodGet, ""}, "logout": {"/oauth2/logout", http.MethodGet, ""},
 	"client_logo": {"/oauth2/client_logo", http.MethodGet, ""},
 
-	// only servers call these endpoints
+	// Only servers call these endpoints.
 	"launch": {"/oauth2/launch", http.MethodPost, ""}, "backchannel_logout": {"/oauth2/backchannel_logout/hospital", http.MethodPost, ""},
 
 	"FHIR read":        {"/fhir/R4/Patient/1", http.MethodGet, "clients"},
@@ -333,7 +333,7 @@ var corsEndpoints = map[string]corsEndpoint{
 	"below the issuer": {"/oauth2/nothing", http.MethodGet, ""},
 }
 
-// One CORS policy applies to preflights, responses and errors at each endpoint, whichever handler sends them.
+// At each endpoint, one CORS policy applies to preflight requests, responses and errors, regardless of the handler.
 func TestCORSOfEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, name := range endpoint.Names() {
@@ -349,7 +349,7 @@ func TestCORSOfEveryEndpoint(t *testing.T) {
 	}
 }
 
-// A preflight response repeats requested header names only if they are valid.
+// A preflight response repeats only those requested header names that are valid.
 func TestPreflightForNoHeaderNames(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)

@@ -38,7 +38,7 @@ func TestExpandThroughGateway(t *testing.T) {
 	}
 }
 
-// A request for a value set that is not loaded, or only in part, is forwarded to the next handler.
+// A request for a value set that is not loaded, or is only partially loaded, is forwarded to the next handler.
 func TestExpandForwardsToNext(t *testing.T) {
 	t.Parallel()
 	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
@@ -56,7 +56,7 @@ func TestExpandForwardsToNext(t *testing.T) {
 		name, query string
 		backend     http.Handler
 		status      int
-		path, want  string // want is the value at path in the response; path "" is the whole body
+		path, want  string // want is the expected value at path in the response; if path is "", it is the entire body
 	}{
 		{"unknown, and the backend expands it", unknown, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"unknown, and the backend knows it neither", unknown, answer(404, refused), 404, "issue.0.diagnostics", "theirs"},
@@ -100,7 +100,7 @@ func TestExpandPosted(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"theirs":%s}`, body)
 	}))
 	token := g.Token()
-	for name, tt := range map[string]struct{ path, body, next string }{ // next is the response from the next handler; "": it is not called
+	for name, tt := range map[string]struct{ path, body, next string }{ // next is the response from the next handler; "" means that the handler is not called
 		"known":               {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"` + genderSet + `"}]}`, ""},
 		"of an instance":      {"/fhir/R4/ValueSet/administrative-gender/$expand", `{"resourceType":"Parameters"}`, `{"theirs":{"resourceType":"Parameters"}}`},
 		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `{"theirs":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}}`},
@@ -116,7 +116,7 @@ func TestExpandPosted(t *testing.T) {
 	}
 }
 
-// fhir_expand works alone, without the fhir app and without a next handler.
+// fhir_expand works without the fhir app and without a next handler.
 func TestExpandWithoutApp(t *testing.T) {
 	t.Parallel()
 	definitions := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
@@ -165,7 +165,7 @@ func TestExpandForwardsOtherRequests(t *testing.T) {
 	}
 }
 
-// expandedValueSet contains the members of the response that interface.md §2 lists.
+// expandedValueSet contains the response members listed in docs/evidence/interface.md §2.
 type expandedValueSet struct {
 	ResourceType string `json:"resourceType"`
 	URL          string `json:"url"`
@@ -179,7 +179,7 @@ type expandedValueSet struct {
 	} `json:"expansion"`
 }
 
-// expandedCodes returns the codes of a body, which must be an expansion.
+// expandedCodes decodes an expansion and returns its codes.
 func expandedCodes(t *testing.T, body string) (codes []string) {
 	t.Helper()
 	var got expandedValueSet
@@ -192,7 +192,7 @@ func expandedCodes(t *testing.T, body string) (codes []string) {
 	return codes
 }
 
-// checkCodes compares the codes of an expansion.
+// checkCodes compares the codes of an expansion with the expected codes.
 func checkCodes(t *testing.T, body string, want ...string) {
 	t.Helper()
 	if got := expandedCodes(t, body); !slices.Equal(got, want) {
@@ -200,8 +200,8 @@ func checkCodes(t *testing.T, body string, want ...string) {
 	}
 }
 
-// memberOf returns a member of a JSON document by its path of names and indices, such as
-// "issue.0.code". A missing member is nil.
+// memberOf returns a member of a JSON document by its path of names and indices, such as "issue.0.code". It returns nil for a
+// missing member.
 func memberOf(t *testing.T, document, path string) (member any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(document), &member); err != nil {
@@ -224,8 +224,8 @@ func memberOf(t *testing.T, document, path string) (member any) {
 	return member
 }
 
-// parameterIn returns the value of a parameter, by the parameter name and the name of the value,
-// such as "result.valueBoolean".
+// parameterIn returns the value of a parameter by the path of the parameter's name and the value's name, such as
+// "result.valueBoolean".
 func parameterIn(t *testing.T, body, path string) any {
 	t.Helper()
 	name, value, _ := strings.Cut(path, ".")
@@ -271,8 +271,8 @@ func displays(answer map[string]any) string {
 	return strings.Join(list, ", ")
 }
 
-// Each row is a case from the interface's description of $expand (§2 and §4.2), tested through the
-// whole gateway.
+// Each row is a case from the description of $expand in docs/evidence/interface.md (§2 and §4.2). The requests pass through the
+// complete gateway.
 func TestInterfaceExpand(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
@@ -357,8 +357,7 @@ func TestInterfaceExpand(t *testing.T) {
 	}
 }
 
-// Definitions that cannot be loaded cause a separate log line, in addition to Caddy's final
-// error.
+// Definitions that cannot be loaded are logged separately, in addition to Caddy's final error.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ definitions, want string }{
@@ -384,7 +383,7 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	}
 }
 
-// A broken file prevents the configuration from loading, with an error that contains the file and the reason.
+// An invalid definitions file prevents the configuration from loading. The error contains the file and the reason.
 func TestBrokenDefinitions(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
@@ -395,7 +394,7 @@ func TestBrokenDefinitions(t *testing.T) {
 	}
 }
 
-// A broken weights file prevents the configuration from loading, with an error that contains the line.
+// An invalid weights file prevents the configuration from loading. The error contains the line.
 func TestBrokenWeights(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "counts.csv", "#! http://x.example/cs\nA,3\nB,three\n")
@@ -406,7 +405,7 @@ func TestBrokenWeights(t *testing.T) {
 	}
 }
 
-// Definitions are fetched through the next handlers, without credentials of a user.
+// Definitions are fetched through the next handlers, with no user's credentials.
 func TestDefinitionsOfBackend(t *testing.T) {
 	var searches, leaks atomic.Int64
 	g := frontGateway(t, "definitions backend", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// For every value set of R4 (every tenth without -slow), the expansion is the same whether it is
-// cached, generated for the request, requested by POST, or returned by another gateway.
+// For every value set of R4 (every tenth without -slow), the expansion is identical whether it is cached, generated for the
+// request, requested by POST, or returned by another gateway.
 func TestExpansionsAgree(t *testing.T) {
 	t.Parallel()
 	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.UnreachableBackend))
@@ -98,7 +98,7 @@ func coreValueSets(t *testing.T) (urls []string) {
 	}
 }
 
-// contains returns the concepts of an expansion as JSON.
+// contains returns the JSON of an expansion's concepts.
 func contains(body string) string {
 	var got struct {
 		Expansion struct {
@@ -109,7 +109,7 @@ func contains(body string) string {
 	return string(got.Expansion.Contains)
 }
 
-// codesIn returns the codes of an expansion, which may be nested.
+// codesIn returns the codes of an expansion, including nested ones.
 func codesIn(body string) string {
 	type concept struct {
 		System, Code, Display string
@@ -134,8 +134,8 @@ func codesIn(body string) string {
 	return strings.Join(slices.Compact(codes), "\n")
 }
 
-// A client's entity tag stays valid (RFC 9110 §13.1.2), whether the response was generated for the
-// client, is cached, bypasses the cache, or has left the cache.
+// An entity tag stays valid (RFC 9110 §13.1.2) whether the response was generated for the client, was cached, bypassed the
+// cache, or was evicted.
 func TestOneEntityTag(t *testing.T) {
 	t.Parallel()
 	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
@@ -158,8 +158,7 @@ func TestOneEntityTag(t *testing.T) {
 	}
 }
 
-// A large expansion is generated and streamed for each request. Only responses small enough for the
-// cache are buffered.
+// A large expansion is generated and streamed for each request. Responses are buffered only if they fit into the cache.
 func TestLargeExpansionsAreNotCached(t *testing.T) {
 	t.Parallel()
 	var system strings.Builder
@@ -182,8 +181,8 @@ func TestLargeExpansionsAreNotCached(t *testing.T) {
 	}
 }
 
-// encodeGateway compresses responses that fhir_expand does not compress itself, as in
-// docs/reference/fhir_expand.md.
+// encodeGateway uses Caddy's encode to compress responses that fhir_expand does not compress, as docs/reference/fhir_expand.md
+// describes.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -201,8 +200,7 @@ https://localhost:8443 {
 }
 `
 
-// Caddy's encode changes entity tags. A client that sends a changed tag gets 304 while the response
-// is the same.
+// Caddy's encode modifies entity tags. A client that sends a modified tag gets 304 as long as the response is the same.
 func TestExpandEncoded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, encodeGateway)
@@ -250,8 +248,8 @@ func TestExpandEncoded(t *testing.T) {
 	}
 }
 
-// Behind Caddy's encode, uncached responses are compressed by encode, and cached responses pass
-// unchanged. Both can be revalidated.
+// Behind Caddy's encode, uncached responses are compressed by encode, and cached responses are not modified. Both can be
+// revalidated.
 func TestCachedBehindEncode(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))

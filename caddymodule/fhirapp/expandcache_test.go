@@ -29,8 +29,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// No user gets a response that was generated for another user, format or language, regardless of
-// the order of requests and of the compression.
+// No client gets a cached response for another user, format or language, regardless of the order of requests and of the
+// compression.
 func TestCachedResponsesMatchRequests(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
@@ -85,7 +85,7 @@ func codeIn(t *testing.T, format, body string) string {
 	return got.Code.Value
 }
 
-// decoded returns a response body without its content coding.
+// decoded returns a response body after decoding its content coding.
 func decoded(t *testing.T, r *http.Response) string {
 	t.Helper()
 	body := io.Reader(r.Body)
@@ -109,7 +109,7 @@ func decoded(t *testing.T, r *http.Response) string {
 	return string(text)
 }
 
-// Behind fhir_bearer, responses are cached by the user of the token, who is forwarded to the next handler.
+// Behind fhir_bearer, responses are cached per user of the token. The user is forwarded to the next handler.
 func TestResponsesAreCachedPerUser(t *testing.T) {
 	var asked atomic.Int64
 	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,8 +146,8 @@ func TestResponsesAreCachedPerUser(t *testing.T) {
 	}
 }
 
-// A client does not get a response that was cached for another client or scope of the same person,
-// because the next handler may enforce scopes.
+// A response that was cached for another client or scope of the same person is not reused, because the next handler may enforce
+// scopes.
 func TestResponsesAreCachedPerScope(t *testing.T) { // not parallel: a write by another test would invalidate the response
 	var asked atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -164,7 +164,7 @@ func TestResponsesAreCachedPerScope(t *testing.T) { // not parallel: a write by 
 	}
 }
 
-// serviceToken returns an access token of a client without a user.
+// serviceToken returns an access token that was issued to a client without a user.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
 	return g.RequestToken(url.Values{
@@ -172,8 +172,8 @@ func (g *gateway) serviceToken() string {
 	})
 }
 
-// Resources that one user supplied under a cache-id are not available to another user with the same
-// cache-id, neither from the stored resources nor from the cache.
+// Resources that one user sent with a cache-id are not available to another user with the same cache-id, neither as stored
+// resources nor through the cache.
 func TestCacheIDIsPerUser(t *testing.T) {
 	g := exampleGateway(t, http.NotFoundHandler())
 	alice, service := g.Token(), g.serviceToken()
@@ -194,8 +194,7 @@ func TestCacheIDIsPerUser(t *testing.T) {
 	}
 }
 
-// A reload keeps responses and definitions, unless the settings or the surrounding handlers have
-// changed.
+// Cached responses and definitions survive a reload unless the settings or the surrounding handlers have changed.
 func TestReloadKeepsExpansions(t *testing.T) {
 	server := newScriptedServer("good")
 	address := gatewaytest.Backend(t, server)
@@ -218,7 +217,7 @@ func TestReloadKeepsExpansions(t *testing.T) {
 	}
 }
 
-// A changed file is reloaded. A broken file is reported, and the previous content stays in use.
+// A changed file is reloaded. An invalid file is reported, and the previous content remains in use.
 func TestChangedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/changing"
@@ -257,8 +256,8 @@ func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	}
 }
 
-// A write that a backend rejects does not invalidate the cache. A write that failed may have been
-// applied and does invalidate it.
+// A write that the backend rejects does not invalidate the cache. A write that failed invalidates it, because it may have been
+// applied.
 func TestRejectedWriteInvalidatesNothing(t *testing.T) {
 	server := newScriptedServer("good")
 	g := frontGateway(t, "ttl 1h", server)
@@ -278,8 +277,7 @@ func TestRejectedWriteInvalidatesNothing(t *testing.T) {
 	}
 }
 
-// The admin API invalidates all responses, those of a value set, or those with concepts of a code
-// system.
+// The admin API invalidates all responses, those for a value set, or those that contain concepts of a code system.
 func TestPurgeInvalidatesExpansions(t *testing.T) {
 	const a, b = "http://x.example/purge-a", "http://x.example/purge-b"
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+valueSetOf("a", a, "1")+`},{"resource":`+
@@ -308,7 +306,7 @@ func (g *gateway) write(t *testing.T, method, reference, body string) {
 	}
 }
 
-// valueSetOf returns a value set of codes and of imported value sets.
+// valueSetOf returns a ValueSet with the given codes and imported value sets.
 func valueSetOf(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
@@ -329,7 +327,7 @@ func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status stri
 
 func (g *gateway) wantCodes(t *testing.T, url, want string) {
 	t.Helper()
-	for range 3 { // generated, stored in the cache, and served from the cache
+	for range 3 { // the response is generated, then stored in the cache, then served from the cache
 		if got, _ := g.codesOf(t, url); strings.Join(got, " ") != want {
 			t.Errorf("%s: got %q, want %q", url, got, want)
 		}
@@ -340,7 +338,7 @@ func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{"server": option.Word(&s.Server, nil), "gateway": option.Word(&s.Gateway, nil)})
 }
 
-// sharedGateway starts a gateway with fhir_expand that uses the test's shared store.
+// sharedGateway starts a gateway with fhir_expand and the test's shared store.
 func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway {
 	t.Helper()
 	app := fmt.Sprintf("{\n\tfhir {\n\t\tissuer https://x.example\n\t\tstore test_shared {\n\t\t\tserver %s\n\t\t\tgateway here\n\t\t}\n\t}\n", t.Name())
@@ -373,7 +371,7 @@ func (e otherGateway) want(t *testing.T, what string, wrong func(dispatch.Invali
 	}
 }
 
-// A write through this gateway and an invalidation by its operator invalidate the caches of other gateways, and vice versa.
+// A write through this gateway, or an invalidation by its operator, invalidates the caches of other gateways, and vice versa.
 func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests invalidate cached responses
 	testServer, backend := newTestServer(t), newScriptedServer("good")
 	g := sharedGateway(t, "ttl 1h", backend)
@@ -386,7 +384,7 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 	}
 	other := newOtherGateway(t, testServer)
 	g.write(t, http.MethodPut, "ValueSet/1", valueSetOf("1", foreign, "new"))
-	for range 2 { // once when the response starts, and once after it
+	for range 2 { // once when the response starts and once when it is complete
 		other.want(t, "a write", func(e dispatch.Invalidation) bool { return fmt.Sprint(e.Definitions) != "[ValueSet/1 "+foreign+"]" })
 	}
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
@@ -408,7 +406,7 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 	}
 }
 
-// Without the store, writes and expansions still work.
+// Writes and expansions work while the store is unavailable.
 func TestSharedExpansionsWithoutStore(t *testing.T) {
 	t.Parallel()
 	server, backend := newTestServer(t), newScriptedServer("good")

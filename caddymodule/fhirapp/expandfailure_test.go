@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// If a server fails in any way, the client gets the stale response where permitted, and otherwise
-// an error with the cause. The failure is not cached.
+// However a server fails, the client gets the stale response if this is permitted, and otherwise an error with the cause. The
+// failure is not cached.
 func TestServerFails(t *testing.T) {
 	t.Parallel()
 	statuses := map[string]int{
@@ -33,19 +33,19 @@ func TestServerFails(t *testing.T) {
 					f := newFailedServer(t, who, mode, stale)
 					failed = append(failed, f)
 					all.Run(f.name, func(t *testing.T) {
-						t.Parallel() // hanging servers wait for their timeouts
+						t.Parallel() // requests to hung servers take the full timeout
 						f.fail(t, mode, stale, status)
 					})
 				}
 			}
 		}
 	})
-	for _, f := range failed { // each server has failed for at least a second
+	for _, f := range failed { // requests resume at least one second after each failure
 		t.Run("good again "+f.name, f.recover)
 	}
 }
 
-// failedServer is a failing server behind a gateway.
+// failedServer is a failing server and the gateway in front of it.
 type failedServer struct {
 	name    string
 	server  *scriptedServer
@@ -56,7 +56,7 @@ func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 	t.Helper()
 	f := &failedServer{name: fmt.Sprintf("%s %s stale %t", who, mode, stale), server: newScriptedServer("good at once only")}
 	settings, backend := "timeout 1m", http.Handler(f.server)
-	if mode == "hanging" { // long enough for the first responses on a busy machine
+	if mode == "hanging" { // long enough for the first responses even on a busy machine
 		settings = "timeout 1s"
 	}
 	if who == "upstream" {
@@ -76,7 +76,7 @@ func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
 	checkCodes(t, first, "theirs")
 	f.server.mode.Store(mode)
 	another := make(chan *http.Response, 1)
-	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).askFor(foreign+"2", "") }() // concurrent, because hanging servers take their whole timeout
+	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).askFor(foreign+"2", "") }() // concurrent: a request to a hung server takes the full timeout
 	response := g.askFor(foreign, "")
 	cacheStatus := response.Header.Get("Cache-Status")
 	if stale {
@@ -100,7 +100,8 @@ func (f *failedServer) recover(t *testing.T) {
 	}
 }
 
-// recovered returns the first good response from a recovered server, which is not contacted for a second after a failure.
+// recovered returns the first successful response from a server that has recovered. The gateway does not contact a server for
+// one second after a failure.
 func (g *gateway) recovered(url string) string {
 	g.t.Helper()
 	again := time.NewTicker(100 * time.Millisecond)
@@ -117,7 +118,7 @@ func (g *gateway) recovered(url string) string {
 	return ""
 }
 
-// Informational responses and trailers are not part of the response and do no harm.
+// Informational responses and trailers are dropped and do not affect the response.
 func TestHintsAndTrailers(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
 		server := newScriptedServer("hints and trailers")
@@ -139,8 +140,8 @@ func TestHintsAndTrailers(t *testing.T) {
 	}
 }
 
-// Upstreams and next handlers have the configured timeout, also past the cache. A client that
-// disconnects does not count as a failure.
+// The configured timeout applies to upstreams and next handlers, even if the cache is bypassed. A client that disconnects is
+// not counted as a failure.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	server := newScriptedServer("hanging")
@@ -157,9 +158,9 @@ func TestTimeouts(t *testing.T) {
 
 // scriptedServer is a FHIR server that responds to $expand according to its mode and counts the requests.
 type scriptedServer struct {
-	mode  atomic.Value // a string
+	mode  atomic.Value // value of type string
 	asked atomic.Int64
-	gate  chan struct{} // nil: respond immediately
+	gate  chan struct{} // delays responses until it is closed; nil means no delay
 }
 
 func newScriptedServer(mode string) *scriptedServer {
@@ -168,7 +169,7 @@ func newScriptedServer(mode string) *scriptedServer {
 	return s
 }
 
-// expansionOf returns an expansion with one code.
+// expansionOf returns the JSON of an expansion with one code.
 func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
@@ -271,7 +272,7 @@ func (g *gateway) askFor(url, credentials string) *http.Response {
 
 const foreign = "http://x.example/vs"
 
-// terminologyServer returns the address of a terminology server for the upstream setting.
+// terminologyServer starts a terminology server and returns its address for the option upstream.
 func terminologyServer(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	return "http://" + gatewaytest.Backend(t, handler) + "/r4"

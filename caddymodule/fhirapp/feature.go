@@ -17,42 +17,42 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Namespaces of features for the authorization server, an identity provider, and a client.
+// Module namespaces for features of the authorization server, of an identity provider, and of a client.
 const (
 	features         = "fhir.features"
 	providerFeatures = "fhir.idp"
 	clientFeatures   = "fhir.client"
 )
 
-// A Feature is a Caddy module in the namespace `fhir.features`, which extends the authorization server. Its subdirectives in
-// the fhir block are registered with [option.Feature].
+// A Feature is a Caddy module in the namespace `fhir.features` that extends the authorization server. Its subdirectives in the
+// fhir block are registered with [option.Feature].
 type Feature interface {
-	// Configure changes the configuration of the authorization server. It is called once per configuration of Caddy, before
-	// the server is created, and does no I/O.
+	// Configure changes the configuration of the authorization server. It is called once per Caddy configuration, before the
+	// server is created, and must not perform I/O.
 	Configure(*App, *authorize.Config) error
 }
 
 // AlwaysOn is a [Feature] that is enabled without an option.
 type AlwaysOn interface {
 	Feature
-	AlwaysOn() // marks the feature
+	AlwaysOn() // marker method, never called
 }
 
-// ProviderFeature is a Caddy module in the namespace `fhir.idp`, which extends one identity provider. Its subdirectives in
-// the idp block are registered with [option.Feature].
+// ProviderFeature is a Caddy module in the namespace `fhir.idp` that extends one identity provider. Its subdirectives in the
+// idp block are registered with [option.Feature].
 type ProviderFeature interface {
 	// ConfigureProvider is like [Feature.Configure], but for the identity provider with the given key.
 	ConfigureProvider(app *App, c *authorize.Config, key string) error
 }
 
-// ClientFeature is a Caddy module in the namespace `fhir.client`, which extends one client of the configuration or the store.
-// Its subdirectives in the client block are registered with [option.Feature]. It is only decoded from JSON, not provisioned.
+// ClientFeature is a Caddy module in the namespace `fhir.client` that extends one client in the configuration or the store. Its
+// subdirectives in the client block are registered with [option.Feature]. It is decoded from JSON but not provisioned.
 type ClientFeature interface {
-	// ConfigureClient changes a client before it is checked.
+	// ConfigureClient changes a client before the client is checked.
 	ConfigureClient(*client.Client)
 }
 
-// configureClient applies the features of a client to it.
+// configureClient applies a client's features to the client.
 func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		info, err := caddy.GetModule(clientFeatures + "." + name)
@@ -71,69 +71,72 @@ func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 	return nil
 }
 
-// CheckedFeature is a feature with options that depend on the issuer or the FHIR base URL. They are checked when the Caddyfile
-// is adapted.
+// CheckedFeature is a feature whose options depend on the issuer or the FHIR base URL. The options are checked when the
+// Caddyfile is adapted.
 type CheckedFeature interface {
 	// CheckParsed checks the options. The error contains the line of the Caddyfile.
 	CheckParsed(issuer, fhirBase string) error
 }
 
 // ClientSource is a feature that stores clients. An [EntryManager] lists, approves and removes them. Methods that change a
-// client return [client.ErrNotRegistered] for a client of another source.
+// client return [client.ErrNotRegistered] if another source stores the client.
 type ClientSource interface {
-	ListClients(ctx context.Context) ([]client.RegisteredClient, error)     // all clients; the error reports unreadable ones
+	ListClients(ctx context.Context) ([]client.RegisteredClient, error)     // all clients; the error reports clients that could not be read
 	Approve(ctx context.Context, id string) error                           // activates the client with its current metadata
-	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the secret
+	RotateSecret(ctx context.Context, id string) (secret string, err error) // replaces the client's secret and returns the new one
 	Remove(ctx context.Context, id string) error                            // removes the client and revokes its tokens
 }
 
-// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server
-// with one created from its [authorize.Server.Draft]. Requests finish with the server that they started with, as on a reload. A
-// configuration has at most one ServerUpdater.
+// ServerUpdater is a [Feature] that adds clients and users to the running authorization server. It replaces the server with one
+// created from the current server's [authorize.Server.Draft]. As on a reload, requests finish with the server that they started
+// with. A configuration has at most one ServerUpdater.
 type ServerUpdater interface {
 	Feature
 
-	// Attach receives the configured server before it serves requests, and the function that replaces it. It does no I/O.
+	// Attach receives the configured server, before it serves requests, and a function that replaces it. It must not perform
+	// I/O.
 	Attach(configured *authorize.Server, replace func(*authorize.Server))
 
 	// Run updates the server from the start of the app until ctx is canceled.
 	Run(ctx context.Context)
 
-	// UpdateError returns why the latest update failed; nil if it succeeded. It does not block. The gateway is not ready while
-	// Problem returns an error other than [store.ErrUnavailable], which the store reports itself.
+	// UpdateError returns the error of the latest update, or nil if the update succeeded. It does not block. The gateway is not
+	// ready while UpdateError returns an error other than [store.ErrUnavailable], which the store reports itself.
 	UpdateError() error
 
-	// Hint returns the command with which operators add a client to the running server, for log messages.
+	// Hint returns the command with which operators add a client to the running server. It is used in log messages.
 	Hint() string
 }
 
-// An Entry is a client or user, regardless of where it was added. Secrets and hashes are left out.
+// An Entry is a client or user, regardless of its origin. It does not contain secrets or hashes.
 type Entry struct {
-	Name            string    `json:"name"`                    // client_id, or user name
+	Name            string    `json:"name"`                    // client_id or user name
 	Origin          string    `json:"from"`                    // configuration, store or registration
 	AddedAt         time.Time `json:"since,omitzero"`          // time when the entry was added
-	PendingApproval bool      `json:"waits,omitempty"`         // whether the client awaits approval
+	PendingApproval bool      `json:"waits,omitempty"`         // whether the client is waiting for approval
 	HasSecret       bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
 	Problem         string    `json:"problem,omitempty"`       // why the entry is not active
-	Secret          string    `json:"client_secret,omitempty"` // new secret, which is shown only once
-	Config          any       `json:"config,omitempty"`        // in the format of the JSON configuration
+	Secret          string    `json:"client_secret,omitempty"` // new secret, returned only once
+	Config          any       `json:"config,omitempty"`        // the entry in the format of the JSON configuration
 }
 
-// EntryManager is a [Feature] with which other features list clients and users and change those that are not in the configuration.
-// Kinds are those of the admin API: clients, users. An error that an administrator can correct is a [caddy.APIError].
+// EntryManager is a [Feature] through which other features list clients and users and change those that are not in the
+// configuration. Kinds are those of the admin API: clients and users. Errors that an administrator can correct are of type
+// [caddy.APIError].
 type EntryManager interface {
 	Feature
 
-	// List returns all entries of a kind, regardless of where they were added.
+	// List returns all entries of a kind, regardless of their origin.
 	List(ctx context.Context, kind string) ([]Entry, error)
 
-	// Add adds a client or user given as JSON configuration. If secret is set, the client gets a secret.
+	// Add adds a client or user from its JSON configuration. If secret is true, Add generates a client secret.
 	Add(ctx context.Context, kind string, config []byte, secret bool) (Entry, error)
 
-	// Edit changes the configuration of an entry by the JSON merge patch (RFC 7396) that patch returns for it.
+	// Edit applies a JSON merge patch (RFC 7396) to the configuration of an entry. The function patch receives the
+	// configuration and returns the merge patch.
 	Edit(ctx context.Context, kind, name string, patch func(config json.RawMessage) ([]byte, error)) (Entry, error)
 
-	// Remove removes an entry, or a client of a [ClientSource], and revokes its grants and tokens.
+	// Remove removes an entry, which may be a client of a [ClientSource], and revokes its grants and tokens.
 	Remove(ctx context.Context, kind, name string) (Entry, error)
 
 	// Approve approves a client of a [ClientSource].
@@ -153,8 +156,8 @@ func FeatureOf[F any](a *App) (feature F, ok bool) {
 	return feature, ok
 }
 
-// RetainedValue returns a value that survives reloads as long as the configurations keep their signing keys in the same place
-// and have the same store. Each type and store has one value.
+// RetainedValue returns a value of type T that survives reloads as long as the location of the signing keys and the store stay
+// the same. There is one value per type and store.
 func RetainedValue[T any](a *App) *T {
 	value, _ := a.state.retainedValues.LoadOrStore(retainedKey{reflect.TypeFor[T](), string(a.StoreRaw)}, new(T))
 	return value.(*T)
@@ -162,10 +165,10 @@ func RetainedValue[T any](a *App) *T {
 
 type retainedKey struct {
 	valueType reflect.Type
-	store     string // configuration of the store
+	store     string // the store's configuration
 }
 
-// ForEachStarted calls do with each started app: two during a reload, otherwise one. Metrics cover these apps.
+// ForEachStarted calls do for each started app: two during a reload, otherwise one. Metrics include these apps.
 func ForEachStarted(do func(*App)) {
 	startedApps.Range(func(app, _ any) bool {
 		do(app.(*App))
@@ -173,7 +176,7 @@ func ForEachStarted(do func(*App)) {
 	})
 }
 
-// loadFeatures loads the configured features and applies each to the server's configuration.
+// loadFeatures loads the configured features and applies each one to the server's configuration.
 func loadFeatures(a *App, c *authorize.Config) error {
 	loaded, err := a.ctx.LoadModule(a, "FeaturesRaw")
 	if err != nil {
@@ -231,7 +234,7 @@ func loadProviderFeatures(a *App, c *authorize.Config) error {
 // Storage returns Caddy's storage.
 func (a *App) Storage() certmagic.Storage { return a.ctx.Storage() }
 
-// SharedStore returns the durable store if it also contains the signing keys and registered clients, and nil if
+// SharedStore returns the durable store if it also contains the signing keys and registered clients. It returns nil if
 // [App.Storage] contains them.
 func (a *App) SharedStore() store.Store {
 	if len(a.StoreKeys) == 0 {
@@ -240,8 +243,8 @@ func (a *App) SharedStore() store.Store {
 	return a.stores.Durable
 }
 
-// mayBeGranted reports whether a configured client or a self-registered client could be granted a scope. Clients that a
-// feature adds itself, such as that of the launch page, do not count.
+// mayBeGranted reports whether a configured client or a self-registered client could be granted a scope for which is returns
+// true. Clients added by features, such as the launch page's client, are ignored.
 func mayBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool {
 	if slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, is) }) {
 		return true
@@ -249,7 +252,7 @@ func mayBeGranted(a *App, c *authorize.Config, is func(scope string) bool) bool 
 	return slices.ContainsFunc(clientSources(c), func(s client.Source) bool { return slices.ContainsFunc(s.MostPermissive().Scopes, is) })
 }
 
-// clientSources returns the features that are client sources.
+// clientSources returns the client sources among the features.
 func clientSources(c *authorize.Config) (sources []client.Source) {
 	for _, f := range c.Features {
 		if source, ok := f.(client.Source); ok {

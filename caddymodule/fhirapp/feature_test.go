@@ -21,7 +21,7 @@ func init() {
 	caddy.RegisterModule(new(otherUpdater))
 }
 
-// testUpdater is a [ServerUpdater] that never updates on its own.
+// testUpdater is a [ServerUpdater] that updates the server only when a test calls it.
 type testUpdater struct {
 	configured *authorize.Server
 	replace    func(*authorize.Server)
@@ -95,7 +95,7 @@ func TestServerUpdater(t *testing.T) {
 	<-updater.ran
 }
 
-// Two features that update the server are rejected, because their updates would overwrite each other.
+// Two features that update the server are rejected, because they would overwrite each other's updates.
 func TestOneServerUpdater(t *testing.T) {
 	t.Parallel()
 	_, _, err := provisionApp(t, &App{Issuer: "https://x.example", FeaturesRaw: caddy.ModuleMap{"test_updater": []byte("{}"), "test_updater_2": []byte("{}")}})
@@ -115,7 +115,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A reloaded configuration inherits the retained values of the previous one if keys and store are the same.
+// A reloaded configuration inherits the retained values of the previous one if the keys and the store are the same.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	type value int

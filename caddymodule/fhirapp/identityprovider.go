@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// IdentityProvider is an upstream OpenID Connect provider through which people can sign in. It is contacted only when
-// needed, so that an outage prevents neither loading the configuration nor signing in elsewhere.
+// IdentityProvider is an upstream OpenID Connect provider through which people can sign in. It is contacted only when needed,
+// so that the configuration loads and other ways to sign in work during an outage of the provider.
 type IdentityProvider struct {
 	people.IdentityProvider
 
-	// The product, which sets defaults for other options: `keycloak`, `entra`, `okta`, `google` (with a default issuer and
-	// its own error messages), `auth0`, `ping`, or `oidc` for any other. Default: `oidc`.
+	// The product, which sets the defaults of other options: `keycloak`, `entra`, `okta`, `google` (which also has a default
+	// issuer and specific error messages), `auth0`, `ping`, or `oidc` for other products. Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
 	option.TLS
@@ -32,22 +32,22 @@ type IdentityProvider struct {
 	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// How often to check with the provider, by its refresh token, that signed-in people still have access. Default: every `5m`.
+	// How often to check with the provider, through its refresh tokens, that people still have access. Default: every `5m`.
 	Revalidate *Revalidation `json:"revalidate,omitempty"`
 
-	// Features of this identity provider, by the names of their modules. Default: none.
+	// The features of this identity provider, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.idp"`
 }
 
-// Revalidation configures the checks with an identity provider that people still have access.
+// Revalidation configures how the gateway checks with an identity provider that people still have access.
 type Revalidation struct {
-	// The maximum age of the provider's last confirmation before the next check, from `1m` to `1h`. Default: `5m`.
+	// The age of the provider's last confirmation at which the next check is due, from `1m` to `1h`. Default: `5m`.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
-	// How long to trust the last confirmation while the provider does not respond, from the interval to `7d`. Default: `8h`.
+	// How long to trust the last confirmation during an outage of the provider, from the interval to `7d`. Default: `8h`.
 	Outage caddy.Duration `json:"outage,omitempty"`
 
-	// Turn the checks off. Default: false.
+	// Disables the checks. Default: false.
 	Off bool `json:"off,omitempty"`
 }
 
@@ -71,7 +71,7 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 	return option.WithLine(d, r.settings().Check())
 }
 
-// resolve returns the provider for package authorize, with the placeholders of its credentials replaced.
+// resolve returns the provider for package authorize and replaces placeholders in its credentials.
 func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	if err := p.checkKind(); err != nil {
 		return zero, fmt.Errorf("kind: %w", err)
@@ -85,7 +85,7 @@ func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	return c, err
 }
 
-// withDefaults returns the provider with the defaults of its kind.
+// withDefaults returns the provider for package authorize, with the defaults of its kind.
 func (p *IdentityProvider) withDefaults() people.IdentityProvider {
 	c := p.IdentityProvider
 	c.Google, c.Timeout, c.Revalidate = p.Kind == kindGoogle, time.Duration(p.Timeout), p.Revalidate.settings()
@@ -175,42 +175,43 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 
 const kindGoogle = "google"
 
-// providerKind contains the defaults for providers of a kind. Options override them.
+// providerKind contains the defaults for identity providers of one kind. Configured options override them.
 type providerKind struct {
-	name, issuer          string            // name and issuer of the only provider of this kind
-	claims                map[string]string // upstream claim by our claim
-	acrMap                map[string]string // our acr class by upstream acr
+	name, issuer          string            // name and issuer, for a kind with a single provider
+	claims                map[string]string // upstream claim by gateway claim
+	acrMap                map[string]string // gateway acr by upstream acr
 	acrClaim              string            // name of the claim used instead of acr
-	supportsSelectAccount bool              // reports support of prompt=select_account, regardless of discovery
+	supportsSelectAccount bool              // whether prompt=select_account is supported, even if discovery does not list it
 }
 
-// providerKinds are all kinds. Values that each site names itself, such as groups of Auth0 or policies of PingFederate, have
-// no default.
+// providerKinds contains the defaults of each kind. Values that each site chooses, such as groups of Auth0 or policies of
+// PingFederate, have no default.
 var providerKinds = map[string]providerKind{
 	"oidc": {},
-	// The levels of the Keycloak guide. Without levels, Keycloak returns acr 1 even after two factors, so 1 is not mapped.
+	// These are the levels in the Keycloak guide. If no levels are configured, Keycloak returns acr 1 even after two factors.
+	// Therefore, 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
-	// acrs are the authentication contexts of conditional access, numbered by each site.
+	// acrs contains authentication contexts of conditional access, whose numbers each site chooses.
 	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", supportsSelectAccount: true},
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
 	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", supportsSelectAccount: true},
 	"auth0":    {acrMap: map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}},
-	"ping":     {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // PingOne's own policies
+	"ping":     {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // predefined policies of PingOne
 }
 
 var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping")
 
-// applyDefaults sets the options that are not configured.
+// applyDefaults sets the options that are not configured to the defaults of the kind.
 func (k providerKind) applyDefaults(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
 	c.ACRClaim, c.SelectAccount = k.acrClaim, k.supportsSelectAccount
 	c.ACRMap = mergeClaims(k.acrMap, c.ACRMap)
-	if c.Claims["email"] == "" { // otherwise email_verified of the kind does not apply
+	if c.Claims["email"] == "" { // the kind's email_verified applies only to the provider's own email claim
 		c.Claims = mergeClaims(k.claims, c.Claims)
 	}
 }
 
-// mergeClaims returns the defaults of a kind, overridden by the configured values.
+// mergeClaims returns the default claims of a kind, overridden by the configured claims.
 func mergeClaims(defaults, configured map[string]string) map[string]string {
 	if defaults == nil {
 		return configured

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// A kind sets defaults, and configured options override them.
+// A kind sets defaults. Configured options override them.
 func TestProviderKinds(t *testing.T) {
 	t.Parallel()
 	none := map[string]string(nil)

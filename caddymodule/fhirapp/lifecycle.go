@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
-// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage, because `caddy
+// Provision replaces placeholders and creates the authorization server. It neither reads nor writes storage, because `caddy
 // validate` must not change anything.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.auditLog = ctx, fhirbase.NewLogger(ctx, "fhir"), audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger))
@@ -69,7 +69,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// check rejects JSON configurations that the Caddyfile parser would reject too.
+// check returns an error for JSON configurations that the Caddyfile parser would reject.
 func (a *App) check() error {
 	if a.FHIRBase == "" {
 		a.FHIRBase = fhirbase.DefaultBase
@@ -94,8 +94,8 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 	return nil
 }
 
-// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in does
-// not wait for them, and watches for keys of other gateways.
+// Start opens the health port and the stores. In the background, it prepares the signing keys, so that the first sign-in does
+// not wait for them, and watches for keys that other gateways create.
 func (a *App) Start() (err error) {
 	processStart()
 	if a.Health != "" {
@@ -120,17 +120,17 @@ func (a *App) Start() (err error) {
 	return nil
 }
 
-// liveServer is the current authorization server with its background work.
+// liveServer is the current authorization server and its background work.
 type liveServer struct {
 	current atomic.Pointer[authorize.Server]
 
-	mu         sync.Mutex         // held while the server is replaced
-	ctx        context.Context    // of the background work; nil before the app starts
+	mu         sync.Mutex         // guards replacement of the server
+	ctx        context.Context    // context of the background work; nil until the app starts
 	cancel     context.CancelFunc // stops the background work of the current server
 	background sync.WaitGroup
 }
 
-// replace makes s the current server and replaces the background work of its predecessor.
+// replace makes s the current server and starts its background work in place of that of the previous server.
 func (l *liveServer) replace(s *authorize.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +138,7 @@ func (l *liveServer) replace(s *authorize.Server) {
 	l.restart()
 }
 
-// run does the background work until ctx is canceled.
+// run performs the background work until ctx is canceled.
 func (l *liveServer) run(ctx context.Context) {
 	l.mu.Lock()
 	l.ctx = ctx
@@ -148,7 +148,7 @@ func (l *liveServer) run(ctx context.Context) {
 	l.background.Wait()
 }
 
-// restart stops the background work of the previous server and starts that of the current server. It requires the lock.
+// restart stops the background work of the previous server and starts that of the current server. The caller must hold mu.
 func (l *liveServer) restart() {
 	if l.ctx == nil || l.ctx.Err() != nil {
 		return
@@ -177,16 +177,16 @@ func (a *App) startStores() error {
 	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.RecordDataLoss(func() bool { // if keys exist, tokens were issued, so the file of the store must have existed
+	a.stores.RecordDataLoss(func() bool { // if keys exist, tokens have been issued, so a missing store file means data loss
 		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysStorageName(a.Issuer))
 	})
 	startedApps.Store(a, nil)
 	return nil
 }
 
-// Stop records the number of dropped audit events, stops the server's background work, and closes the health port. When the
-// process exits, the latter two are deferred: Caddy stops its apps in any order, so its servers may accept requests for
-// their shutdown_delay, while the health port shows load balancers that this gateway is stopping.
+// Stop logs the number of dropped audit events, stops the server's background work, and closes the health port. When the
+// process exits, it defers the last two steps. Caddy stops its apps in any order, so its servers may accept requests during
+// their shutdown_delay, while the health port informs load balancers that this gateway is stopping.
 func (a *App) Stop() error {
 	a.auditLog.Flush()
 	if caddy.Exiting() {
@@ -204,8 +204,8 @@ func shutDown(a *App) error {
 	return a.releaseHealthPort()
 }
 
-// listenForExit notifies the stores that the process exits. Stop would be too late: Caddy sometimes stops its servers first,
-// and they use their whole grace period.
+// listenForExit notifies the stores when the process exits. Stop would be too late: Caddy sometimes stops its servers first,
+// which may take their entire grace period.
 func (a *App) listenForExit(ctx caddy.Context) error {
 	events, err := ctx.App("events")
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *App) listenForExit(ctx caddy.Context) error {
 
 type exitHandler struct{ stores *stores.Set }
 
-// Handle implements caddyevents.Handler. It ignores reloads, which stop the previous configuration too.
+// Handle implements [caddyevents.Handler]. It ignores reloads, which also stop a configuration.
 func (h exitHandler) Handle(context.Context, caddy.Event) error {
 	if caddy.Exiting() {
 		h.stores.PrepareShutdown()
@@ -252,7 +252,7 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	return c, loadFeatures(a, &c)
 }
 
-// resolve replaces the placeholders of secrets in copies, because the configuration that Caddy shows and saves must keep the placeholders.
+// resolve replaces placeholders in copies of the settings, because the configuration that Caddy displays must contain them.
 func (a *App) resolve(c *authorize.Config) error {
 	for _, u := range a.Users {
 		user, err := u.resolve(a.logger)
@@ -278,7 +278,7 @@ func (a *App) resolve(c *authorize.Config) error {
 	return nil
 }
 
-// settings returns the server's configuration without secrets.
+// settings returns the server's configuration with all secrets omitted.
 func (a *App) settings() authorize.Config {
 	return authorize.Config{
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase, ScopeLimits: a.ScopeLimits,
@@ -297,27 +297,26 @@ func (a *App) settings() authorize.Config {
 	}
 }
 
-// processStart is the start time of the first configuration in this process.
+// processStart returns the time when the first configuration of this process was started.
 var processStart = sync.OnceValue(time.Now)
 
-// recentOutages returns the latest periods without service: before this process started, and while a remote store was
-// unavailable.
+// recentOutages returns the latest periods without service: the one before this process started, and outages of a remote store.
 func recentOutages(s *stores.Set) []store.Outage {
 	return append([]store.Outage{{EndedAt: processStart()}}, s.Outages()...)
 }
 
-// reloadStates keeps state of the previous configuration across reloads, by the location of the signing keys.
+// reloadStates stores the state that survives reloads, by the location of the signing keys.
 var reloadStates = caddy.NewUsagePool()
 
 type reloadState struct {
-	keys           *keyring.KeysInUse // so that tokens stay valid if a key file was damaged or lost
+	keys           *keyring.KeysInUse // keys in use, so that tokens stay valid if a key file is damaged or lost
 	retainedValues sync.Map           // values of [RetainedValue] by retainedKey
 }
 
 func (*reloadState) Destruct() error { return nil }
 
-// loadKeys creates the keyring with the keys of the previous configuration at that location, and takes over its other state.
-// It does not read the keys from storage.
+// loadKeys creates the keyring from the state of the previous configuration with the same location of the keys. If there is no
+// such state, it creates one. It does not read keys from storage.
 func (a *App) loadKeys(location string) error {
 	storage, err := keyStorage(a)
 	if err != nil {
@@ -337,7 +336,7 @@ func (a *App) loadKeys(location string) error {
 
 var _ caddy.Destructor = (*reloadState)(nil)
 
-// keyStorage returns the storage of the signing keys: the durable store with store_key, and otherwise Caddy's storage.
+// keyStorage returns the storage of the signing keys: the durable store if store_key is set, otherwise Caddy's storage.
 func keyStorage(a *App) (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.LockingStorage{CertMagicStorage: a.ctx.Storage()}, nil
@@ -346,7 +345,7 @@ func keyStorage(a *App) (keyring.Storage, error) {
 	return &sealedkeys.Storage{Store: a.stores.Durable, Keys: keys, LegacyStorage: a.ctx.Storage()}, err
 }
 
-// keysLocation returns a string that identifies the location of the keys.
+// keysLocation returns a string that identifies the location of the signing keys.
 func keysLocation(a *App) string {
 	location := storageIdentity(a.ctx)
 	if len(a.StoreKeys) > 0 {
@@ -360,7 +359,7 @@ func KeysStorageName(issuer string) string {
 	return "fhir/keys/" + fhirbase.StorageName(issuer) + ".json"
 }
 
-// sealingKeys returns the store keys, with their placeholders replaced.
+// sealingKeys returns the store keys and replaces their placeholders.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
 	if s.CheckDurability() != nil {
 		return nil, errors.New("store_key requires a durable store: signing keys in memory would be lost on a restart; use another store")

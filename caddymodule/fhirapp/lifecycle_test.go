@@ -16,8 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// After a reload, the keys in use stay, and tokens stay valid, even if the key file was damaged or
-// lost. The file is not changed.
+// After a reload, the signing keys and tokens stay valid even if the key file was damaged or lost. The file is not changed.
 func TestReloadKeepsKeys(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, content string }{{"damaged", "[{"}, {"missing", ""}} {
@@ -52,12 +51,12 @@ func TestReloadKeepsKeys(t *testing.T) {
 }
 
 const (
-	storeKey      = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=" // 32 bytes
+	storeKey      = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=" // base64 of 32 bytes
 	otherStoreKey = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
 )
 
-// sharedStoreExample returns the example with a durable store that several gateways of this process share, and
-// further lines.
+// sharedStoreExample returns the example with the given lines and a durable store at path, so that gateways in this process can
+// share it.
 func sharedStoreExample(t *testing.T, path, lines string) string {
 	const base = "fhir_base /fhir/R4"
 	return gatewaytest.ExampleText(t, base, base+"\n\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}"+lines)
@@ -67,8 +66,8 @@ func (g *gateway) accepts(token string) bool {
 	return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token).StatusCode == http.StatusOK
 }
 
-// With a store key, gateways share nothing but the durable store: the token of one is valid at the
-// others, and Caddy's storage contains no keys.
+// With a store key, gateways share only the durable store. A token issued by one gateway is valid at the others, and Caddy's
+// storage contains no keys.
 func TestStoreKey(t *testing.T) {
 	t.Setenv("STORE_KEY", storeKey)
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
@@ -96,7 +95,7 @@ func TestStoreKey(t *testing.T) {
 	}
 }
 
-// Setting the store key invalidates no tokens, because the first gateway imports its keys into the store.
+// Setting a store key does not invalidate tokens, because the first gateway imports its keys into the store.
 func TestStoreKeyTakesOverKeys(t *testing.T) {
 	t.Parallel()
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
@@ -111,7 +110,7 @@ func TestStoreKeyTakesOverKeys(t *testing.T) {
 	}
 }
 
-// A started gateway checks the stored keys and restores those that the store has lost.
+// A running gateway checks the stored keys and restores keys that the store has lost.
 func TestRunningGatewayRestoresLostKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

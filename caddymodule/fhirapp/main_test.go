@@ -15,7 +15,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
-// Tests run in parallel unless they share state of the process:
+// Tests run in parallel unless they share process-wide state:
 //
 //   - environment variables
 //   - the metrics, which TestMetrics and similar tests compare before and after
@@ -25,14 +25,13 @@ import (
 //     invalidates responses
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// gateway is a Gateway with methods for the tests of this package.
+// gateway is a [gatewaytest.Gateway] with additional methods for the tests of this package.
 type gateway struct {
 	*gatewaytest.Gateway
 	t testing.TB
 }
 
-// exampleGateway starts Caddyfile.example, with parts of its text replaced, in front of a backend,
-// which may be nil.
+// exampleGateway starts Caddyfile.example, with the replacements oldnew, in front of a backend, which may be nil.
 func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.Example(t, backend, oldnew...), t}
@@ -43,7 +42,7 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 	return newGatewayAt(t, caddyfile, gatewaytest.StorageFolder(t))
 }
 
-// newGatewayAt starts a gateway with its keys and certificates in a folder.
+// newGatewayAt starts a gateway whose keys and certificates are stored in folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.NewInFolder(t, caddyfile, folder), t}

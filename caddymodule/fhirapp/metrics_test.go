@@ -31,8 +31,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// series returns the values of the gateway's metrics as in a scrape; for a histogram, the number of
-// observations.
+// series returns the values of the gateway's metrics as in a scrape. For a histogram, the value is the number of observations.
 func (g *gateway) series() map[string]float64 {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -67,7 +66,7 @@ func TestMetrics(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func()
-		want []string // counters that increase by one
+		want []string // counters that must increase by one
 	}{
 		{"a sign-in", func() { g.Cookies = map[string]string{}; g.Code() }, []string{
 			"caddy_fhir_authorization_events_total grant= kind=sign-in outcome=success",
@@ -105,10 +104,10 @@ func TestMetrics(t *testing.T) {
 			var got []string
 			for name, value := range g.series() {
 				if strings.Contains(name, "store=test_shared") || name == "caddy_fhir_definitions_load_failed" {
-					continue // set by another test's background work, because counters are global
+					continue // counters are global, and background work of another test may increase this one
 				}
 				if strings.HasPrefix(name, "caddy_fhir_store_entries") {
-					continue // a gauge: TestCapacityMetrics
+					continue // a gauge, checked by TestCapacityMetrics
 				}
 				for range int(value - before[name]) {
 					got = append(got, name)
@@ -127,8 +126,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Each configuration's registry contains the metrics, and their values continue: neither a reload
-// nor a second handler registers them twice.
+// The registry of each configuration contains the metrics, and their values survive reloads. Neither a reload nor a second
+// handler registers them twice.
 func TestMetricsOutliveReload(t *testing.T) {
 	const name = "caddy_fhir_bearer_decisions_total outcome=no_token"
 	first := exampleGateway(t, nil)
@@ -156,7 +155,7 @@ func (c *fakeCache) ApplyInvalidation(e dispatch.Invalidation) int {
 
 func (c *fakeCache) Statistics() dispatch.Statistics { return c.statistics }
 
-// addCache registers a cache with the metrics and the admin API.
+// addCache registers a cache for the metrics and the admin API.
 func addCache(t *testing.T, key string, c *fakeCache) {
 	t.Helper()
 	expand.CachePool.LoadOrStore(key, c)
@@ -188,7 +187,7 @@ func TestCacheMetrics(t *testing.T) {
 	}
 }
 
-// Counters of a cache continue when a reload with other settings creates a new cache.
+// The counters of a cache continue when a reload with different settings creates a new cache.
 func TestCacheCountersContinue(t *testing.T) {
 	address := gatewaytest.Backend(t, newScriptedServer("good"))
 	g := newGateway(t, frontCaddyfile("ttl 1h", address))
@@ -210,12 +209,12 @@ func TestCacheCountersContinue(t *testing.T) {
 	}
 }
 
-// preflight sends the preflight request that a browser would send.
+// preflight sends a CORS preflight request as a browser would.
 func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Do(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }
 
-// The entries and limits of the stores and of the guard's cache are exported.
+// The number of entries and the capacity of the stores and of the guard's cache are exported.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	app, err := fhirbase.FindApp[*App](g.Context)
@@ -265,7 +264,7 @@ func readPanels(t *testing.T) (rows []string, panels []panel) {
 	return rows, panels
 }
 
-// observedGateway starts a gateway that has all metrics after some requests.
+// observedGateway starts a gateway and sends requests, so that all metrics exist.
 func observedGateway(t *testing.T) *gateway {
 	t.Helper()
 	newTestServer(t)
@@ -290,7 +289,7 @@ func observedGateway(t *testing.T) *gateway {
 	return g
 }
 
-// use sends the requests that the panels show.
+// use sends requests that change the metrics shown in the panels.
 func (g *gateway) use() {
 	g.Gateway = g.NewBrowser()
 	token := g.Token()
@@ -304,7 +303,7 @@ func (g *gateway) use() {
 	}
 }
 
-// labelsOf returns the labels of each series of a gateway, by the metric name in queries.
+// labelsOf returns the labels of each of the gateway's series, by the metric name used in queries.
 func (g *gateway) labelsOf() map[string][]string {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -334,7 +333,7 @@ var (
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
 )
 
-// checkQuery checks that a query uses existing metrics and labels, and values listed in docs/reference.
+// checkQuery checks that the metrics and labels in a query exist and that docs/reference lists the label values.
 func checkQuery(t *testing.T, about, query string, known map[string][]string, documented string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(query, -1)
@@ -376,18 +375,18 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 	}
 }
 
-// runbookLink matches the link of an alert to a heading of a page.
+// runbookLink matches an alert's link to a heading of a page.
 var runbookLink = regexp.MustCompile(`(?m)/blob/main/(docs/\S+\.md)#(\S+)$`)
 
-// featureMetrics are the labels of dashboard metrics that features add. Each feature tests its own metrics.
+// featureMetrics maps the dashboard metrics that features add to their labels. The tests of each feature test its metrics.
 var featureMetrics = map[string][]string{
 	"caddy_fhir_quota_refusals_total": {"quota"}, "caddy_fhir_roster_entries": {"kind"}, "caddy_fhir_roster_max_entries": {"kind"},
 }
 
-// The dashboard and the alerts query existing metrics, labels and values, and the alerts link to existing headings.
+// The dashboard and the alerts use existing metrics, labels and values. The alerts link to existing headings.
 func TestDashboardAndAlerts(t *testing.T) {
 	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")+gatewaytest.ReadFile(t, "../../docs/reference/audit-log.md")
-	known["caddy_config_last_reload_successful"] = nil // Caddy registers it when it starts as a process
+	known["caddy_config_last_reload_successful"] = nil // Caddy registers this metric only when it runs as a process
 	maps.Copy(known, featureMetrics)
 	rows, panels := readPanels(t)
 	if want := []string{"Sign-ins", "Tokens", "Guard", "$expand", "Store", "Backend", "Audit"}; !slices.Equal(rows, want) {
@@ -419,13 +418,13 @@ func TestDashboardAndAlerts(t *testing.T) {
 	}
 }
 
-// inGrafana replaces the dashboard's variables as Grafana does. It drops "> 0", which hides
-// unchecked providers: the test's provider is never checked.
+// inGrafana replaces the dashboard's variables as Grafana does. It removes "> 0", which hides providers that were never
+// checked, because the test's provider is one of them.
 var inGrafana = strings.NewReplacer("$__rate_interval", "10s", `"$job"`, `".*"`, `"$instance"`, `".*"`, " > 0)", ")")
 
 var prometheusProgram = flag.String("prometheus", "", "a program of Prometheus, which answers the dashboard's queries")
 
-// Prometheus returns series for each panel's query after scraping a gateway. The test needs that program, as in .ci/run.
+// Prometheus returns series for the query of each panel after it has scraped a gateway. The test requires -prometheus.
 func TestPrometheusAnswersDashboard(t *testing.T) {
 	if *prometheusProgram == "" {
 		t.Skip("without -prometheus")
@@ -439,7 +438,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 	for _, p := range panels {
 		for _, target := range p.Targets {
 			query := inGrafana.Replace(target.Expr)
-			for g.use(); ; g.use() { // rates need a counter that increases between two scrapes
+			for g.use(); ; g.use() { // rate() needs a counter that increases between two scrapes
 				series, err := askPrometheus(t.Context(), address, query)
 				if series > 0 || err == nil && isFeatureMetric(target.Expr) {
 					break
@@ -453,7 +452,7 @@ func TestPrometheusAnswersDashboard(t *testing.T) {
 	}
 }
 
-// isFeatureMetric reports whether a query is about a metric that this test's gateway does not export.
+// isFeatureMetric reports whether a query uses a metric that this test's gateway does not export.
 func isFeatureMetric(query string) bool {
 	for name := range featureMetrics {
 		if strings.Contains(query, name) {

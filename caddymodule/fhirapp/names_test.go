@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// A nameSource is a source of names. It reports whether a name could be the sub of a token.
+// A nameSource is a source of names. It reports whether it accepts a name that could be the sub of a token.
 type nameSource struct {
 	takes   func(t *testing.T, name string) bool
-	foreign bool // the sub is of another issuer
-	spaces  bool // whether inner spaces are rejected
+	foreign bool // the sub is issued by another issuer
+	spaces  bool // whether spaces within a name are rejected
 }
 
-// jsonOf returns a JSON object.
+// jsonOf returns the JSON encoding of an object.
 func jsonOf(t *testing.T, object any) string {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -34,7 +34,7 @@ func jsonOf(t *testing.T, object any) string {
 	return string(text)
 }
 
-// adapts reports whether a Caddyfile with a user or client in its fhir block is valid.
+// adapts reports whether a Caddyfile with the option in its fhir block is valid.
 func adapts(t *testing.T, head, option string) bool {
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(
 		[]byte("{\n\tfhir {\n\t\tissuer https://x.example\n\t\t"+head+" {\n\t\t\t"+option+"\n\t\t}\n\t}\n}\n"), map[string]any{"filename": "Caddyfile"})
@@ -147,8 +147,8 @@ https://localhost:8443 {
 	}
 }
 
-// TestNames sends each name through each nameSource: a name that HTTP would change, or that another
-// principal of the issuer can have, never becomes a sub.
+// TestNames sends each name through each nameSource. Names are rejected if HTTP would alter them, or if another principal of
+// the issuer could have the same name.
 func TestNames(t *testing.T) {
 	all := nameSources(t)
 	for _, at := range slices.Sorted(maps.Keys(all)) {

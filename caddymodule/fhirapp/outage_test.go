@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// peer is a gateway that shares a test's server with others and receives their events.
+// peer is a gateway that shares a test server with other gateways and receives their events.
 type peer struct {
 	*gateway
 	app *App
 	log string // path of the log file
 }
 
-// newPeer starts a gateway with its keys in a folder and waits for the store.
+// newPeer starts a gateway with its keys in folder and waits until the store is available.
 func newPeer(t *testing.T, name, folder string) *peer {
 	t.Helper()
 	s := startPeer(t, name, folder, "")
@@ -31,7 +31,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	return s
 }
 
-// startPeer starts a gateway with further options and does not wait for the store.
+// startPeer starts a gateway with additional options. It does not wait for the store.
 func startPeer(t *testing.T, name, folder, options string) *peer {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -58,7 +58,7 @@ func startPeer(t *testing.T, name, folder, options string) *peer {
 
 func (s *peer) replica() *storemirror.Replica { return s.app.stores.Store.(*storemirror.Replica) }
 
-// logged returns the lines of the log that contain any of the texts.
+// logged returns the lines of the log that contain at least one of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
 	all := gatewaytest.ReadFile(s.t, s.log)
 	for line := range strings.Lines(all) {
@@ -69,7 +69,7 @@ func (s *peer) logged(texts ...string) (lines []string) {
 	return lines
 }
 
-// await waits a few seconds until a condition is true.
+// await waits up to a few seconds for a condition to become true.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -83,8 +83,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Fatalf("in vain: %s", what)
 }
 
-// Apart from the audit log, an outage is logged once when it starts and once when it ends, regardless of how many requests fail,
-// even if none fails. The grace of refresh tokens that were replaced when the outage started counts from its end.
+// Except in the audit log, an outage is logged once when it starts and once when it ends, regardless of how many requests fail.
+// The grace period of refresh tokens that were replaced when the outage started begins again at its end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
 	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
@@ -114,8 +114,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A start without the store logs a warning and one line about the store, but none about the missing
-// keys, which are a consequence.
+// If the store is unavailable at the start, a warning and one message about the store are logged. The missing keys, which are a
+// consequence, are not logged.
 func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	newTestServer(t).SetDown(true)
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
@@ -127,7 +127,7 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// /ready reports problems and their end.
+// /ready reports problems and when they are resolved.
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
@@ -158,7 +158,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// The status names the shared store, and the metrics count its operations.
+// The status contains the shared store, and the metrics count its operations.
 func TestSharedStoreIsMeasured(t *testing.T) {
 	newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
@@ -192,7 +192,7 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 	}
 }
 
-// A guarded request needs no round trip to the store, and a revocation at one gateway is effective at the other.
+// A guarded request needs no call to the store, but a revocation at one gateway takes effect at the other.
 func TestGuardNeedsNoStoreCall(t *testing.T) {
 	server := newTestServer(t)
 	keys := gatewaytest.StorageFolder(t)
@@ -216,8 +216,8 @@ func TestGuardNeedsNoStoreCall(t *testing.T) {
 	}
 }
 
-// Within the lag, the guard works without the store. After the lag, it returns 503 until the store
-// is back. With the lag off, it always works without the store.
+// Within the maximum lag, the guard works without the store. After that, it returns 503 until the store is available again. If
+// the lag is off, the guard always works without the store.
 func TestGuardWithoutStore(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
@@ -229,7 +229,7 @@ func TestGuardWithoutStore(t *testing.T) {
 	}
 	g.replica().SetMaxLag(time.Nanosecond)
 	before := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"]
-	for range 10 { // some requests wait for the store, others do not
+	for range 10 { // only some of the requests wait for the store
 		began := time.Now()
 		r := g.Get("/fhir/R4/metadata?x=y", token)
 		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(began) > time.Second {

@@ -46,7 +46,7 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	}
 }
 
-// Refusals by fhir_bearer are JSON regardless of the requested format, as all responses that it inspects.
+// Rejections by fhir_bearer are JSON regardless of the requested format, like all responses that it inspects.
 func TestRefusalInJSON(t *testing.T) {
 	t.Parallel()
 	const xmlOnly = "application/fhir+xml"
@@ -67,7 +67,7 @@ func TestRefusalInJSON(t *testing.T) {
 	}
 }
 
-// Clients that request XML get errors in XML too.
+// Clients that request XML get errors in XML.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()
 	terminologytest.RequireFeatures(t, "xml")
@@ -106,15 +106,15 @@ func TestOutcomeInXML(t *testing.T) {
 	}
 }
 
-// A rejection is an OperationOutcome, regardless of the site's error routes.
+// A rejection contains an OperationOutcome even if the site has error routes.
 func TestRefusalIsOutcome(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"
 	tests := []struct {
 		name, site, path string
 		status           int
-		issue            string // of the OperationOutcome
-		body             string // if the body is not an OperationOutcome
+		issue            string // issue code in the OperationOutcome
+		body             string // expected body that is not an OperationOutcome
 	}{
 		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
@@ -154,7 +154,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 	}
 }
 
-// The order of directives in a block does not matter, as Caddy's users expect.
+// As Caddy's users expect, the order of directives in a block has no effect.
 func TestDirectiveOrder(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"

@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/slowbody"
 )
 
-// A body sent one byte at a time is aborted early on every path, and does not delay the shutdown of
-// the server.
+// A body sent one byte at a time is aborted early on every path and does not delay server shutdown.
 func TestDrip(t *testing.T) {
 	t.Parallel()
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
@@ -53,7 +52,7 @@ func TestDrip(t *testing.T) {
 	}
 }
 
-// slowBody returns n bytes every two seconds.
+// slowBody is a request body that returns n bytes every two seconds.
 type slowBody struct{ n, left int }
 
 func (b *slowBody) Read(p []byte) (int, error) {
@@ -66,7 +65,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A slow connection is not aborted, and the gateway's own processing time does not count.
+// A slow connection is not aborted, and the gateway's own processing time is ignored.
 func TestSlowLine(t *testing.T) {
 	t.Parallel()
 	var http1, http2 http.Protocols
@@ -102,13 +101,13 @@ func TestSlowLine(t *testing.T) {
 				if answer := gatewaytest.ReadBody(t, response); response.StatusCode != test.status || test.status == http.StatusOK && answer != "<nil> <nil>" {
 					t.Errorf("%d %s", response.StatusCode, answer)
 				}
-				time.Sleep(time.Minute) // the transport is still reading the body
+				time.Sleep(time.Minute) // keeps the bubble running while the transport still reads the body
 			})
 		})
 	}
 }
 
-// slowHandler waits before, during and after reading a body.
+// slowHandler waits before, while and after it reads the body.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
 	defer slowbody.FHIRPace.Limit(w, r)()
 	time.Sleep(time.Minute)

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
-// inProcessRecords sends requests to the FHIR API of this gateway in process, through the same routes as a client: the FHIR
-// server is configured once, and fhir_bearer enforces access.
+// inProcessRecords sends requests to this gateway's FHIR API without a network connection, through the same routes as a
+// client's. Therefore, the FHIR server is configured only once, and fhir_bearer enforces access.
 type inProcessRecords struct {
 	issuer, fhirBase string
 }
@@ -42,7 +42,7 @@ func (o *inProcessRecords) Get(ctx context.Context, by launch.Reader, path strin
 		return nil, err
 	}
 	r.RemoteAddr = from.RemoteAddr
-	for _, name := range server.ClientIPHeaders { // policies need the client address that a trusted proxy forwarded
+	for _, name := range server.ClientIPHeaders { // policies need the client address from the headers of a trusted proxy
 		r.Header.Set(name, requester.IP(ctx))
 	}
 	w := &responseBuffer{header: http.Header{}, status: http.StatusOK}
@@ -63,13 +63,13 @@ func (o *inProcessRecords) NewRequest(ctx context.Context, path string, query ur
 		return nil, err
 	}
 	r.RequestURI, r.TLS = r.URL.RequestURI(), &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: r.URL.Hostname()}
-	r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil // as in a request that a server receives
+	r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil // as in requests received by a server
 	r.Body = http.NoBody
 	r.Header.Set("Accept", "application/fhir+json")
 	return r, nil
 }
 
-// token returns the reader in the form in which fhir_bearer sees a client's access token.
+// token returns the reader in the format in which fhir_bearer represents a client's access token.
 func (o *inProcessRecords) token(by launch.Reader) guard.Token {
 	return guard.Token{
 		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,

@@ -14,12 +14,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// wardServer is a FHIR server with the patients p1 and p2 that records its requests.
+// wardServer is a FHIR server with the patients p1 and p2. It records its requests.
 type wardServer struct {
 	mu    sync.Mutex
 	asked []string
 	down  bool
-	other map[string]string // more records, by path below /fhir/R4/
+	other map[string]string // additional resources, by path below /fhir/R4/
 }
 
 func (s *wardServer) set(path, record string) {
@@ -86,7 +86,7 @@ https://localhost:8443 {
 `)), ward
 }
 
-// openPicker signs alice in and returns the page to which she is redirected.
+// openPicker signs in alice and returns the page to which she is redirected.
 func openPicker(t *testing.T, g *gatewaytest.Gateway) *http.Response {
 	t.Helper()
 	r := g.Get("/oauth2/authorize?"+url.Values{
@@ -98,7 +98,7 @@ func openPicker(t *testing.T, g *gatewaytest.Gateway) *http.Response {
 	return g.Get(g.Post("/oauth2/login", form.Fields).Header.Get("Location"), "")
 }
 
-// TestPickerRequestsPassGuard: records are requested through the site's own routes, with the person's rights and no token.
+// TestPickerRequestsPassGuard checks that records are requested through the site's routes, as the person and without a token.
 func TestPickerRequestsPassGuard(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
@@ -138,7 +138,7 @@ func TestPickerObeysPolicies(t *testing.T) {
 	}
 }
 
-// TestPickerObeysPoliciesBehindProxy: policies see the address of the browser, not that of a proxy in front.
+// TestPickerObeysPoliciesBehindProxy checks that policies are evaluated with the browser's address, not that of a proxy.
 func TestPickerObeysPoliciesBehindProxy(t *testing.T) {
 	t.Parallel()
 	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\ttest_deny client_ip 203.0.113.9\n\t\t}")
@@ -162,7 +162,7 @@ func TestPickerWhileDown(t *testing.T) {
 	}
 }
 
-// TestReaderCannotBeImpersonated: a client cannot impersonate the gateway itself.
+// TestReaderCannotBeImpersonated checks that a client cannot impersonate the gateway.
 func TestReaderCannotBeImpersonated(t *testing.T) {
 	t.Parallel()
 	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer")
@@ -172,7 +172,7 @@ func TestReaderCannotBeImpersonated(t *testing.T) {
 	}
 }
 
-// TestPickerKnowsGroups: requests on behalf of a person are checked with the person's groups.
+// TestPickerKnowsGroups checks that requests on behalf of a person are authorized with the person's groups.
 func TestPickerKnowsGroups(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{"doctors", "visitors"} {
@@ -183,12 +183,12 @@ func TestPickerKnowsGroups(t *testing.T) {
 	}
 }
 
-// TestFHIRUserIsSearchedThroughGuard: a person's FHIR resource is searched through the site's own
-// routes, without a token, and search results about other people are ignored.
+// TestFHIRUserIsSearchedThroughGuard checks that a person's FHIR resource is searched through the site's routes without a
+// token, and that search results about other people are ignored.
 func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[string]string{"7,8": "Practitioner/p", "7": ""} {
-		provider := providertest.Start(t, func(s *providertest.Settings) { // one each, because stores in memory are shared
+		provider := providertest.Start(t, func(s *providertest.Settings) { // each test has its own provider, because memory stores are shared
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"number": "7,8"}}}
 		})
 		g, ward := newWard(t, "Practitioner/alice\n\t\t}\n\t\tidp hospital {\n\t\t\tissuer "+provider.Issuer+"\n\t\t\tclient_id "+providertest.ClientID+

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
-// withBearerOption returns the replacements that add an option to fhir_bearer of the example.
+// withBearerOption returns replacements that add an option to fhir_bearer in the example.
 func withBearerOption(option string) []string {
 	if option == "" {
 		return nil
@@ -27,7 +27,7 @@ func withBearerOption(option string) []string {
 	return []string{"fhir_bearer\n", "fhir_bearer {\n\t\t\t" + option + "\n\t\t}\n"}
 }
 
-// Scopes limit the requests that a token allows, unless the FHIR server enforces them.
+// Scopes limit which requests a token permits, unless the FHIR server enforces scopes.
 func TestScopesAreEnforced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -55,7 +55,7 @@ func TestScopesAreEnforced(t *testing.T) {
 	}
 }
 
-// The audit log contains the request, the person and the rule that allowed or denied it.
+// The audit log contains the request, the person, and the rule that permitted or denied the request.
 func TestAccessIsAudited(t *testing.T) {
 	t.Parallel()
 	g, _, trail := loggingGateway(t)
@@ -103,7 +103,7 @@ func TestBearerOptionErrors(t *testing.T) {
 	}
 }
 
-// A rule that cannot have an effect is an error, because operators would rely on it.
+// A rule that cannot have an effect is an error, because operators might rely on it.
 func TestScopesOffWithRules(t *testing.T) {
 	t.Parallel()
 	config := gatewaytest.Adapt(t, gatewaytest.ExampleText(t, withBearerOption("scopes off\n\t\t\ttest_deny type Patient")...))
@@ -112,7 +112,7 @@ func TestScopesOffWithRules(t *testing.T) {
 	}
 }
 
-// A memory limit below the size of one response is an error, because the response would always be rejected.
+// A memory limit that is smaller than one response is an error, because every response of that size would be rejected.
 func TestMemoryOptions(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
@@ -127,8 +127,8 @@ func TestMemoryOptions(t *testing.T) {
 	}
 }
 
-// testPolicy is a feature of fhir_bearer for tests that need a policy. Its subdirectives test_deny and
-// test_require have a property of the request and a value: type, client_ip, idp, groups or the name of a claim.
+// testPolicy is a feature of fhir_bearer for tests that need a policy. Its subdirectives test_deny and test_require each have
+// two arguments: a property of the request (type, client_ip, idp, groups or the name of a claim) and a value.
 type testPolicy struct {
 	Rows [][]string `json:"rows,omitempty"`
 }
@@ -174,14 +174,14 @@ func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) (j rule.Evaluat
 	return j
 }
 
-// wardPolicies allow only doctors of ward 7.
+// wardPolicies permit access only to doctors of ward 7.
 const wardPolicies = `
 			test_require idp ""
 			test_require groups doctors
 			test_require ward 7
 			test_deny none x`
 
-// TestPoliciesOfOtherIssuers: groups and claims are the token's, including nested ones. Missing claims are empty.
+// TestPoliciesOfOtherIssuers checks that policies use a token's groups and claims, even nested ones. Missing claims are empty.
 func TestPoliciesOfOtherIssuers(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -205,7 +205,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 		}
 		maps.Copy(claims, tt.claims)
 		token := k.Sign(t, claims)
-		for range 2 { // once verified, and once from the token cache
+		for range 2 { // first verified, then from the token cache
 			if r := g.Get("/fhir/R4/Patient", token); r.StatusCode != tt.status {
 				t.Errorf("%s: status %d, want %d", tt.name, r.StatusCode, tt.status)
 			}
@@ -213,7 +213,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfLocalPeople: groups and claims are the person's current ones, not those at the time the token was issued.
+// TestPoliciesOfLocalPeople checks that policies use a person's current groups and claims, not those when the token was issued.
 func TestPoliciesOfLocalPeople(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.StorageFolder(t)
@@ -236,7 +236,7 @@ func TestPoliciesOfLocalPeople(t *testing.T) {
 	}
 }
 
-// TestSignInPolicy: a site can require a class of sign-in; alice has only a password.
+// TestSignInPolicy checks that a site can require an authentication context class. Alice has signed in only with a password.
 func TestSignInPolicy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, option, challenge string }{
@@ -270,7 +270,7 @@ func TestSignInPolicy(t *testing.T) {
 	}
 }
 
-// TestAccessTokenOfClassThatClientRequires: the guard forwards the acr of the sign-in to the server.
+// TestAccessTokenOfClassThatClientRequires checks that the guard forwards the sign-in's acr to the FHIR server.
 func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "client demo-app {\n", "client demo-app {\n\t\t\tacr sfa\n")
@@ -279,7 +279,7 @@ func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
 	}
 }
 
-// TestSignInPolicyOfUnknownClass: an unknown class is an error, because it would deny every request and only apps would see that.
+// TestSignInPolicyOfUnknownClass checks that an unknown class is an error, because it would deny every request.
 func TestSignInPolicyOfUnknownClass(t *testing.T) {
 	t.Parallel()
 	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, gatewaytest.ExampleText(t, withBearerOption("acr gold")...)))

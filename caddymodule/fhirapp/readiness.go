@@ -22,16 +22,16 @@ import (
 // readinessResponse is the response to GET /fhir/ready.
 type readinessResponse struct {
 	Ready    bool              `json:"ready"`
-	Parts    map[string]string `json:"parts"`              // ok or the cause of a problem, by part
-	Problems []string          `json:"problems,omitempty"` // why it is not ready
+	Parts    map[string]string `json:"parts"`              // "ok" or the cause of the problem, by part
+	Problems []string          `json:"problems,omitempty"` // why the gateway is not ready
 	Warnings []string          `json:"warnings,omitempty"` // faults that do not affect readiness
 
-	// IdentityProviders are the providers with revalidation and their latest checks at this gateway. They do not affect
+	// IdentityProviders are the providers with revalidation, with the latest checks by this gateway. They do not affect
 	// readiness.
 	IdentityProviders []revalidation.ProviderState `json:"identity_providers,omitempty"`
 }
 
-// StatusCode returns 503 for a gateway that is not ready, and otherwise 200.
+// StatusCode returns 200 if the gateway is ready, otherwise 503.
 func (r *readinessResponse) StatusCode() int { return readinessStatus(r.Ready) }
 
 func readinessStatus(isReady bool) int {
@@ -41,7 +41,7 @@ func readinessStatus(isReady bool) int {
 	return http.StatusServiceUnavailable
 }
 
-// setPart records the state of a part.
+// setPart records the status of a part.
 func (r *readinessResponse) setPart(part string, cause store.Cause, problem error) {
 	r.Parts[part] = "ok"
 	if problem != nil {
@@ -50,9 +50,9 @@ func (r *readinessResponse) setPart(part string, cause store.Cause, problem erro
 	}
 }
 
-// checkReadiness returns the readiness of a configuration. No configuration is active before the first one has started and once
-// the process is stopping. A configuration without the fhir app is ready once it has started, because its guards need neither
-// stores nor keys.
+// checkReadiness returns the readiness of the running configuration. There is none before the first configuration has started
+// and while the process is stopping. A configuration without the fhir app is ready as soon as it has started, because its
+// guards need neither stores nor keys.
 func checkReadiness(ctx context.Context, running caddy.Context) (*readinessResponse, error) {
 	response := &readinessResponse{Parts: map[string]string{}}
 	switch {
@@ -89,7 +89,7 @@ func checkReadiness(ctx context.Context, running caddy.Context) (*readinessRespo
 	return response, nil
 }
 
-// addProviders adds the state of identity providers. An unavailable store is reported as its own part.
+// addProviders adds the state of identity providers. It does not report an unavailable store, which is a separate part.
 func (r *readinessResponse) addProviders(ctx context.Context, app *App) {
 	states, err := app.Server().ProviderStates(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ var (
 	errShuttingDown = errors.New("shutting down: new requests are accepted until Caddy's shutdown_delay ends, then pending requests finish")
 )
 
-// checkSigningKeys returns why tokens cannot be signed now or after a restart.
+// checkSigningKeys returns an error if tokens cannot be signed now or after a restart.
 func checkSigningKeys(ctx context.Context, keys *keyring.Keyring) error {
 	result := make(chan error, 1)
 	go func() {
@@ -127,9 +127,9 @@ func checkSigningKeys(ctx context.Context, keys *keyring.Keyring) error {
 //
 //	GET /live     200: the process responds
 //	GET /started  200 after the first configuration has started, with or without its store, until the process is stopping; else 503
-//	GET /ready    200 if the gateway can serve everything, else 503 with the problems by part
+//	GET /ready    200 if the gateway can serve all requests, else 503 with the problems by part
 //
-// /started and /ready return 503 once shutdown_delay of Caddy starts, but not during a reload.
+// /started and /ready return 503 from the start of Caddy's shutdown_delay, but not during a reload.
 func healthHandler(running func() caddy.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
@@ -156,23 +156,23 @@ func writeHealth(w http.ResponseWriter, status int, response any) {
 	_ = json.NewEncoder(w).Encode(response) // write errors do not matter: probes retry
 }
 
-// Limits of a request to the health port. A response takes at most CheckTimeout.
+// Limits for requests to the health port. A response takes at most CheckTimeout.
 const (
 	healthHeaderTimeout = 5 * time.Second
 	healthTimeout       = 2 * stores.CheckTimeout
 	maxHealthHeader     = 8 << 10
 )
 
-// healthPort serves the health probes on a separate port by plain HTTP.
+// healthPort serves the health probes over plain HTTP on a separate port.
 type healthPort struct {
 	server *http.Server
 }
 
-// healthPorts keeps ports open across reloads, by address. Closing a listener resets the connections that it has not
-// accepted, and a probe would report the gateway as down.
+// healthPorts contains the open ports by address. They stay open across reloads: closing a listener resets connections that it
+// has not accepted, and probes would report the gateway as down.
 var healthPorts = caddy.NewUsagePool()
 
-// acquireHealthPort opens the port, or reuses that of the previous configuration.
+// acquireHealthPort opens the port or reuses the port that the previous configuration opened.
 func acquireHealthPort(address string, handler http.Handler) (port *healthPort, release func() error, err error) {
 	pooled, _, err := healthPorts.LoadOrNew(address, func() (caddy.Destructor, error) { return openHealthPort(address, handler) })
 	if err != nil {
@@ -206,7 +206,7 @@ func openHealthPort(text string, handler http.Handler) (*healthPort, error) {
 		Handler: handler, ReadHeaderTimeout: healthHeaderTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout,
 		IdleTimeout: time.Minute, MaxHeaderBytes: maxHealthHeader,
 	}}
-	go func() { _ = p.server.Serve(listener) }() // until Destruct
+	go func() { _ = p.server.Serve(listener) }() // runs until Destruct
 	return p, nil
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// readyWith returns the readiness of a configuration.
+// readyWith returns the status and readiness of a configuration.
 func readyWith(t *testing.T, ctx caddy.Context) (int, readinessResponse) {
 	t.Helper()
 	w, err := admin(t, ctx, http.MethodGet, "/fhir/ready")
@@ -36,8 +36,8 @@ func readyWith(t *testing.T, ctx caddy.Context) (int, readinessResponse) {
 	return w.Code, answer
 }
 
-// A gateway is not ready before its first configuration has started. A configuration without the
-// fhir app is ready immediately.
+// A gateway is not ready until its first configuration has started. A configuration without the fhir app is ready immediately
+// after that.
 func TestReadyOnceStarted(t *testing.T) {
 	t.Parallel()
 	withoutApp, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -126,7 +126,7 @@ func TestHealthPort(t *testing.T) {
 	}
 }
 
-// A configuration takes over the port of its predecessor. The port stays open until the last configuration closes it.
+// A configuration reuses the port of the previous configuration. The port stays open until the last configuration stops.
 func TestHealthPortIsTakenOver(t *testing.T) {
 	t.Parallel()
 	handler := healthHandler(func() caddy.Context { return caddy.Context{} })
@@ -153,13 +153,13 @@ func TestHealthPortIsTakenOver(t *testing.T) {
 	}
 }
 
-// drainVariable contains the Caddyfile for the subprocess of TestDrain, which must be a separate process to exit.
+// drainVariable is the environment variable with the Caddyfile for the subprocess of TestDrain, which must be able to exit.
 const drainVariable = "DRAIN_CADDYFILE"
 
 const drainReloads = 5
 
-// While a process reloads, it stays ready. When it receives an exit signal, the probes report this first,
-// and requests are accepted until load balancers have had the time to react.
+// A process stays ready during reloads. When it receives an exit signal, the probes fail first, and requests are still accepted
+// so that load balancers have time to react.
 func TestDrain(t *testing.T) {
 	if configured := os.Getenv(drainVariable); configured != "" {
 		runDrained(configured)
@@ -207,7 +207,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// runDrained is the main function of the subprocess: it reloads several times, and waits for the signal.
+// runDrained is the main function of the subprocess. It reloads the configuration several times and waits for the signal.
 func runDrained(configured string) {
 	caddy.TrapSignals()
 	for round := 1; round <= drainReloads; round++ {
@@ -228,7 +228,7 @@ func loadCaddyfile(text string) error {
 }
 
 type probeResponse struct {
-	status int // 0: no response
+	status int // 0 means that there was no response
 	text   string
 }
 
@@ -246,7 +246,7 @@ func probe(t *testing.T, address, path string) probeResponse {
 		return probeResponse{text: err.Error()}
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // the part that was received
+	text, _ := io.ReadAll(response.Body) // the part of the body that was received
 	return probeResponse{response.StatusCode, string(text)}
 }
 

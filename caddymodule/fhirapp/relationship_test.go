@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// relatedTokens signs alice in, unless she is signed in, and returns her tokens; after an error response, only the error.
+// relatedTokens signs in alice unless she is signed in, and returns her tokens. After an error response, it returns the error.
 func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) authorizetest.TokenResponse {
 	t.Helper()
 	r := g.Get("/oauth2/authorize?"+url.Values{
@@ -38,7 +38,7 @@ func introspect(g *gatewaytest.Gateway, bearer, token string) *http.Response {
 	return g.Do(http.MethodPost, "/oauth2/introspect", url.Values{"token": {token}}.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+bearer)
 }
 
-// isActive reports whether introspection returns a token as active.
+// isActive reports whether introspection reports a token as active.
 func isActive(t *testing.T, g *gatewaytest.Gateway, bearer, token string) bool {
 	t.Helper()
 	answer := introspect(g, bearer, token)
@@ -49,7 +49,7 @@ func isActive(t *testing.T, g *gatewaytest.Gateway, bearer, token string) bool {
 	return strings.Contains(text, `"active":true`)
 }
 
-// endedRelationships are the ways in which the relation between alice's fhirUser and p1 can end.
+// endedRelationships lists the ways in which the relationship between alice's fhirUser and the patient p1 can end.
 var endedRelationships = []struct{ name, fhirUser, before, after string }{
 	{"inactive", "RelatedPerson/r", `"patient":{"reference":"Patient/p1"}`, `"active":false,"patient":{"reference":"Patient/p1"}`},
 	{"over", "RelatedPerson/r", `"patient":{"reference":"Patient/p1"}`, `"period":{"end":"2020-01-01"},"patient":{"reference":"Patient/p1"}`},
@@ -61,8 +61,8 @@ var endedRelationships = []struct{ name, fhirUser, before, after string }{
 	{"a link removed", "Person/r", `"link":[{"target":{"reference":"Patient/p1"}}]`, `"link":[{"target":{"reference":"Patient/p2"}}]`},
 }
 
-// TestEndedRelationship: after a person's relation to a patient has ended, the person cannot read the patient's
-// data with any existing token, cannot refresh a token, and cannot choose the patient, from the next request on.
+// TestEndedRelationship checks that, once a person's relationship to a patient has ended, the next requests fail: the person
+// cannot read the patient's data with any existing token, refresh a token, or select the patient.
 func TestEndedRelationship(t *testing.T) {
 	t.Parallel()
 	for _, tt := range endedRelationships {
@@ -111,8 +111,8 @@ func TestEndedRelationship(t *testing.T) {
 	}
 }
 
-// TestRelationshipUnknown: while the FHIR server does not return the relation, no data is read, no
-// token is refreshed, and no grant is lost.
+// TestRelationshipUnknown checks that no data is read, no token is refreshed and no grant is revoked while the FHIR server does
+// not return the relationship.
 func TestRelationshipUnknown(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "RelatedPerson/r", "fhir_bearer")

@@ -35,24 +35,24 @@ import (
 
 func init() { caddy.RegisterModule(new(testStore)) }
 
-// testStore is a store module with a store that several gateways of a test share.
+// testStore is a store module whose store can be shared by several gateways in a test.
 type testStore struct {
-	// The test's server, as an address of a shared store. Default: none.
+	// The test server, as the address of a shared store. Default: none.
 	Server string `json:"server,omitempty"`
 
-	// The name of a gateway at that server. Default: the gateway shared by all modules without a name.
+	// The name of a gateway at the test server. Default: a gateway shared by all modules that have no name.
 	Gateway string `json:"gateway,omitempty"`
 
 	stores.Shared
 }
 
-// testServers are the servers of tests, by name.
+// testServers contains the test servers by name.
 var testServers sync.Map
 
-// testServersMade counts testServers, so that a repeated test does not reuse the pooled store of its first run.
+// testServersMade counts testServers, so that a repeated test does not reuse the pooled store of its previous run.
 var testServersMade atomic.Int64
 
-// A testServer is a shared store with the result of its check.
+// A testServer is a shared store with a configurable result of its check.
 type testServer struct {
 	*storetest.SharedMemory
 	number int64
@@ -60,10 +60,10 @@ type testServer struct {
 	mu     sync.Mutex
 	byName map[string]*storetest.Gateway
 	closed int
-	used   []*testStore // modules of the configurations that used the server
+	used   []*testStore // store modules that have used the server
 }
 
-// newTestServer returns a server with the test's name.
+// newTestServer returns a server named after the test.
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
@@ -75,7 +75,7 @@ func newTestServer(t *testing.T) *testServer {
 	return s
 }
 
-// gateway returns a gateway's handle on the server.
+// gateway returns the handle of the named gateway on the server.
 func (s *testServer) gateway(name string) *storetest.Gateway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *testStore) Provision(caddy.Context) error {
 	})
 }
 
-// onServer returns the configuration of a store at the test's server.
+// onServer returns the JSON configuration of a store at the test's server.
 func onServer(t *testing.T, gateway string) json.RawMessage {
 	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
 }
@@ -141,7 +141,7 @@ func TestStoreServesAsBoth(t *testing.T) {
 	}
 }
 
-// An unusable store prevents the configuration from loading; an unreachable store does not.
+// An unusable store prevents the configuration from loading, but an unreachable store does not.
 func TestSharedStoreIsChecked(t *testing.T) {
 	t.Parallel()
 	server := newTestServer(t)
@@ -162,10 +162,10 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	}
 }
 
-// An idle gateway announces itself in a shared store, so that the store is not copied in the meantime.
+// An idle gateway announces itself in a shared store, so that the store is not copied while the gateway uses it.
 func TestIdleGatewayIsAnnounced(t *testing.T) {
 	t.Parallel()
-	// The memory store, which configurations share, has a goroutine that would not exit with the bubble.
+	// The memory store, which configurations share, has a goroutine that would outlive the bubble.
 	memory := new(memory.Store)
 	if err := memory.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestIdleGatewayIsAnnounced(t *testing.T) {
 	})
 }
 
-// No gateway starts with the target of an incomplete copy.
+// A gateway does not start if its store is the target of an incomplete copy.
 func TestIncompleteCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	server := newTestServer(t)
@@ -224,7 +224,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		app  App
-		want string // "": no warning
+		want string // "" means that there is no warning
 	}{
 		{"none shared", App{}, ""},
 		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in local files"},
@@ -247,7 +247,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 
 const issuerX, issuerY = "https://x.example", "https://y.example"
 
-// A store rejects a second issuer with an error that contains both issuers and a hint. The first issuer stays in use.
+// A store rejects a second issuer with an error that contains both issuers and a hint. The first issuer can still use it.
 func TestStoreOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)
@@ -276,8 +276,7 @@ func TestStoreOfOtherIssuer(t *testing.T) {
 	}
 }
 
-// The durable store is next to the keys, is created when the app starts and not before, and is
-// readable only by its owner.
+// The durable store is located next to the keys. It is created when the app starts, not before, and only its owner can read it.
 func TestDurableStore(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
@@ -295,7 +294,7 @@ func TestDurableStore(t *testing.T) {
 	}
 }
 
-// startApp starts the app alone and waits for its background work.
+// startApp starts only the app and waits for its background work.
 func startApp(t *testing.T, app *App) {
 	t.Helper()
 	if err := app.Start(); err != nil {
@@ -320,8 +319,8 @@ func TestDurableStoreElsewhere(t *testing.T) {
 	}
 }
 
-// A file that another process has locked prevents the configuration from starting, with an error
-// that contains the file and the option.
+// A store file that another process has locked prevents the configuration from starting. The error contains the file and the
+// option.
 func TestDurableStoreInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "held.db")
@@ -342,7 +341,7 @@ func TestDurableStoreInUse(t *testing.T) {
 	})
 }
 
-// A refresh token survives a reload, and a restart with nothing but the folder.
+// A refresh token survives a reload, and a restart of which only the storage folder remains.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.StorageFolder(t)
@@ -362,7 +361,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	tokens := before.exchange(gatewaytest.CodeForm(before.CodeFor(request)))
 	reloaded := start()
 	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
-	for _, app := range apps { // both configurations stop, as at the end of a process
+	for _, app := range apps { // both configurations stop, as when the process exits
 		if err := app.stores.Durable.(*file.Store).Cleanup(); err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +388,7 @@ func (g *gateway) exchange(form url.Values) map[string]any {
 	return answer
 }
 
-// Reuse of a refresh token invalidates its access tokens at the guard, including cached ones.
+// Reuse of a refresh token invalidates the access tokens of its grant at the guard, including cached tokens.
 func TestGuardRefusesRevokedFamily(t *testing.T) {
 	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -414,7 +413,7 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 	passes(http.StatusUnauthorized)
 }
 
-// A code and a session survive a reload.
+// Codes and sessions survive a reload.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	t.Parallel()
 	keys := gatewaytest.StorageFolder(t)
@@ -432,7 +431,7 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	}
 }
 
-// A store with a changed mark has lost its data, which is logged once.
+// A changed mark in a store indicates data loss, which is logged once.
 func TestStoreCameBackEmpty(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
@@ -459,7 +458,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 	}
 }
 
-// Problems of a local store appear in /ready and in a metric.
+// /ready and a metric report problems of a local store.
 func TestReadyReportsLocalStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		part, cause string
@@ -467,7 +466,7 @@ func TestReadyReportsLocalStore(t *testing.T) {
 	}{
 		"memory store full": {"memory", "memory full", func(t *testing.T, app *App, _ string) {
 			memory := app.stores.Store.(*memory.Store)
-			t.Cleanup(func() { // all gateways of the process share the store
+			t.Cleanup(func() { // all gateways in the process share the store
 				memory.SetMaxEntries(0)
 				await(t, "it is well again", func() bool {
 					app.stores.ClearRecoveredProblems()
@@ -503,7 +502,7 @@ func TestReadyReportsLocalStore(t *testing.T) {
 			if err := app.startStores(); err != nil {
 				t.Fatal(err)
 			}
-			if err := app.keys.Refresh(t.Context()); err != nil { // creating keys may take longer than ready waits
+			if err := app.keys.Refresh(t.Context()); err != nil { // creating keys may take longer than the timeout of /ready
 				t.Fatal(err)
 			}
 			if status, answer := readyWith(t, g.Context); status != 200 {
@@ -523,7 +522,7 @@ func TestReadyReportsLocalStore(t *testing.T) {
 	}
 }
 
-// A file that is missing at a start is reported as lost if keys exist. At the first start, no keys exist.
+// If a store file is missing at the start, data loss is reported if keys exist. On the first start, no keys exist.
 func TestStoreIsLostAtStart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -541,14 +540,14 @@ func TestStoreIsLostAtStart(t *testing.T) {
 			t.Errorf("lost: %t, want %t", got, lost)
 		}
 		g.Token()
-		_ = app.stores.Durable.(*file.Store).Cleanup() // as at the end of a process
+		_ = app.stores.Durable.(*file.Store).Cleanup() // as when the process exits
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// hasLostData reports whether one of an app's stores came back empty.
+// hasLostData reports whether data loss was detected in one of an app's stores.
 func hasLostData(t *testing.T, app *App) bool {
 	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
 		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "the store lost its data") })

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// Other OAuth servers may have a certificate from a private authority and require a client
-// certificate. Each connection to them supports both, and fails without them.
+// Other OAuth servers may use a certificate from a private authority and require a client certificate. Each connection to them
+// supports both, and fails if they are not configured.
 func TestPrivateAuthority(t *testing.T) {
 	t.Parallel()
 	own, clients := gatewaytest.NewAuthority(t, "hospital"), gatewaytest.NewAuthority(t, "clients")
@@ -63,7 +63,7 @@ func TestPrivateAuthority(t *testing.T) {
 	}
 }
 
-// tlsSite returns a Caddyfile with only a site, and tlsApp one with the global option fhir.
+// tlsSite returns a Caddyfile with only a site; tlsApp returns one that also has the global option fhir.
 func tlsSite(body string) string {
 	return gatewaytest.FormatCaddyfile("{\nauto_https disable_redirects\nskip_install_trust\n}\n\nhttps://localhost:8443 {\n" + body + "\n}\n")
 }
@@ -83,7 +83,7 @@ func checkReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 	}
 }
 
-// assertionForm returns a token request from a client that is authenticated with the issuer's key.
+// assertionForm returns a token request with a client assertion signed with the issuer's key.
 func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Values {
 	t.Helper()
 	assertion := k.Sign(t, map[string]any{
@@ -95,7 +95,7 @@ func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Value
 	}
 }
 
-// The error about an invalid file contains the file and the option.
+// The error for an invalid file contains the file and the option.
 func TestTLSFaults(t *testing.T) {
 	t.Parallel()
 	own := gatewaytest.NewAuthority(t, "own")

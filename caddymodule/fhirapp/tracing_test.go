@@ -24,7 +24,7 @@ const (
 	unlisted = "http://example.org/fhir/ValueSet/unlisted"
 )
 
-// tracedGateway starts the example with a shared store and tracing, and returns the exported spans.
+// tracedGateway starts the example with a shared store and tracing. It returns a channel of exported spans.
 func tracedGateway(t *testing.T) (*gateway, <-chan []*trace.Span) {
 	t.Helper()
 	spans := make(chan []*trace.Span, 1000)
@@ -75,7 +75,7 @@ func tracedGateway(t *testing.T) (*gateway, <-chan []*trace.Span) {
 	return g, spans
 }
 
-// Each step of a request is a span below that of Caddy's tracing, and identifies neither users nor patients.
+// Each step of a request has a span below the one created by Caddy's tracing. Spans do not identify users or patients.
 func TestSpans(t *testing.T) {
 	g, spans := tracedGateway(t)
 	token := g.Token()
@@ -110,7 +110,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// hasExemplar reports whether a histogram has the traced request as an exemplar.
+// hasExemplar reports whether a histogram has an exemplar with the traced request's ID.
 func (g *gateway) hasExemplar(name string) bool {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -131,7 +131,7 @@ func (g *gateway) hasExemplar(name string) bool {
 	return false
 }
 
-// describeSpans describes the spans of the traced request: outcome, interaction, type and parent of each.
+// describeSpans describes each span of the traced request: its outcome, interaction, type and parent.
 func describeSpans(t *testing.T, spans <-chan []*trace.Span) string {
 	t.Helper()
 	var of []*trace.Span
@@ -143,7 +143,7 @@ func describeSpans(t *testing.T, spans <-chan []*trace.Span) string {
 			t.Fatal("the spans of the request do not arrive")
 		}
 		if of = append(of, sent...); slices.ContainsFunc(sent, func(s *trace.Span) bool { return s.GetName() == "handler" && isTraced(s) }) {
-			break // this span ends last
+			break // the last span to end
 		}
 	}
 	names := map[string]string{}
@@ -175,8 +175,8 @@ func describeSpans(t *testing.T, spans <-chan []*trace.Span) string {
 
 func isTraced(s *trace.Span) bool { return hex.EncodeToString(s.GetTraceId()) == traceID }
 
-// checkNoIdentifiers checks that a span contains no user, client, requested resource or token. JWTs begin
-// with eyJ; random ids may contain shorter words.
+// checkNoIdentifiers checks that a span contains no user, client, requested resource or token. It searches for the prefix eyJ
+// of JWTs, because random ids may contain shorter words.
 func checkNoIdentifiers(t *testing.T, s *trace.Span) {
 	t.Helper()
 	text := prototext.Format(s)

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
-// In addition to the gateway's own tokens, and without the fhir app too, the guard accepts tokens
-// of a trusted issuer and tokens that an introspection endpoint reports as active.
+// In addition to the gateway's own tokens, the guard accepts tokens of a trusted issuer and tokens that an introspection
+// endpoint reports as active. This works without the fhir app too.
 func TestTrustedIssuer(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -41,7 +41,7 @@ https://localhost:8443 {
 		g      *gateway
 		token  string
 		status int
-		user   string // forwarded to the next handler
+		user   string // user that is forwarded to the next handler
 	}{
 		{"our own", beside, beside.Token(), http.StatusBadGateway, ""},
 		{"the trusted issuer's", beside, k.Token(t, "https://localhost:8443/fhir/R4"), http.StatusBadGateway, ""},
@@ -70,7 +70,7 @@ https://localhost:8443 {
 	}
 }
 
-// While the introspection endpoint is down, clients get Retry-After (RFC 9110 §15.6.4, §10.2.3).
+// While the introspection endpoint is down, responses contain Retry-After (RFC 9110 §15.6.4, §10.2.3).
 func TestIntrospectionDown(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -88,7 +88,7 @@ func TestIntrospectionDown(t *testing.T) {
 	}
 }
 
-// A reload while the issuer is down keeps its keys. Keys that no configuration uses are released.
+// The keys of a trusted issuer survive a reload while the issuer is down. Keys that no configuration uses are released.
 func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -129,9 +129,9 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	}
 }
 
-// The log contains the reason why tokens of a trusted issuer are rejected, at a limited rate.
+// The reason why tokens of a trusted issuer are rejected is logged at a limited rate.
 //
-// Not in parallel: Caddy's default logger is global.
+// This test cannot run in parallel, because Caddy's default logger is global.
 func TestWarningOfClaim(t *testing.T) {
 	k, file := gatewaytest.NewIssuer(t), filepath.Join(t.TempDir(), "log")
 	g := newGateway(t, gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+k.URL+" api://fhir\n\t\t}\n", gatewaytest.ExampleLog, "",
@@ -184,8 +184,8 @@ func guardOnly(trust ...string) string {
 	return tlsSite("fhir_bearer {\n" + lines + "}\nrespond backend")
 }
 
-// Apps find the endpoints of the first trusted issuer, from any origin and without a token. The
-// gateway requests them once, for the first request.
+// Apps can discover the endpoints of the first trusted issuer from any origin and without a token. The gateway fetches them
+// once, on the first request.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	t.Parallel()
 	issuer, asked := newIssuerWithDocument(t, discoveryDocument)
@@ -218,7 +218,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	}
 }
 
-// All other paths below the base need a token, and so does this path if no trusted issuer is known.
+// All other paths below the base require a token, as does this path if there is no trusted issuer.
 func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	t.Parallel()
 	issuer, _ := newIssuerWithDocument(t, discoveryDocument)
@@ -252,8 +252,8 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	}
 }
 
-// If an issuer is down or its document must not be forwarded, the response is 503 with an
-// OperationOutcome that repeats nothing of the document.
+// If an issuer is down or its document must not be forwarded, the response is 503 with an OperationOutcome that does not
+// contain any part of the document.
 func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	t.Parallel()
 	for name, document := range map[string]string{
@@ -279,8 +279,7 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	}
 }
 
-// RFC 9728 §3, §5: the challenge of a refusal links to the metadata of the API, which list the
-// issuers of tokens.
+// The challenge of a rejection links to the API's metadata, which list the token issuers (RFC 9728 §3, §5).
 func TestProtectedResourceMetadata(t *testing.T) {
 	g := exampleGateway(t, nil)
 	scopes := checkProtectedResource(t, g, "/.well-known/oauth-protected-resource/fhir/R4", "https://localhost:8443")
@@ -289,8 +288,8 @@ func TestProtectedResourceMetadata(t *testing.T) {
 	}
 }
 
-// With only other issuers, the metadata are below the base, which is all that fhir_bearer serves at
-// most sites; and at the well-known path too, if fhir_bearer serves it.
+// If all issuers are external, the metadata are served below the base, because most sites route only this path to fhir_bearer.
+// They are also served at the well-known path if the site routes it to fhir_bearer.
 func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	t.Parallel()
 	first, _ := newIssuerWithDocument(t, discoveryDocument)
@@ -302,8 +301,8 @@ func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// checkProtectedResource checks that a challenge links to the protected resource metadata, checks
-// the content of the metadata, and returns its scopes.
+// checkProtectedResource checks that a challenge links to the protected resource metadata, checks the metadata, and returns
+// their scopes.
 func checkProtectedResource(t *testing.T, g *gateway, path string, servers ...string) []string {
 	t.Helper()
 	const origin = "https://localhost:8443"

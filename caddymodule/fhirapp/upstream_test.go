@@ -45,8 +45,8 @@ func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guarde
 	return s
 }
 
-// serveTLS starts a server with a certificate from one authority that requires client certificates
-// from another.
+// serveTLS starts a server whose certificate is issued by one authority and that requires client certificates issued by
+// another.
 func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -60,15 +60,14 @@ func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Ha
 	pool := x509.NewCertPool()
 	pool.AddCert(clients.Certificate)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // expected handshake failures
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshake failures are expected
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
 
-// An upstream receives the client certificate and the credentials from their files, and must
-// present a certificate from the configured authority. Replaced files take effect with the next
-// connection or reload.
+// An upstream receives the client certificate and the credentials from the configured files. Its own certificate must be issued
+// by the configured authority. Replaced files take effect with the next connection or reload.
 func TestUpstreamCredentials(t *testing.T) {
 	first, second, stranger := gatewaytest.NewAuthority(t, "first"), gatewaytest.NewAuthority(t, "second"), gatewaytest.NewAuthority(t, "stranger")
 	folder := t.TempDir()
@@ -110,7 +109,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	g := newGateway(t, caddyfile(portOf(server)))
 	ask(g, http.StatusOK, "one")
 
-	first.Issue("two", file("client.pem"), file("client.key")) // read with the next connection
+	first.Issue("two", file("client.pem"), file("client.key")) // read on the next connection
 	server.CloseClientConnections()
 	ask(g, http.StatusOK, "two")
 
@@ -124,7 +123,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusBadGateway, "two")
 	first.Issue("four", file("client.pem"), file("client.key"))
 
-	server = newGuardedServer(t, second, first) // presents a certificate from another authority
+	server = newGuardedServer(t, second, first) // its certificate is issued by another authority
 	g = newGateway(t, caddyfile(portOf(server)))
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "")
@@ -132,8 +131,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "four")
 }
 
-// With several terminology servers, the route with the longest prefix wins, and no server receives
-// the user's credentials.
+// With several terminology servers, the route with the longest prefix is used. No server receives the user's credentials.
 func TestRoutes(t *testing.T) {
 	var leaked atomic.Bool
 	named := func(name string) http.Handler {
@@ -167,13 +165,13 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 	}
-	checkCodes(t, gatewaytest.ReadBody(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // $expand of an instance
+	checkCodes(t, gatewaytest.ReadBody(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")), "backend") // $expand on an instance
 	if leaked.Load() {
 		t.Error("a terminology server was sent a user's credentials")
 	}
 }
 
-// A value set that is requested from an upstream with many filters is fetched as a whole and searched locally.
+// If a value set of an upstream is requested with many filters, it is fetched completely and searched locally.
 func TestPullThrough(t *testing.T) {
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.UnreachableBackend))
 	var asked atomic.Int64
@@ -189,7 +187,7 @@ func TestPullThrough(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for n := 0; ; n++ { // until the background fetch has finished
+	for n := 0; ; n++ { // wait for the background fetch
 		before := asked.Load()
 		if search(fmt.Sprintf("g%d", n)); asked.Load() == before {
 			break
@@ -207,7 +205,7 @@ func TestPullThrough(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("it was asked all the same")
 	}
-	if response := g.Do(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied
+	if response := g.Do(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied despite the error
 		t.Fatal(response.StatusCode)
 	}
 	if search("fren"); asked.Load() == before {
@@ -215,8 +213,8 @@ func TestPullThrough(t *testing.T) {
 	}
 }
 
-// A cache-id is not sent to an upstream, which would regard all users as one client and share
-// resources of one user with others.
+// A cache-id is not sent to an upstream. The upstream cannot distinguish the gateway's users, so it would share one user's
+// resources with others.
 func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	t.Parallel()
 	server := newScriptedServer("good")

@@ -16,53 +16,53 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// User is a local user, who signs in with a password.
+// User is a local user who signs in with a password.
 type User struct {
 	// The user name, which is the `sub` of tokens. Required.
 	Name string `json:"name,omitempty"`
 
-	// The password hash, as printed by `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Required. Placeholders
-	// are supported.
+	// The password hash: the output of `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Placeholders are
+	// supported. Required.
 	PasswordHash string `json:"password_hash,omitempty"`
 
-	// The secret of the user's authenticator app (RFC 6238), as created by `caddy fhir-totp`: base32 of at least 16 bytes.
-	// The code is requested after the password, and after sign-in at an identity provider that links to this user.
+	// The secret of the user's authenticator app (RFC 6238), as created by `caddy fhir-totp`: the base32 of at least 16 bytes.
+	// The code is requested after the password, and after sign-in through an identity provider that links to this user.
 	// Placeholders are supported. Default: no second factor.
 	TOTPSecret string `json:"totp_secret,omitempty"`
 
-	// The claim `name`. Default: none.
+	// The value of the claim `name`. Default: none.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The claim `email`. If a provider links by it (`link_email`), a verified address must be unique among the users.
-	// Default: none.
+	// The value of the claim `email`. If a provider links users by email (`link_email`), a verified address must be unique
+	// among the users. Default: none.
 	Email string `json:"email,omitempty"`
 
-	// The claim `email_verified`. Default: false.
+	// The value of the claim `email_verified`. Default: false.
 	EmailVerified bool `json:"email_verified,omitempty"`
 
-	// The claim `phone_number`, in E.164 form: `+15550100`. Default: none.
+	// The value of the claim `phone_number` in E.164 format, such as `+15550100`. Default: none.
 	Phone string `json:"phone,omitempty"`
 
-	// The user's own FHIR resource relative to the FHIR base, such as `Practitioner/alice` (SMART App Launch 2.2,
-	// `fhirUser`). Its type is Patient, Practitioner, PractitionerRole, RelatedPerson or Person. Default: none.
+	// The FHIR resource that represents the user, relative to the FHIR base, such as `Practitioner/alice` (SMART App Launch
+	// 2.2, `fhirUser`). Allowed types are Patient, Practitioner, PractitionerRole, RelatedPerson and Person. Default: none.
 	FHIRUser string `json:"fhir_user,omitempty"`
 
-	// The ids of patients that the user can choose when an app requests a patient (`launch/patient`), in addition to those
-	// that the user's FHIR resource leads to. Default: none.
+	// The ids of patients that the user can select when an app requests a patient (`launch/patient`), in addition to patients
+	// found through the user's FHIR resource. Default: none.
 	Patients []string `json:"patients,omitempty"`
 
-	// The groups of the user, for `scope_limit`, policies, and the claim `groups`. Default: none.
+	// The user's groups, for `scope_limit`, policies, and the claim `groups`. Default: none.
 	Groups []string `json:"groups,omitempty"`
 
-	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, within an address,
-	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
+	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, within an address, `address.locality`.
+	// Clients request them with the scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// Reject sign-in, and revoke all grants and sessions of the user. Default: false.
+	// Disables sign-in and revokes all grants and sessions of the user. Default: false.
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// resolve returns the user for package authorize, with the placeholders of its secrets replaced.
+// resolve returns the user for package authorize and replaces placeholders in the user's secrets.
 func (u *User) resolve(logger *slog.Logger) (zero people.User, err error) {
 	hash, totpSecret := u.PasswordHash, u.TOTPSecret
 	if err := option.ResolveSecrets(map[string]*string{"password_hash": &hash, "totp_secret": &totpSecret}); err != nil {
@@ -95,7 +95,7 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 	return err
 }
 
-// ParseOptions parses a user that may be incomplete: the name, checked by checkName unless nil, and a block.
+// ParseOptions parses a possibly incomplete user: a name and a block. checkName, if not nil, checks the name.
 func (u *User) ParseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
 	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err
@@ -133,13 +133,13 @@ func (u *User) setEmailVerified(w string) error {
 	return nil
 }
 
-// hashCommand creates a hash that takes about 50 ms to compare. Caddy's default, bcrypt with cost 14, takes more than a
-// second of CPU time for each sign-in attempt.
+// hashCommand creates a hash that takes about 50 ms to compare. Caddy's default, bcrypt with cost 14, uses more than a second
+// of CPU time per sign-in attempt.
 const hashCommand = "caddy hash-password --algorithm argon2id"
 
 var errUnknownHash = errors.New("is neither bcrypt nor argon2id; create one with: " + hashCommand)
 
-// Passwords compares passwords by Caddy's hash modules, chosen by the prefix of the hash.
+// Passwords compares passwords with Caddy's hash modules, selected by the prefix of the hash.
 type Passwords struct{}
 
 // Compare implements [people.PasswordComparer].
@@ -150,7 +150,7 @@ func (Passwords) Compare(hash, password []byte) (bool, error) {
 	return caddyauth.BcryptHash{}.Compare(hash, password)
 }
 
-// checkHash detects at load time the errors that Compare would return at the first sign-in.
+// checkHash returns the errors that Compare would return at the first sign-in, so that they are detected at load time.
 func checkHash(hash string) error {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		if _, _, err := caddyauth.DecodeHash([]byte(hash)); err != nil {
@@ -167,8 +167,8 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// CheckPasswordHash returns an error with the name of the option if a hash is invalid. The error does not repeat the value,
-// which may be a password.
+// CheckPasswordHash returns an error that contains the option's name if a hash is invalid. The error does not contain the
+// value, which may be a password.
 func CheckPasswordHash(hash string) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("password_hash %w", err)
@@ -176,10 +176,10 @@ func CheckPasswordHash(hash string) error {
 	return nil
 }
 
-// The cost above which a hash causes a warning: about half a second of CPU time.
+// Costs above which a hash causes a warning. They correspond to about half a second of CPU time.
 const (
 	maxBcryptCost   = 12
-	maxArgon2idCost = 256 << 10 // KiB of memory times passes
+	maxArgon2idCost = 256 << 10 // memory in KiB times passes
 )
 
 // isCostlyHash reports whether a few comparisons with a valid hash would occupy all CPUs.
@@ -192,7 +192,7 @@ func isCostlyHash(hash string) bool {
 	return err == nil && cost > maxBcryptCost
 }
 
-// argon2idCost returns the memory in KiB, passes and threads of an argon2id hash; 0 if the hash does not contain them.
+// argon2idCost returns the memory in KiB, passes and threads of an argon2id hash, or zeros if the hash does not contain them.
 func argon2idCost(hash string) (memory, passes uint32, threads uint8) {
 	var version int
 	_, _ = fmt.Sscanf(hash, "$argon2id$v=%d$m=%d,t=%d,p=%d$", &version, &memory, &passes, &threads)

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// The default of Caddy's hash command costs more than a second of a CPU core per attempt; the
-// documented command does not.
+// A hash created by Caddy's hash command with its default algorithm takes more than a second of CPU time per attempt. A hash
+// created by the documented command does not.
 func TestHashCost(t *testing.T) {
 	t.Parallel()
 	argon2id := func(cost string) string {
@@ -38,7 +38,7 @@ func TestHashCost(t *testing.T) {
 	}
 }
 
-// userInExample matches the users of Caddyfile.example.
+// userInExample matches the definition of a user in Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
 // The users of Caddyfile.example have the documented passwords.

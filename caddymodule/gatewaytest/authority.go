@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Authority issues certificates.
+// Authority is a certificate authority for tests.
 type Authority struct {
 	t           *testing.T
 	Certificate *x509.Certificate // the authority's own certificate
@@ -43,7 +43,7 @@ func NewAuthority(t *testing.T, name string) *Authority {
 	return &Authority{t, certificate, key}
 }
 
-// Issue writes a certificate for a name, and its key, as PEM files.
+// Issue creates a certificate for a name, and its key, and writes them to PEM files.
 func (a *Authority) Issue(name, certificateFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,8 +13,8 @@ import (
 
 const separator = "\n----------\n"
 
-// CheckGolden checks that the Caddyfile in the first half of a file, before a separator line, is adapted to the JSON or
-// the error in its second half. With update, it rewrites the second half.
+// CheckGolden adapts the Caddyfile in the first half of a file, before a separator line, and compares the result with the JSON
+// or the error in the second half. If update is true, it rewrites the second half.
 func CheckGolden(t *testing.T, file string, update bool) {
 	t.Helper()
 	content := ReadFile(t, file)
@@ -44,12 +44,12 @@ func adaptGolden(input string) string {
 	return text.String()
 }
 
-// AppCaddyfile returns a Caddyfile with lines in the fhir block. They begin at line 4.
+// AppCaddyfile returns a Caddyfile with the given lines in the fhir block, starting at line 4.
 func AppCaddyfile(lines string) string {
 	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
 }
 
-// CheckCaddyfileError checks that the error for an invalid Caddyfile contains a line and a word.
+// CheckCaddyfileError checks that the error for an invalid Caddyfile contains the line number and the word.
 func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	t.Helper()
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
@@ -61,14 +61,14 @@ func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	}
 }
 
-// CaddyfileErrors are invalid Caddyfiles, with the line and a word that the error must contain.
+// CaddyfileErrors lists invalid Caddyfiles, each with the line number and a word that the error must contain.
 type CaddyfileErrors []struct {
 	Name, Caddyfile string
 	Line            int
 	Word            string
 }
 
-// Check checks each of them with [CheckCaddyfileError].
+// Check checks each Caddyfile with [CheckCaddyfileError].
 func (all CaddyfileErrors) Check(t *testing.T) {
 	t.Helper()
 	for _, tt := range all {
@@ -76,7 +76,7 @@ func (all CaddyfileErrors) Check(t *testing.T) {
 	}
 }
 
-// AuthorizationServer returns the Caddyfile of an authorization server with one user, and with lines in its fhir block.
+// AuthorizationServer returns the Caddyfile of an authorization server with one user and the given lines in its fhir block.
 func AuthorizationServer(lines string) string {
 	return FormatCaddyfile("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +
 		"user alice {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t}\n\t\t" + lines + "\n\t}\n}\n\n" +
@@ -89,8 +89,8 @@ var (
 	nonSlugCharacters = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// Anchors returns the anchors that GitHub generates for a page's headings: in lower case, without punctuation, with
-// hyphens for spaces, and numbered if repeated.
+// Anchors returns the anchors that GitHub generates for the headings of a page: in lower case, without punctuation, with spaces
+// replaced by hyphens, and numbered if repeated.
 func Anchors(page string) (names []string) {
 	seen := map[string]int{}
 	for _, found := range headingPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(page, ""), -1) {
@@ -105,7 +105,7 @@ func Anchors(page string) (names []string) {
 	return names
 }
 
-// Names of users and clients: InvalidNames are never valid as a sub, ReservedNames only in tokens of other issuers.
+// Invalid names of users and clients: InvalidNames are never valid as a sub; ReservedNames only in tokens of other issuers.
 var (
 	InvalidNames = map[string]string{
 		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",

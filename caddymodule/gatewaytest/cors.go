@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// scriptHeaders are request headers of scripts, or headers that browsers and tracing tools add to their requests.
+// scriptHeaders lists request headers that scripts set, or that browsers and tracing tools add.
 const scriptHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
 	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
 
-// CheckCORS checks the CORS headers of preflights, responses and errors at an endpoint that supports method. Scripts of
-// the origins from may call it: clients, * or, if empty, none.
+// CheckCORS checks the CORS headers of preflight responses, other responses and errors at an endpoint that supports method.
+// from specifies which origins' scripts may call the endpoint: "clients", "*", or "" for none.
 func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	t.Helper()
 	for origin, isClient := range map[string]bool{
@@ -47,12 +47,13 @@ func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	}
 }
 
-// AllowedOrigin returns the origin that may read a response.
+// AllowedOrigin returns the origin that may read a response, from Access-Control-Allow-Origin.
 func AllowedOrigin(r *http.Response) string {
 	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
 }
 
-// checkCORS checks the CORS headers of a response. If allowed is empty, only a preflight may reveal that the endpoint has a policy.
+// checkCORS checks the CORS headers of a response. If allowed is empty, only the response to a preflight may indicate that the
+// endpoint has a CORS policy.
 func checkCORS(t *testing.T, name string, r *http.Response, allowed string, isPreflight bool) {
 	t.Helper()
 	if AllowedOrigin(r) != allowed || r.Header.Get("Access-Control-Allow-Credentials") != "" {

@@ -1,5 +1,5 @@
-// Package gatewaytest runs a Caddyfile in tests as a whole gateway without a port: the configuration is provisioned but
-// not started, and its server is called directly.
+// Package gatewaytest runs a Caddyfile as a complete gateway in tests, without a port. The configuration is provisioned but not
+// started, and its HTTP server is called directly.
 //
 //	gateway.go    New: a gateway with a browser; Adapt and Provision; files; Caddy's log; Main
 //	caddyfile.go  adapted Caddyfiles, and the errors for invalid ones
@@ -9,7 +9,7 @@
 //	cors.go       CORS checks of an endpoint
 //	pace.go       a slow request body
 //
-// A Caddyfile can use the modules that are linked into the test binary: Caddy's standard modules, and those of caddy-fhir
-// if the test imports package caddymodule. This package does not import it, so that the tests of package caddymodule can
-// use this package.
+// A Caddyfile can use the modules that are linked into the test binary: Caddy's standard modules and, if the test imports
+// package caddymodule, those of caddy-fhir. This package does not import caddymodule, so that tests of package caddymodule can
+// use it.
 package gatewaytest

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// Example starts Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
+// Example starts Caddyfile.example, with the given replacements, in front of a backend, which may be nil.
 func Example(t testing.TB, backend http.Handler, replacements ...string) *Gateway {
 	t.Helper()
 	address := UnreachableBackend
@@ -29,19 +29,19 @@ func Example(t testing.TB, backend http.Handler, replacements ...string) *Gatewa
 	return New(t, ExampleText(t, append(replacements, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
-// ServersBlock is the first line of the server options in Caddyfile.example.
+// ServersBlock is the first line of the global servers option in Caddyfile.example.
 const ServersBlock = "\tservers {\n"
 
-// ExampleLog is the first log of Caddyfile.example.
+// ExampleLog is the first log option in Caddyfile.example.
 const ExampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
 
-// ExampleText returns Caddyfile.example with parts of its text replaced, each once, and with cheap password hashes.
+// ExampleText returns Caddyfile.example with fast password hashes and the given replacements, which must match once each.
 func ExampleText(t testing.TB, replacements ...string) string {
 	t.Helper()
 	return CheapHashes().Replace(UnmodifiedExampleText(t, replacements...))
 }
 
-// UnmodifiedExampleText returns Caddyfile.example with parts of its text replaced, each once.
+// UnmodifiedExampleText returns Caddyfile.example with only the given replacements, each of which must match once.
 func UnmodifiedExampleText(t testing.TB, replacements ...string) string {
 	t.Helper()
 	file := ReadFile(t, Root("Caddyfile.example"))
@@ -54,16 +54,16 @@ func UnmodifiedExampleText(t testing.TB, replacements ...string) string {
 	}
 	for module, line := range map[string]string{"http.handlers.fhir_sample": "\t\tfhir_sample\n", "fhir.features.launch_page": "\t\tlaunch_page\n"} {
 		if _, err := caddy.GetModule(module); err != nil {
-			text = strings.Replace(text, line, "", 1) // this feature is not linked into the test binary
+			text = strings.Replace(text, line, "", 1) // the test binary does not contain this feature
 		}
 	}
 	return text
 }
 
-// userInExample matches the users of Caddyfile.example.
+// userInExample matches the definition of a user in Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
-// CheapHashes replaces the example's password hashes, which are slow to compare, with cheap hashes of the same passwords.
+// CheapHashes replaces the example's password hashes with hashes of the same passwords that are faster to compare.
 var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	file, err := os.ReadFile(Root("Caddyfile.example"))
 	if err != nil {
@@ -80,22 +80,22 @@ var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(replacements...)
 })
 
-// DemoCallback is the redirect URI of demo-app, which needs no click once alice is signed in.
+// DemoCallback is the redirect URI of demo-app, which requires no consent once alice is signed in.
 const DemoCallback = "https://app.example.org/callback"
 
-// Code signs alice in and returns the authorization code.
+// Code signs in alice and returns an authorization code.
 func (g *Gateway) Code() string {
 	g.t.Helper()
 	return g.CodeFor(DemoRequest())
 }
 
-// CodeFor is like [Gateway.Code], but for another request.
+// CodeFor is like [Gateway.Code] but uses the given authorization request.
 func (g *Gateway) CodeFor(request url.Values) string {
 	g.t.Helper()
 	return g.CodeForUser("alice", request)
 }
 
-// CodeForUser is like [Gateway.CodeFor], but for another user.
+// CodeForUser is like [Gateway.CodeFor] but signs in the given user.
 func (g *Gateway) CodeForUser(user string, request url.Values) string {
 	g.t.Helper()
 	page := ReadBody(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
@@ -117,32 +117,32 @@ func DemoRequest() url.Values {
 	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback}, "scope": {"openid user/*.rs"}}
 }
 
-// CodeForm returns a token request for demo-app for an authorization code.
+// CodeForm returns demo-app's token request for an authorization code.
 func CodeForm(code string) url.Values {
 	return url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback},
 	}
 }
 
-// Token signs alice in and returns an access token.
+// Token signs in alice and returns an access token.
 func (g *Gateway) Token() string {
 	g.t.Helper()
 	return g.TokenFor(DemoRequest())
 }
 
-// TokenFor is like [Gateway.Token], but for another request.
+// TokenFor is like [Gateway.Token] but uses the given authorization request.
 func (g *Gateway) TokenFor(request url.Values) string {
 	g.t.Helper()
 	return g.TokenForUser("alice", request)
 }
 
-// TokenForUser is like [Gateway.TokenFor], but for another user.
+// TokenForUser is like [Gateway.TokenFor] but signs in the given user.
 func (g *Gateway) TokenForUser(user string, request url.Values) string {
 	g.t.Helper()
 	return g.RequestToken(CodeForm(g.CodeForUser(user, request)))
 }
 
-// RequestToken returns the access token for a token request.
+// RequestToken sends a token request and returns the access token.
 func (g *Gateway) RequestToken(form url.Values) string {
 	g.t.Helper()
 	var token struct {
@@ -155,12 +155,12 @@ func (g *Gateway) RequestToken(form url.Values) string {
 	return token.AccessToken
 }
 
-// Issue is an issue of an OperationOutcome.
+// Issue is OperationOutcome.issue.
 type Issue struct {
 	Severity, Code, Diagnostics string // members of OperationOutcome.issue
 }
 
-// DecodeOutcome decodes a response that must be an OperationOutcome with one issue.
+// DecodeOutcome decodes a response, which must be an OperationOutcome with exactly one issue.
 func (g *Gateway) DecodeOutcome(r *http.Response) Issue {
 	g.t.Helper()
 	var o struct {
@@ -176,7 +176,7 @@ func (g *Gateway) DecodeOutcome(r *http.Response) Issue {
 	return o.Issue[0]
 }
 
-// HeaderList returns the members of a header that is a list (RFC 9110 §5.6.1).
+// HeaderList returns the members of a list-valued header (RFC 9110 §5.6.1).
 func HeaderList(h http.Header, name string) (members []string) {
 	for _, line := range h[http.CanonicalHeaderKey(name)] {
 		for member := range strings.SplitSeq(line, ",") {
@@ -186,12 +186,12 @@ func HeaderList(h http.Header, name string) (members []string) {
 	return members
 }
 
-// FormatCaddyfile returns a Caddyfile in the format of caddy fmt.
+// FormatCaddyfile formats a Caddyfile like caddy fmt.
 func FormatCaddyfile(caddyfileText string) string {
 	return string(caddyfile.Format([]byte(caddyfileText)))
 }
 
-// FindHandler returns the only handler of a type in a configuration.
+// FindHandler returns the only handler of type H in a configuration.
 func FindHandler[H any](t testing.TB, ctx caddy.Context) H {
 	t.Helper()
 	app, err := ctx.App("http")

@@ -24,7 +24,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	_ "github.com/caddyserver/caddy/v2/modules/standard" // modules for Caddyfiles in tests, which the built binary also contains
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // the modules that the built binary also contains, for Caddyfiles in tests
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -33,23 +33,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// Gateway is a gateway under test: a provisioned configuration and the cookies of a browser.
+// Gateway is a gateway under test: a provisioned configuration and a browser's cookies.
 type Gateway struct {
 	Server  http.Handler      // first HTTP server of the configuration
 	Context caddy.Context     // context of the provisioned configuration
 	Cookies map[string]string // cookies of the browser by name
 
-	t testing.TB // fails on invalid responses from the gateway
+	t testing.TB // used to fail on invalid responses from the gateway
 }
 
-// New returns a gateway with a new storage.
+// New starts a gateway with an empty storage except for the example's keys and Caddy's certificate authority.
 func New(t testing.TB, caddyfile string) *Gateway {
 	t.Helper()
 	return NewInFolder(t, caddyfile, StorageFolder(t))
 }
 
-// StorageFolder returns a storage that contains the signing keys of the example's issuer, and Caddy's own certificate authority,
-// because creating these takes longer than most tests.
+// StorageFolder returns a new storage that contains the signing keys of the example's issuer and Caddy's certificate authority,
+// because creating them takes longer than most tests.
 func StorageFolder(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -60,7 +60,7 @@ func StorageFolder(t testing.TB) string {
 }
 
 var preparedStorage = sync.OnceValue(func() string {
-	folder := filepath.Join(caddy.AppDataDir(), "example") // removed at the end of the process
+	folder := filepath.Join(caddy.AppDataDir(), "example") // removed when the process exits
 	storage := keyring.LockingStorage{CertMagicStorage: &certmagic.FileStorage{Path: folder}}
 	name := "fhir/keys/" + fhirbase.StorageName("https://localhost:8443") + ".json"
 	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
@@ -88,7 +88,7 @@ func fileStorage(folder string) []byte {
 	return caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
 }
 
-// NewInFolder returns a gateway with its keys and certificates in a folder, as for a restart.
+// NewInFolder is like [New] but stores keys and certificates in folder, so that a test can restart the gateway with them.
 func NewInFolder(t testing.TB, caddyfile, folder string) *Gateway {
 	t.Helper()
 	config := Adapt(t, caddyfile)
@@ -100,7 +100,7 @@ func NewInFolder(t testing.TB, caddyfile, folder string) *Gateway {
 	return g
 }
 
-// Serve returns a gateway with a configuration.
+// Serve returns a gateway with the given configuration.
 func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	t.Helper()
 	ctx, err := Provision(t, config)
@@ -114,7 +114,7 @@ func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}, t: t}, nil
 }
 
-// Backend serves a handler until the end of the test, and returns its host and port.
+// Backend serves a handler until the end of the test and returns its host and port.
 func Backend(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -122,12 +122,12 @@ func Backend(t testing.TB, handler http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// NewBrowser returns the same gateway with a new browser without cookies.
+// NewBrowser returns the same gateway with a new browser that has no cookies.
 func (g *Gateway) NewBrowser() *Gateway {
 	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}, t: g.t}
 }
 
-// Send sends a request to https://localhost:8443 with the browser's cookies, and stores those of the response.
+// Send sends a request to https://localhost:8443 with the browser's cookies, and stores the cookies of the response.
 func (g *Gateway) Send(r *http.Request) *http.Response {
 	r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
 	for name, value := range g.Cookies {
@@ -142,7 +142,7 @@ func (g *Gateway) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Do sends a request with a body and headers, as pairs of name and value. Headers with an empty value are left out.
+// Do sends a request with a body and headers, given as pairs of name and value. It omits headers with an empty value.
 func (g *Gateway) Do(method, target, body string, headers ...string) *http.Response {
 	var content io.Reader
 	if body != "" {
@@ -157,7 +157,7 @@ func (g *Gateway) Do(method, target, body string, headers ...string) *http.Respo
 	return g.Send(r)
 }
 
-// Get sends a GET request, with an access token unless it is empty, and with headers as in [Gateway.Do].
+// Get sends a GET request. It sends an access token unless token is empty, and headers as in [Gateway.Do].
 func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
 	if token != "" {
 		token = "Bearer " + token
@@ -180,7 +180,7 @@ func ReadBody(t testing.TB, r *http.Response) string {
 	return string(b)
 }
 
-// Adapt returns the configuration of a Caddyfile. A warning, such as about formatting, fails the test.
+// Adapt adapts a Caddyfile. Warnings, such as those about formatting, fail the test.
 func Adapt(t testing.TB, caddyfile string) *caddy.Config {
 	t.Helper()
 	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
@@ -194,12 +194,12 @@ func Adapt(t testing.TB, caddyfile string) *caddy.Config {
 	return config
 }
 
-// provisionMutex is locked while a configuration is provisioned, which sets the default logger and certmagic's default
-// storage that all configurations share.
+// provisionMutex is locked while a configuration is provisioned, because provisioning sets the default logger and certmagic's
+// default storage, which all configurations share.
 var provisionMutex sync.Mutex
 
-// Provision loads a configuration, as [caddy.ProvisionContext] does. If the test fails, the last warnings and errors are
-// shown, except those of logs with their own writer.
+// Provision loads a configuration like [caddy.ProvisionContext]. If the test fails, it prints the last warnings and errors,
+// except those of logs that have their own writer.
 func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 	t.Helper()
 	if config.Logging == nil {
@@ -222,7 +222,7 @@ func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 	return caddy.ProvisionContext(config)
 }
 
-// WriteFile creates a file that is removed at the end of the test, and returns its path.
+// WriteFile creates a file, which is removed at the end of the test, and returns its path.
 func WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -230,7 +230,7 @@ func WriteFile(t testing.TB, name, content string) string {
 	return path
 }
 
-// ReplaceFile writes a file.
+// ReplaceFile overwrites a file.
 func ReplaceFile(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -248,7 +248,7 @@ func ReadFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// Root returns the path of a file in the repository, given relative to the folder with go.mod.
+// Root returns the absolute path of a file in the repository. The argument is relative to the folder that contains go.mod.
 func Root(path string) string {
 	folder := "."
 	for {
@@ -256,7 +256,7 @@ func Root(path string) string {
 			return filepath.Join(folder, path)
 		}
 		if abs, err := filepath.Abs(folder); err != nil || filepath.Dir(abs) == abs {
-			return path // opening it fails with an error that contains the path
+			return path // opening this path fails with an error that contains it
 		}
 		folder = filepath.Join("..", folder)
 	}
@@ -266,8 +266,8 @@ func init() {
 	caddy.RegisterModule(testLog{})
 }
 
-// testLog is a log writer that keeps the last lines and shows them only if the test fails, because log output from
-// all tests would hide the failures.
+// testLog is a log writer that stores the last lines and prints them only if the test fails. Otherwise, the log output of all
+// tests would hide the failures.
 type testLog struct {
 	Number int64 `json:"number"`
 }
@@ -302,10 +302,10 @@ func newTestLog(t testing.TB) testLog {
 	return testLog{number}
 }
 
-// UnreachableBackend is the address of a FHIR server that is never running, because a socket cannot be below a file.
+// UnreachableBackend is the address of a FHIR server that can never run, because a socket cannot exist below a file.
 const UnreachableBackend = "unix/" + os.DevNull + "/fhir.sock"
 
-// Main runs tests independently of the machine's environment and the user's folders. It returns the exit status.
+// Main runs tests independently of the machine's environment and the user's folders, and returns the exit status.
 func Main(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "gatewaytest")
 	if err != nil {
@@ -326,8 +326,8 @@ func Main(m *testing.M) int {
 	} {
 		_ = os.Setenv(name, value)
 	}
-	caddy.DefaultStorage.Path = caddy.AppDataDir() // Caddy has set it before the environment is changed
+	caddy.DefaultStorage.Path = caddy.AppDataDir() // Caddy has already set the path from the original environment
 	flag.Parse()
-	_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // most tests wait more than they compute
+	_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // most tests spend more time waiting than computing
 	return m.Run()
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Issuer is another issuer of access tokens with discovery, keys and introspection.
+// Issuer is another issuer of access tokens, with discovery, keys and introspection.
 type Issuer struct {
 	*httptest.Server
 	Key         jose.JSONWebKey // signing key
 	KeyRequests int             // number of requests for the keys
 }
 
-// NewIssuer serves an issuer until the end of the test.
+// NewIssuer starts an issuer that runs until the end of the test.
 func NewIssuer(t *testing.T) *Issuer {
 	t.Helper()
 	return ServeIssuer(t, func(handler http.Handler) *httptest.Server {
@@ -30,7 +30,7 @@ func NewIssuer(t *testing.T) *Issuer {
 	})
 }
 
-// ServeIssuer is like [NewIssuer], but with a server that serve starts.
+// ServeIssuer is like [NewIssuer] but runs the issuer on a server that serve starts.
 func ServeIssuer(t *testing.T, serve func(http.Handler) *httptest.Server) *Issuer {
 	t.Helper()
 	k := &Issuer{Key: jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// pipeListener accepts one connection without a network.
+// pipeListener is a listener for connections without a network.
 type pipeListener chan net.Conn
 
 func (l pipeListener) Accept() (net.Conn, error) {
@@ -28,7 +28,7 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (l pipeListener) Close() error   { close(l); return nil }
 func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// DialPipe serves a handler over one connection, which it treats as TLS.
+// DialPipe serves a handler over a single connection without a network. The handler sees the connection as TLS.
 func DialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*http.Server, net.Conn) {
 	t.Helper()
 	client, far := net.Pipe()
@@ -43,12 +43,12 @@ func DialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*h
 	return server, client
 }
 
-// CheckSlowBody checks that a server with a handler can shut down soon although a request body is sent one byte at a time.
+// CheckSlowBody checks that a server can shut down quickly while a request body arrives one byte at a time.
 func CheckSlowBody(t *testing.T, handler http.Handler, method, path string, headers ...string) {
 	t.Helper()
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(now)) // the bubble starts in the past, and the gateway was created outside
+		time.Sleep(time.Until(now)) // time in the bubble starts in the past, but the gateway was created outside the bubble
 		server, conn := DialPipe(t, nil, handler)
 		head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost:8443\r\nContent-Length: 40000\r\n%s\r\n", method, path, strings.Join(headers, "\r\n"))
 		startedAt := time.Now()
@@ -66,7 +66,7 @@ func CheckSlowBody(t *testing.T, handler http.Handler, method, path string, head
 	})
 }
 
-// sendSlowly sends the head of a request at once, and its body one byte at a time.
+// sendSlowly sends the head of a request at once and its body one byte at a time.
 func sendSlowly(conn net.Conn, head string) {
 	_, err := io.WriteString(conn, head)
 	for sent := 0; err == nil && sent < 100; sent++ {

@@ -1,5 +1,5 @@
-// Package gctest reduces garbage collection in the tests of packages that import it, which took up to a third of their
-// time. Benchmarks are not affected.
+// Package gctest reduces garbage collection in tests of packages that import it. Garbage collection took up to a third of the
+// test time. Benchmarks are not affected.
 package gctest
 
 import (

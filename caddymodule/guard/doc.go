@@ -6,7 +6,7 @@
 //
 //	[CheckPath]                a path that servers interpret differently → 400
 //	   ▼
-//	[IdentityHeaders]          a Connection header that would remove our headers → 400;
+//	[IdentityHeaders]          a Connection header that would remove protected headers → 400;
 //	                           removes forged identity headers, and client
 //	                           addresses unless a trusted proxy set them
 //	[StripCookies] …           removes the sign-in cookies, and trailers
@@ -14,7 +14,7 @@
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼
 //	[Guard.Verify]             selects exactly one verifier by the token's issuer
-//	   ├─ JWT with our iss
+//	   ├─ JWT with the local iss
 //	   │     ▼
 //	   │  [Verifier]
 //	   │     ├─ [TokenCache]         cached: this token was verified before, or

@@ -51,7 +51,7 @@ func TestError(t *testing.T) {
 	}
 }
 
-// All invalid tokens get the same error, so that a forger learns nothing.
+// All invalid tokens get the same error, so that it reveals nothing to a forger.
 func TestErrorRevealsNothing(t *testing.T) {
 	t.Parallel()
 	want := invalidToken(ErrInvalidSignature)
@@ -136,7 +136,7 @@ func TestForgedClaims(t *testing.T) {
 	}
 }
 
-// A token with an unknown kid is rejected with 401 if it is older than the last key fetch, and with 503 if it is newer.
+// A token with an unknown kid is rejected with 401 if it is older than the last fetch of the keys, and with 503 if it is newer.
 func TestUnknownKeyOfOldToken(t *testing.T) {
 	t.Parallel()
 	keycloak := providerNamed(t, "Keycloak")
@@ -153,7 +153,7 @@ func TestUnknownKeyOfOldToken(t *testing.T) {
 	}
 }
 
-// TestStepUp compares requirements with the acr and auth_time of tokens. A missing claim does not meet a requirement.
+// The acr and auth_time of a token must meet the requirements. A missing claim does not meet them.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) time.Time { return testTime.Add(-d) }
@@ -201,7 +201,7 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
-// A sign-in claim of an unexpected type counts as missing, and does not reject the token.
+// A sign-in claim of an unexpected type is treated as missing. The token is still valid.
 func TestSignInClaims(t *testing.T) {
 	t.Parallel()
 	p := providerNamed(t, "Keycloak")

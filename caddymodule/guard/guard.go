@@ -23,15 +23,15 @@ import (
 
 // Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
 type Guard struct {
-	verifiers    map[string]*jwtVerifier // by issuer
-	soleVerifier *jwtVerifier            // the single policy; nil if there are several
+	verifiers    map[string]*jwtVerifier // verifiers by issuer
+	soleVerifier *jwtVerifier            // the only verifier; nil if there are several
 	introspector *Introspector
 }
 
-// New creates a guard from a verifier for our own tokens, verifiers for tokens of other issuers, and an introspector for
-// opaque tokens. Each may be nil, but not all. It returns an error if a required setting is missing, or if two verifiers
-// have the same issuer: each token must have exactly one way of verification, and no other issuer may issue tokens for our
-// users.
+// New creates a guard from a verifier for tokens of this authorization server, verifiers for tokens of other issuers, and an
+// introspector for opaque tokens. Each may be nil, but not all of them. New returns an error if a required setting is missing
+// or if two verifiers have the same issuer: each token must have exactly one verifier, and no other issuer may issue tokens for
+// local users.
 func New(own *Verifier, trusted []*TrustedVerifier, introspector *Introspector) (*Guard, error) {
 	g := &Guard{verifiers: make(map[string]*jwtVerifier, 1+len(trusted)), introspector: introspector}
 	if own != nil {
@@ -71,10 +71,10 @@ func (g *Guard) addVerifier(p *jwtVerifier) error {
 	return nil
 }
 
-// Verify verifies an access token and returns its claims. A string with the three parts of a JWT is verified only by the
-// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.IntrospectsJWTs] some JWTs, are verified
-// by the introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must
-// not be changed.
+// Verify verifies an access token and returns its claims. A JWT is verified only by the verifier for its iss. Opaque tokens,
+// and with [Introspector.IntrospectsJWTs] some JWTs, are verified by the introspector. Errors are of type [*Error]: 401
+// invalid_token if there is no verifier for the token. The returned [Token] is shared between requests and must not be
+// modified.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
@@ -92,9 +92,9 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	return p.verify(ctx, raw)
 }
 
-// mustIntrospect reports whether a JWT is introspected instead of verified by its signature. With
-// [Introspector.IntrospectsJWTs], these are the JWTs of the configured Issuer or, if none is configured, the JWTs of issuers
-// without a verifier. Tokens of other issuers are not disclosed to the introspection endpoint.
+// mustIntrospect reports whether raw is a JWT that is introspected instead of verified by its signature. With
+// [Introspector.IntrospectsJWTs], these are the JWTs of the configured Issuer or, if none is configured, of issuers that have
+// no verifier. Tokens of other issuers are not disclosed to the introspection endpoint.
 func (g *Guard) mustIntrospect(raw string) bool {
 	if g.introspector == nil || !g.introspector.IntrospectsJWTs {
 		return false
@@ -106,7 +106,7 @@ func (g *Guard) mustIntrospect(raw string) bool {
 	return err != nil || g.verifiers[unverified.Issuer] == nil
 }
 
-// selectVerifier selects the policy for a JWT. A single policy checks iss itself, which saves parsing the token here.
+// selectVerifier returns the verifier for a JWT. A single verifier checks iss itself, which saves parsing the token here.
 func (g *Guard) selectVerifier(raw string) (*jwtVerifier, error) {
 	if g.soleVerifier != nil {
 		return g.soleVerifier, nil
@@ -121,33 +121,33 @@ func (g *Guard) selectVerifier(raw string) (*jwtVerifier, error) {
 	return nil, newClaimError("iss", unverified.Issuer, cmp.Or(unverified.Issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.verifiers)), " "), errUnexpectedIssuer)
 }
 
-// jwtVerifier is the verification of one issuer's JWTs. [Verifier] and [TrustedVerifier] differ only in their policy.
+// jwtVerifier verifies the JWTs of one issuer. [Verifier] and [TrustedVerifier] differ only in their policies.
 type jwtVerifier struct {
-	claimsKind string // kind of policy, and its claims
+	claimsKind string // kind of policy and of its claims
 	issuer     string
 	audience   string
 	leeway     time.Duration
 	now        func() time.Time
 	keys       KeySet
-	isRevoked  func(ctx context.Context, jti string) (bool, error) // nil: no revocation check
+	isRevoked  func(ctx context.Context, jti string) (bool, error) // nil if revocation is not checked
 	cache      *TokenCache
 	id         [sha256.Size]byte // hash of name, issuer, audience and leeway
 
 	headerRules headerRules
-	// verificationKey returns the public part of a key if it may verify the algorithm.
+	// verificationKey returns the public part of a key if the algorithm may be verified with it.
 	verificationKey func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
 	// checkClaims checks the claims of a token with a valid signature.
 	checkClaims func(header joseHeader, payload []byte) (Token, error)
 }
 
-// verifiedJWT is the cache entry of a verified JWT. Requests share it, so it is immutable.
+// verifiedJWT is the cache entry for a verified JWT. It is shared between requests, so it is immutable.
 type verifiedJWT struct {
 	token  *Token
 	header joseHeader
 	key    publicKey
 }
 
-// check returns an error if a required setting is empty, so that comparing a claim with an empty value cannot succeed.
+// check returns an error if a required setting is empty, so that an empty claim can never match an empty setting.
 func (p *jwtVerifier) check() error {
 	if p.issuer == "" || p.audience == "" || p.keys == nil {
 		return fmt.Errorf("%w: issuer, audience or keys not configured", ErrUnavailable)
@@ -171,8 +171,8 @@ func (p *jwtVerifier) verify(ctx context.Context, raw string) (*Token, error) {
 	return token, nil
 }
 
-// verifyCached verifies raw, except for revocation, or returns it from the cache. A cached token requires that its key is still
-// one of the issuer's: withdrawing a key invalidates the tokens that it signed.
+// verifyCached verifies raw, except for revocation, or returns the cached result. A cached token is valid only while its key is
+// still one of the issuer's: withdrawing a key invalidates the tokens that it signed.
 func (p *jwtVerifier) verifyCached(ctx context.Context, raw string) (*Token, error) {
 	if err := p.check(); err != nil {
 		return nil, verificationUnavailable(err)
@@ -186,7 +186,7 @@ func (p *jwtVerifier) verifyCached(ctx context.Context, raw string) (*Token, err
 		if isIdentical(key, cached.key) {
 			return cached.token, nil
 		}
-		if key.Equal(cached.key) { // fetched again: cache the new pointer
+		if key.Equal(cached.key) { // the key was fetched again: cache the new pointer
 			return p.cacheToken(id, &verifiedJWT{cached.token, cached.header, key}), nil
 		}
 	}
@@ -200,13 +200,13 @@ func (p *jwtVerifier) verifyCached(ctx context.Context, raw string) (*Token, err
 	return p.cacheToken(id, verified), nil
 }
 
-// cacheToken caches a token until it expires, and returns it.
+// cacheToken caches a verified token until it expires and returns the token.
 func (p *jwtVerifier) cacheToken(id cacheKey, verified *verifiedJWT) *Token {
 	p.cache.put(id, verified, verified.token.Expires.Sub(p.now()))
 	return verified.token
 }
 
-// isIdentical reports whether two keys are the same pointer, which saves comparing their curve points.
+// isIdentical reports whether two keys are the same pointer, which avoids comparing their curve points.
 func isIdentical(a, b publicKey) bool {
 	_, pointer := a.(*ecdsa.PublicKey)
 	return pointer && a == b
@@ -219,13 +219,13 @@ func (p *jwtVerifier) cacheKey(raw string) cacheKey {
 	return newCacheKey(p.id, raw)
 }
 
-// withID sets the policy's id, and returns the policy.
+// withID sets the verifier's id and returns the verifier.
 func (p *jwtVerifier) withID() *jwtVerifier {
 	p.id = verifierID(p.claimsKind, p.issuer, p.audience, p.leeway.String())
 	return p
 }
 
-// oldTokenAge is the age from which a token's key must be in the fetched keys if the issuer ever published it.
+// oldTokenAge is the age from which the fetched keys must include a token's key if the issuer ever published the key.
 const oldTokenAge = 10 * time.Second
 
 // verifyUncached verifies a token except for revocation: first the header, then the signature, and only then the claims.
@@ -234,7 +234,7 @@ func (p *jwtVerifier) verifyUncached(ctx context.Context, raw string) (*verified
 	if err != nil {
 		return nil, invalidToken(err)
 	}
-	// The kid of another issuer must not trigger a fetch of this issuer's keys.
+	// A token whose iss is another issuer must not trigger a fetch of this issuer's keys.
 	unverified, _ := parseUnverified(raw) // the claims are checked below
 	if unverified.Issuer != "" && unverified.Issuer != p.issuer {
 		return nil, invalidToken(newClaimError("iss", unverified.Issuer, unverified.Issuer, p.issuer, errUnexpectedIssuer))
@@ -261,7 +261,7 @@ func (p *jwtVerifier) verifyUncached(ctx context.Context, raw string) (*verified
 	return &verifiedJWT{token: &token, header: header, key: key}, nil
 }
 
-// key returns the issuer's key with the header's kid, if it fits the algorithm.
+// key returns the issuer's key with the header's kid if the key fits the algorithm.
 func (p *jwtVerifier) key(ctx context.Context, header joseHeader) (publicKey, error) {
 	jwk, err := p.keys.Key(ctx, header.KeyID)
 	if errors.Is(err, ErrUnknownKey) {
@@ -277,17 +277,17 @@ func (p *jwtVerifier) key(ctx context.Context, header joseHeader) (publicKey, er
 	return key, nil
 }
 
-// DefaultTokenCacheSize is the default size of a [TokenCache] in tokens.
+// DefaultTokenCacheSize is the default capacity of a [TokenCache] in tokens.
 const DefaultTokenCacheSize = 20_000
 
-// TokenCache is a cache of verified tokens: for a cached token, a request costs a hash instead of a signature check or an
-// introspection. All verifiers may share one; none gets the entries of another. It is safe for concurrent use. A nil TokenCache
-// caches nothing.
+// TokenCache caches verified tokens: a request with a cached token requires a hash instead of a signature check or an
+// introspection. Verifiers may share a cache, but never get each other's entries. It is safe for concurrent use. A nil
+// TokenCache caches nothing.
 type TokenCache struct {
 	tokens boundedcache.Cache[cacheKey, cacheEntry]
 }
 
-// cacheEntry is a cache entry with its expiry.
+// cacheEntry is a value with its expiration time.
 type cacheEntry struct {
 	value   any
 	expires time.Time
@@ -301,8 +301,7 @@ func NewTokenCache(size int) *TokenCache {
 	return &TokenCache{boundedcache.Cache[cacheKey, cacheEntry]{MaxEntries: size}}
 }
 
-// verifierID returns a hash of a policy's parts. Each part is preceded by its length, so that different parts have different
-// hashes.
+// verifierID returns a hash of a policy's parts. It includes their lengths, so that different parts never have the same hash.
 func verifierID(parts ...string) [sha256.Size]byte {
 	hash := sha256.New()
 	var number [8]byte
@@ -317,10 +316,10 @@ func verifierID(parts ...string) [sha256.Size]byte {
 // cacheKey is the cache key of a token.
 type cacheKey [sha256.Size]byte
 
-// newCacheKey returns a hash of the policy and the whole token. A prefix or the jti could be shared by tokens. The policy
-// prevents a verifier from accepting a token that only another one verified (CVE-2026-33496).
+// newCacheKey returns a hash of the policy and the complete token; several tokens can have the same prefix or jti. The policy
+// prevents a verifier from accepting a token that only another verifier verified (CVE-2026-33496).
 func newCacheKey(policy [sha256.Size]byte, raw string) cacheKey {
-	var buffer [2048]byte // most tokens fit, which saves an allocation
+	var buffer [2048]byte // large enough for most tokens, to save an allocation
 	return sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
 }
 
@@ -349,53 +348,53 @@ func (m *TokenCache) put(id cacheKey, value any, lifetime time.Duration) {
 
 // Token contains the claims of a verified access token.
 //
-// Issuer and Subject together identify an account: alice of one issuer is not alice of another (OpenID Connect Core §5.7).
-// Check that the issuer is ours before looking up a local user.
+// Issuer and Subject together identify an account: "alice" of one issuer is not "alice" of another (OpenID Connect Core §5.7).
+// Before looking up a local user, check that Issuer is the local authorization server.
 type Token struct {
 	// Issuer is the issuer as configured in the [Verifier], [TrustedVerifier] or [Introspector].
 	Issuer string
-	// Subject is the sub claim: the user or, for a token without a user, the client. It is unique only within Issuer.
+	// Subject is the sub claim: the user or, if the token has no user, the client. It is unique only within Issuer.
 	Subject string
-	// ClientID is the client_id claim (RFC 9068 §2.2), or its equivalent of another issuer. It is unique only within
-	// Issuer, and empty only if an introspection response omits it.
+	// ClientID is the client_id claim (RFC 9068 §2.2), or the corresponding claim of another issuer. It is unique only within
+	// Issuer. It is empty only if an introspection response omits it.
 	ClientID string
-	// ID is the jti claim. Empty if another issuer omits it.
+	// ID is the jti claim; empty if another issuer omits it.
 	ID string
-	// Scope is the scope claim: the granted scopes, separated by one space (RFC 9068 §2.2.3). May be empty.
+	// Scope is the scope claim: the granted scopes, separated by single spaces (RFC 9068 §2.2.3). May be empty.
 	Scope string
-	// Patient is the patient claim: the id of the patient in context (SMART App Launch), or empty.
+	// Patient is the patient claim: the id of the patient in context (SMART App Launch). Empty if absent.
 	Patient string
-	// IsRelated is the related claim of our own tokens: the user is a RelatedPerson or a Person, and may access Patient only
-	// while the FHIR server confirms the relationship.
+	// IsRelated is the related claim of the local authorization server: the user is a RelatedPerson or a Person, and may access
+	// Patient only while the FHIR server confirms the relationship.
 	IsRelated bool
-	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch), or empty.
+	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch). Empty if absent.
 	FHIRUser string
-	// Session is the sid claim of our own tokens: the session on which the token depends. Empty if absent.
+	// Session is the sid claim of the local authorization server: the session on which the token depends. Empty if absent.
 	Session string
-	// CredentialHash is the credential_hash claim of our own tokens. Empty if absent.
+	// CredentialHash is the credential_hash claim of the local authorization server. Empty if absent.
 	CredentialHash string
-	// Provider and ProviderAccount are the idp and idp_account claims of our own tokens: the identity provider and the
-	// account with which the person signed in. Empty if absent.
+	// Provider and ProviderAccount are the idp and idp_account claims of the local authorization server: the identity provider
+	// and the account with which the person signed in. Empty if absent.
 	Provider, ProviderAccount string
 	// ACR is the acr claim: the authentication context class of the sign-in (RFC 9068 §2.2.1). Empty if absent.
 	ACR string
 	// AuthTime is the auth_time claim: the time of the sign-in. Zero if absent.
 	AuthTime time.Time
-	// Attributes are the person's groups and additional configured claims. For our own tokens, the authorization server
-	// sets them. Requests share them: they must not be changed.
+	// Attributes are the person's groups and additional configured claims. For local tokens, the authorization server sets
+	// them. They are shared between requests and must not be modified.
 	tokenclaim.Attributes
-	// IssuedAt is the iat claim. Zero if another issuer omits it.
+	// IssuedAt is the iat claim; zero if another issuer omits it.
 	IssuedAt time.Time
-	// Expires is the exp claim, without the leeway. Zero if an introspection response omits it.
+	// Expires is the exp claim, without the leeway; zero if an introspection response omits it.
 	Expires time.Time
-	// Memo caches a value derived from the token, for as long as the token is cached. Nil if the token is not cached.
+	// Memo stores a value derived from the token while the token is cached; nil if it is not cached.
 	Memo *Memo
 }
 
-// Memo caches one value for all requests with a token. It is safe for concurrent use. A nil Memo caches nothing.
+// Memo stores one value for all requests with the same token. It is safe for concurrent use. A nil Memo stores nothing.
 type Memo struct{ value atomic.Value }
 
-// Load returns the cached value, or nil.
+// Load returns the stored value, or nil.
 func (m *Memo) Load() any {
 	if m == nil {
 		return nil
@@ -403,30 +402,30 @@ func (m *Memo) Load() any {
 	return m.value.Load()
 }
 
-// Store caches a value, which must have the same type each time.
+// Store stores a value, which must always have the same type.
 func (m *Memo) Store(value any) {
 	if m != nil {
 		m.value.Store(value)
 	}
 }
 
-// tokenKey is the context key of the token of an internal request. No client can set it.
+// tokenKey is the context key for the token of an internal request. Clients cannot set it.
 type tokenKey struct{}
 
-// WithToken returns the context for an internal request, which this process sends to its own handlers. The guard handles
-// the request like one with this access token.
+// WithToken returns the context for an internal request, which this process sends to its own handlers. The guard treats the
+// request as if it had this access token.
 func WithToken(ctx context.Context, t Token) context.Context {
 	return context.WithValue(ctx, tokenKey{}, &t)
 }
 
-// TokenFromContext returns the token of an internal request ([WithToken]), or nil.
+// TokenFromContext returns the token of an internal request (see [WithToken]), or nil.
 func TokenFromContext(ctx context.Context) *Token {
 	t, _ := ctx.Value(tokenKey{}).(*Token)
 	return t
 }
 
-// checkHeaderValues rejects a token with a claim that an HTTP header field would not carry unchanged. Sites forward these
-// claims to the FHIR server in headers, so the server would receive a value other than the verified one.
+// checkHeaderValues returns an error if an HTTP header field could not contain one of the token's claims unchanged. Sites
+// forward these claims to the FHIR server in headers, so the server would receive a value that differs from the verified one.
 func (t *Token) checkHeaderValues() error {
 	for _, claim := range []struct {
 		name, value string
@@ -440,7 +439,7 @@ func (t *Token) checkHeaderValues() error {
 		{"fhirUser", t.FHIRUser, namecheck.CheckHeaderValue, "the URL of a FHIR resource"},
 		{"iss", t.Issuer, namecheck.CheckHeaderValue, "a URL"},
 	} {
-		if claim.value == "" { // required claims have been checked
+		if claim.value == "" { // missing required claims were rejected before
 			continue
 		}
 		if err := claim.check(claim.value); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// testGuard returns a guard for our own tokens, those of all providers, and opaque ones, with a shared memory, at testTime.
+// testGuard returns a guard at testTime for local tokens, tokens of all providers and opaque tokens, with a shared cache.
 func testGuard(t testing.TB) *Guard {
 	t.Helper()
 	memory := NewTokenCache(100)
@@ -40,7 +40,7 @@ func testGuard(t testing.TB) *Guard {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := testGuard(t)
-	for range 2 { // verified, then cached
+	for range 2 { // first verified, then cached
 		if got, err := g.Verify(t.Context(), mint{}.token(t)); err != nil || got.Issuer != testIssuer {
 			t.Errorf("ours: %+v, %v", got, err)
 		}
@@ -55,7 +55,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Each token has exactly one verifier, even if others would accept it.
+// Each token has exactly one verifier, even if other verifiers would accept it.
 func TestGuardConfusion(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
@@ -93,7 +93,7 @@ func TestGuardConfusion(t *testing.T) {
 	}
 }
 
-// A single verifier is used directly, and checks iss itself.
+// If there is only one verifier, it is used directly and checks iss itself.
 func TestGuardOnly(t *testing.T) {
 	t.Parallel()
 	okta := providerNamed(t, "Okta")
@@ -124,7 +124,7 @@ func TestGuardOnly(t *testing.T) {
 	}
 }
 
-// Two trusted issuers with the same kid do not share keys.
+// Two trusted issuers that use the same kid do not share keys.
 func TestGuardSharedKid(t *testing.T) {
 	t.Parallel()
 	okta, keycloak := providerNamed(t, "Okta"), providerNamed(t, "Keycloak")
@@ -163,7 +163,7 @@ func TestGuardMemoryPolicies(t *testing.T) {
 	wantRefused(t, &other, token, errUnexpectedAudience)
 }
 
-// A trusted issuer's jti is not looked up among our own revocations, because a jti is unique only within its issuer.
+// A trusted issuer's jti is not looked up among local revocations, because a jti is unique only within its issuer.
 func TestGuardRevoked(t *testing.T) {
 	t.Parallel()
 	own := testVerifier()
@@ -283,7 +283,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// countingKeySet is a KeySet that counts its calls, and can fail.
+// countingKeySet is a KeySet that counts its calls and can fail.
 type countingKeySet struct {
 	keySet
 	calls int
@@ -294,14 +294,14 @@ func (c *countingKeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, 
 	return c.keySet.Key(ctx, kid)
 }
 
-// newCachingVerifier returns a verifier with a memory and the real clock.
+// newCachingVerifier returns a verifier with a token cache and the real clock.
 func newCachingVerifier(size int) *Verifier {
 	v := testVerifier()
 	v.Cache, v.Now = NewTokenCache(size), nil
 	return v
 }
 
-// remembered reports whether the memory contains the token.
+// remembered reports whether the cache contains the token.
 func (v *Verifier) remembered(token string) bool {
 	_, ok := v.Cache.get(v.jwtVerifier().cacheKey(token))
 	return ok
@@ -323,7 +323,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// A cached token expires at exp. The leeway applies only to a new verification.
+// A cached token expires at exp. The leeway applies only to tokens that are not cached.
 func TestMemoryExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestMemoryExpires(t *testing.T) {
 	})
 }
 
-// The memory expires entries by the process clock, and the verifier by its own clock.
+// Cache entries expire by the process clock, but the verifier uses its own clock.
 func TestMemoryOwnClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -451,7 +451,8 @@ func TestMemoryChecksRevocation(t *testing.T) {
 	wantError(t, err, http.StatusServiceUnavailable, "", keys.err)
 }
 
-// A value stored with a token is found on its next request, even after its key was fetched again, but not by another policy.
+// A value stored with a token is available to its next request, even after its key was fetched again. Other policies do not get
+// it.
 func TestMemo(t *testing.T) {
 	t.Parallel()
 	v := newCachingVerifier(8)
@@ -569,8 +570,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// Tokens of every kind with a claim that an HTTP header field would not carry unchanged are rejected: sites forward these
-// claims in headers.
+// Tokens of each kind are rejected if an HTTP header field could not contain a claim unchanged, because sites forward claims in
+// headers.
 func TestClaimsAsHeaders(t *testing.T) {
 	t.Parallel()
 	auth0 := providerNamed(t, "Auth0")
@@ -605,7 +606,7 @@ func TestClaimsAsHeaders(t *testing.T) {
 			if claim == "sub" || claim == "client_id" {
 				values["256 characters"] = strings.Repeat("x", 256)
 			}
-			if claim == "scope" && kind != "own" { // parsed as a list of words, so the spaces are lost
+			if claim == "scope" && kind != "own" { // the scope is split at spaces, so this difference is lost
 				delete(values, "space behind")
 				delete(values, "space before")
 				delete(values, "a space alone")
@@ -613,7 +614,7 @@ func TestClaimsAsHeaders(t *testing.T) {
 			for name, value := range values {
 				err := verify(map[string]any{claim: value})
 				refused, ok := errors.AsType[*Error](err)
-				if claim == "scope" && kind == "introspection" && ok { // 503: the response cannot be parsed
+				if claim == "scope" && kind == "introspection" && ok { // 503, because the response cannot be parsed
 					continue
 				}
 				if !ok || refused.Status != http.StatusUnauthorized || refused.Code != codeInvalidToken {

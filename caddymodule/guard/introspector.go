@@ -25,71 +25,71 @@ import (
 )
 
 const (
-	// defaultTimeout is the time limit of an introspection. Waiting for a free slot may take half of it.
+	// defaultTimeout is the time limit of an introspection. Waiting for a free slot may take at most half of it.
 	defaultTimeout        = 10 * time.Second
 	defaultActiveLifetime = time.Minute // default of [Introspector.CacheLifetime]
-	// defaultRejectedLifetime is how long a rejected token is cached, so that retries with it send no requests.
+	// defaultRejectedLifetime is how long the rejection of a token is cached, so that retries with it send no requests.
 	defaultRejectedLifetime = 10 * time.Second
-	// defaultConcurrency is the maximum number of concurrent requests, half of them for one network. Up to 1000 tokens wait
-	// for a free slot; more are rejected with 503.
+	// defaultConcurrency is the maximum number of concurrent introspection requests, half of them for one network. Up to 1000
+	// tokens wait for a free slot; more are rejected with 503.
 	defaultConcurrency = 16
 )
 
-// rejectionCacheSize is the size of the cache of rejected tokens. It is separate from [Introspector.Cache], so that a flood of
-// forged tokens evicts no valid token.
+// rejectionCacheSize is the capacity of the cache of rejected tokens. It is separate from [Introspector.Cache], so that a flood
+// of forged tokens evicts no valid token.
 const rejectionCacheSize = 2000
 
-// Introspector verifies opaque access tokens at the authorization server that issued them (RFC 7662). Any response but an
-// unambiguous one rejects the token. An Introspector is safe for concurrent use, and must be neither copied nor changed
-// once in use.
+// Introspector verifies opaque access tokens at the authorization server that issued them (RFC 7662). It rejects the token
+// unless the response is unambiguous. An Introspector is safe for concurrent use. It must not be modified or copied after first
+// use.
 //
-// Many servers report refresh tokens as active too. They are rejected if the response identifies them.
+// Many servers also report refresh tokens as active. They are rejected if the response identifies them.
 type Introspector struct {
-	// Endpoint is the URL of the introspection endpoint: https, or http on loopback. Required: an empty Endpoint rejects
-	// every token.
+	// Endpoint is the URL of the introspection endpoint: https, or http on loopback. Required: if empty, every token is
+	// rejected.
 	Endpoint string
-	// ClientID is the client to authenticate as (RFC 7662 §2.1). Required: an empty ClientID rejects every token.
+	// ClientID is the client_id at the endpoint (RFC 7662 §2.1). Required: if empty, every token is rejected.
 	ClientID string
-	// ClientSecret is the client's secret. Required: an empty ClientSecret rejects every token.
+	// ClientSecret is the client's secret. Required: if empty, every token is rejected.
 	ClientSecret string
-	// Issuer is the issuer of the tokens. If set, the response must contain exactly this iss. If empty, iss is ignored and
-	// the [Token]'s Issuer is Endpoint: otherwise the server could claim to be our own issuer.
+	// Issuer is the issuer of the tokens. If set, the iss of the response must equal it. If empty, iss is ignored and the
+	// [Token]'s Issuer is Endpoint: otherwise, the server could claim to be the local authorization server.
 	Issuer string
-	// Audience is the value that the response's aud must contain: our FHIR base URL, or our name at the server. Required
-	// unless AcceptsAnyAudience is set: an empty Audience rejects every token.
+	// Audience is the value that the response's aud must contain: the local FHIR base URL, or its name at the server. Required
+	// unless AcceptsAnyAudience is set: if empty, every token is rejected.
 	Audience string
-	// AcceptsAnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for us as
-	// active (RFC 7662 §4). Default: false.
+	// AcceptsAnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for this
+	// resource server as active (RFC 7662 §4). Default: false.
 	AcceptsAnyAudience bool
-	// IntrospectsJWTs also introspects JWTs: Issuer's JWTs (signatures are then not checked locally) or, without Issuer, JWTs of
-	// issuers that have no verifier. It is for JWTs with too few claims, and to respect revocations. Default: false.
+	// IntrospectsJWTs also introspects JWTs: those of Issuer (their signatures are then not checked locally) or, if it is
+	// empty, those of issuers without a verifier. Use it for JWTs that lack claims, and to respect revocations. Default: false.
 	IntrospectsJWTs bool
-	// CacheLifetime is the maximum time that an active token is cached, never beyond its exp. A revocation takes effect
-	// after this time at the latest. Default: one minute.
+	// CacheLifetime is the maximum time for which an active token is cached. No token is cached beyond its exp. A revocation
+	// takes effect after this time at the latest. Default: one minute.
 	CacheLifetime time.Duration
-	// Keys are the keys of Issuer, to verify responses that are JWTs (RFC 9701). Default: such responses are rejected.
+	// Keys are the keys of Issuer for verifying responses that are JWTs (RFC 9701). Default: such responses are rejected.
 	Keys KeySet
-	// Transport sends the requests. Default: [http.DefaultTransport].
+	// Transport is used for the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Network returns the network of a request by its context: an IPv4 address, or the /64 of an IPv6 address because a
-	// single client controls a whole /64. Forged tokens from one network then do not delay other networks. Default: all
+	// Network returns the client network for a request's context: an IPv4 address, or the /64 of an IPv6 address, because a
+	// single client controls an entire /64. It prevents forged tokens from one network from delaying others. Default: all
 	// requests share a network.
 	Network func(context.Context) string
 	// Claims are the additional members to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Cache caches active tokens. Verifiers may share it. Default: no cache.
+	// Cache caches active tokens. It may be shared with verifiers. Default: no cache.
 	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for clock skew in exp, nbf and iat. Default: 30 s; negative: none.
+	// Leeway is the accepted clock skew for exp, nbf and iat. Default: 30 s; negative: none.
 	Leeway time.Duration
 
-	// Overrides for tests; 0 means the default, a negative value means zero.
+	// Overrides for tests. 0 means the default; a negative value means zero.
 	timeout, rejectedLifetime time.Duration
 	concurrency               int
 
 	setupOnce  sync.Once
-	configErr  error // missing or insecure setting
+	configErr  error // error if a setting is missing or insecure
 	flights    singleflight.Group
 	queue      *fairqueue.Queue
 	backOff    backOff
@@ -102,8 +102,8 @@ func (i *Introspector) prepare() {
 	i.rejections = NewTokenCache(rejectionCacheSize)
 }
 
-// Verify verifies a token and returns its claims. Any error is an [*Error]: 401 invalid_token for a token that is inactive
-// or not for us, 503 if the server returns no unambiguous response.
+// Verify verifies a token and returns its claims. Errors are of type [*Error]: 401 invalid_token for a token that is inactive
+// or intended for another resource server, 503 if the server returns no unambiguous response.
 func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 	i.setupOnce.Do(i.prepare)
 	if i.configErr != nil {
@@ -120,8 +120,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 			return nil, verificationUnavailable(fmt.Errorf("%w: introspecting token: %w", ErrUnavailable, err))
 		}
 	}
-	// Check cached responses too: the cache only records that the token was active, not that its audience is ours or that
-	// it has not expired since (GO-2022-0406).
+	// Cached responses must be checked too: the cache only records that the token was active. It may be for another audience,
+	// and it may have expired in the meantime (GO-2022-0406).
 	token, err := i.checkResponse(response)
 	if err != nil {
 		return nil, invalidToken(err)
@@ -130,10 +130,10 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 }
 
 // introspectShared sends one introspection request for all concurrent requests with the same token. They share the response but
-// not a context, because the client of any of them may disconnect.
+// not a context, because each of their clients may disconnect.
 func (i *Introspector) introspectShared(ctx context.Context, id cacheKey, raw string) (introspection, error) {
 	network := ""
-	if i.Network != nil { // read it now: the flight may outlive the request
+	if i.Network != nil { // read it now, because the flight may outlive the request
 		network = i.Network(ctx)
 	}
 	flight := i.flights.DoChan(string(id[:]), func() (any, error) {
@@ -150,11 +150,11 @@ func (i *Introspector) introspectShared(ctx context.Context, id cacheKey, raw st
 	}
 }
 
-// introspectOnce waits for a free slot, sends the request and caches the response. It checks the back-off before and after the
-// wait.
+// introspectOnce waits for a free slot, sends the request and caches the response. It checks the back-off both before and after
+// the wait.
 func (i *Introspector) introspectOnce(ctx context.Context, network string, id cacheKey, raw string) (introspection, error) {
 	if cached, ok := i.loadCached(id); ok {
-		return cached, nil // another flight has completed since the first look-up
+		return cached, nil // another flight has completed since the first lookup
 	}
 	if err := i.backOff.check(i.now()); err != nil {
 		return introspection{}, err
@@ -191,8 +191,8 @@ func (i *Introspector) sendRequest(ctx context.Context, raw string) (introspecti
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	by := responseReader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), effectiveLeeway(i.Leeway)}
 	r.Header.Set("Accept", by.accept())
-	// Introspection is idempotent: the key lets net/http retry when the server has closed an idle connection. A nil value
-	// keeps the header off the wire.
+	// Introspection is idempotent. This key lets net/http retry if the server has closed an idle connection; a nil value
+	// prevents the header from being sent.
 	r.Header["Idempotency-Key"] = nil
 	r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
 	return introspect(i.Transport, r, by)
@@ -224,8 +224,8 @@ func (i *Introspector) cacheResponse(id cacheKey, response introspection, reques
 	i.Cache.put(id, response, until.Sub(i.now()))
 }
 
-// cacheKey returns the key of a token in the cache and among the flights. Tokens with the same key would share a
-// response (CVE-2026-71326).
+// cacheKey returns the key of a token for the cache and for flights. Tokens with the same key would share a response
+// (CVE-2026-71326).
 func (i *Introspector) cacheKey(raw string) cacheKey {
 	return newCacheKey(verifierID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
 		i.Claims.String(),
@@ -235,7 +235,7 @@ func (i *Introspector) cacheKey(raw string) cacheKey {
 // issuer returns the issuer of the tokens.
 func (i *Introspector) issuer() string { return cmp.Or(i.Issuer, i.Endpoint) }
 
-// audience returns the value that aud must contain; empty for any.
+// audience returns the value that aud must contain, or "" to accept any.
 func (i *Introspector) audience() string {
 	if i.AcceptsAnyAudience {
 		return ""
@@ -259,13 +259,13 @@ func (i *Introspector) check() error {
 	}
 	isSecure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
 	if !isSecure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
-		// The client secret and the access token would be sent in cleartext.
+		// Otherwise, the client secret and the access token would be sent in cleartext.
 		return fmt.Errorf("%w: introspection endpoint must use https, or http on loopback", ErrUnavailable)
 	}
 	return nil
 }
 
-// checkResponse decides from a response whether the token is valid.
+// checkResponse returns the claims in a response, or an error if the token is not valid.
 func (i *Introspector) checkResponse(response introspection) (Token, error) {
 	if !response.isActive {
 		return Token{}, errInactiveToken
@@ -286,7 +286,7 @@ func (i *Introspector) checkResponse(response introspection) (Token, error) {
 	token := response.toToken(clientID)
 	token.Issuer, token.Memo = i.issuer(), response.memo
 	if token.Subject == "" {
-		// Some servers omit sub for tokens without a user.
+		// Some servers omit sub if the token has no user.
 		token.Subject = clientID
 	}
 	if token.Subject == "" {
@@ -298,23 +298,23 @@ func (i *Introspector) checkResponse(response introspection) (Token, error) {
 	return token, nil
 }
 
-// maxIntrospectionSize is the maximum size of a response in bytes.
+// maxIntrospectionSize is the maximum size of an introspection response in bytes.
 const maxIntrospectionSize = 64 << 10
 
 // introspection is an introspection response (RFC 7662 §2.2).
 type introspection struct {
 	isActive bool
-	memo     *Memo // the token's memo while the response is cached
+	memo     *Memo // memo of the token while the response is cached
 	trustedClaims
 }
 
-// plainResponseType is the media type of unsigned responses. Signed ones are [signedResponseType].
+// plainResponseType is the media type of unsigned responses. The media type of signed ones is [signedResponseType].
 const plainResponseType = "application/json"
 
 func introspect(transport http.RoundTripper, r *http.Request, by responseReader) (introspection, error) {
 	client := http.Client{
 		Transport: transport,
-		// Following a redirect would send the token to another server, and trust that server's response.
+		// Following a redirect would disclose the token to another server and trust its response.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)
@@ -355,13 +355,13 @@ func readIntrospection(ctx context.Context, response *http.Response, by response
 // responseReader contains the settings for reading a response.
 type responseReader struct {
 	claims           *tokenclaim.Names // claims to copy from the response
-	keys             KeySet            // keys of the issuer; nil: signed responses are rejected
+	keys             KeySet            // keys of the issuer; if nil, signed responses are rejected
 	issuer, audience string
 	now              time.Time
 	leeway           time.Duration
 }
 
-// accept returns the Accept header: it prefers a signed response if the signature can be verified.
+// accept returns the value of Accept. It prefers a signed response if the signature can be verified.
 func (s responseReader) accept() string {
 	if s.keys == nil {
 		return plainResponseType
@@ -369,8 +369,8 @@ func (s responseReader) accept() string {
 	return signedResponseType + ", " + plainResponseType + ";q=0.5"
 }
 
-// verifySigned verifies a response that is a JWT, and returns the introspection response in it (RFC 9701 §5). It checks the
-// signature, typ, iss, aud and iat, so that neither another JWT of the issuer nor a response to another client is accepted.
+// verifySigned verifies a response that is a JWT and returns the introspection response in it (RFC 9701 §5). It checks the
+// signature, typ, iss, aud and iat, so that neither other JWTs of the issuer nor responses for other clients are accepted.
 func (s responseReader) verifySigned(ctx context.Context, raw string) ([]byte, error) {
 	header, err := signedResponseRules.check(raw)
 	if err != nil {
@@ -402,8 +402,8 @@ func (s responseReader) verifySigned(ctx context.Context, raw string) ([]byte, e
 	return claims.Response, checkTimes(&claims.Claims, s.now, s.leeway)
 }
 
-// parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are errors.
-// The other members are read only if the token is active.
+// parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are errors. The
+// other members are parsed only if the token is active.
 func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
@@ -424,7 +424,7 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 	return response, nil
 }
 
-// read reads the claims, and the additional configured ones.
+// read parses the claims, including the additional ones in names.
 func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error) {
 	if err = strictjson.Unmarshal(object, c); err == nil {
 		c.Additional, err = names.Read(object)
@@ -432,20 +432,20 @@ func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error)
 	return err
 }
 
-// backOffDuration is the back-off after the introspection endpoint did not respond. After it, a single request probes the
-// endpoint; the others follow once that request succeeds.
+// backOffDuration is how long no requests are sent after the introspection endpoint failed to respond. After that, a single
+// request probes the endpoint. If it succeeds, other requests are sent again.
 const backOffDuration = 2 * time.Second
 
-// errNoResponse means that an endpoint failed or timed out. An unintelligible response does not count: otherwise, a forged
-// token that the endpoint cannot process would block all others.
+// errNoResponse means that an endpoint failed or timed out. It does not cover unintelligible responses: otherwise, a forged
+// token that the endpoint cannot process would block all other tokens.
 var errNoResponse = errors.New("introspection endpoint unavailable")
 
-// backOff pauses requests to an endpoint that does not respond, so that tokens are rejected immediately instead of after a
-// timeout each.
+// backOff suspends requests to an endpoint that does not respond, so that each token is rejected immediately instead of after a
+// timeout.
 type backOff struct {
 	mu        sync.Mutex
-	retryAt   time.Time // zero while the endpoint responds
-	isProbing bool      // a request probes the endpoint after the back-off
+	retryAt   time.Time // zero if the endpoint responds
+	isProbing bool      // a request is probing the endpoint after the back-off
 }
 
 // check returns an error during the back-off.
@@ -455,7 +455,7 @@ func (b *backOff) check(now time.Time) error {
 	return b.reject(now)
 }
 
-// startRequest is like check, but for a caller that then sends a request and calls end.
+// startRequest is like check, but for a caller that then sends a request and calls recordResult.
 func (b *backOff) startRequest(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

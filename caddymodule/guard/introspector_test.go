@@ -24,12 +24,12 @@ import (
 
 const testEndpoint = "https://idp.example/introspect"
 
-// transport answers requests in process, since a synctest bubble must not contain sockets.
+// transport answers requests in process, because a synctest bubble must not contain sockets.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// respondWith returns a transport with a single response.
+// respondWith returns a transport that always returns the same response.
 func respondWith(body string) transport {
 	return func(*http.Request) (*http.Response, error) { return jsonResponse(body), nil }
 }
@@ -43,7 +43,7 @@ func jsonResponse(body string) *http.Response {
 	}
 }
 
-// testIntrospector returns an introspector with a transport and a memory.
+// testIntrospector returns an introspector with a transport and a token cache.
 func testIntrospector(rt transport) *Introspector {
 	return &Introspector{
 		Endpoint: testEndpoint, ClientID: "guard", ClientSecret: "secret",
@@ -51,7 +51,7 @@ func testIntrospector(rt transport) *Introspector {
 	}
 }
 
-// countRequests counts the requests to a transport.
+// countRequests wraps a transport to count its requests.
 func countRequests(rt transport) (transport, *atomic.Int64) {
 	count := new(atomic.Int64)
 	return func(r *http.Request) (*http.Response, error) {
@@ -60,17 +60,17 @@ func countRequests(rt transport) (transport, *atomic.Int64) {
 	}, count
 }
 
-// claimTime returns a time relative to the bubble's as a claim.
+// claimTime returns a time relative to the bubble's clock, as a claim.
 func claimTime(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
-// An active token is introspected again after a minute, or after it expires.
+// An active token is introspected again after a minute or when it expires.
 func TestIntrospectorLifetimes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		expires  time.Duration
-		lifetime time.Duration // configured cache lifetime
-		want     time.Duration // time in the cache
+		lifetime time.Duration // configured CacheLifetime
+		want     time.Duration // expected time in the cache
 	}{
 		{"default", time.Hour, 0, time.Minute},
 		{"no exp", 0, 0, time.Minute},
@@ -109,7 +109,7 @@ func TestIntrospectorLifetimes(t *testing.T) {
 	}
 }
 
-// The cache time of an active token begins when the request is sent, not when the response arrives.
+// The lifetime of a cache entry for an active token begins when the request is sent, not when the response arrives.
 func TestIntrospectorSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestIntrospectorSlow(t *testing.T) {
 	})
 }
 
-// A rejected token causes at most one request in ten seconds, even if it is sent repeatedly.
+// Even if a rejected token is sent repeatedly, it causes at most one request in ten seconds.
 func TestIntrospectorRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -207,7 +207,7 @@ func TestIntrospectorChecksRemembered(t *testing.T) {
 	wantRefused(t, i, "opaque", ErrExpired)
 }
 
-// Another policy does not use a cached response, although it shares the memory.
+// A cached response is not used under another policy that shares the cache.
 func TestIntrospectorPolicies(t *testing.T) {
 	t.Parallel()
 	memory := NewTokenCache(100)
@@ -328,7 +328,7 @@ func TestIntrospectorFlight(t *testing.T) {
 	})
 }
 
-// An introspection that begins just after another has completed uses the cached response.
+// An introspection that begins just after another one for the same token has completed uses the cached response.
 func TestIntrospectorFlightEnded(t *testing.T) {
 	t.Parallel()
 	rt, count := countRequests(respondWith(`{"active":false}`))
@@ -366,7 +366,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			})
 		}
 		group.Wait()
-		// Two at a time, begun at 0 and 3. At 6, half of the timeout has passed.
+		// Two requests at a time, started at 0 s and 3 s. At 6 s, half of the timeout has passed.
 		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.MaxQueued-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
@@ -379,14 +379,14 @@ func TestIntrospectorConcurrency(t *testing.T) {
 
 type networkKey struct{}
 
-// contextFromNetwork returns the context of a request from a network.
+// contextFromNetwork returns a context for a request from a network.
 func contextFromNetwork(t *testing.T, network string) context.Context {
 	return context.WithValue(t.Context(), networkKey{}, network)
 }
 
 func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(string) }
 
-// Many forged tokens from one network do not delay tokens from other networks, and leave places in the queue.
+// Many forged tokens from one network do not delay tokens from other networks and do not fill the queue.
 func TestIntrospectorShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestIntrospectorShares(t *testing.T) {
 	})
 }
 
-// A failure is not cached, neither as active nor as rejected.
+// Failures are cached neither as active nor as rejected.
 func TestIntrospectorRecovers(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -466,7 +466,7 @@ func TestIntrospectorTimeout(t *testing.T) {
 
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	const hour = 1793538000 // testTime plus an hour
+	const hour = 1793538000 // testTime plus one hour
 	for _, test := range []struct {
 		name, body string
 		want       Token
@@ -505,7 +505,7 @@ func TestIntrospection(t *testing.T) {
 			i := testIntrospector(respondWith(test.body))
 			i.Issuer, i.Audience, i.AcceptsAnyAudience = "https://idp.example", "api", false
 			i.Now = func() time.Time { return testTime }
-			for range 2 { // introspected, then cached
+			for range 2 { // first introspected, then cached
 				if test.err != nil {
 					wantRefused(t, i, "opaque", test.err)
 					continue
@@ -526,7 +526,7 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// A server without a configured issuer can only issue tokens under its own endpoint.
+// If no issuer is configured, the issuer of the tokens is the server's endpoint.
 func TestIntrospectionIssuer(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(respondWith(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
@@ -536,7 +536,7 @@ func TestIntrospectionIssuer(t *testing.T) {
 	}
 }
 
-// An unintelligible response rejects the token with 503, and is not cached.
+// An unintelligible response rejects the token with 503 and is not cached.
 func TestIntrospectionFailures(t *testing.T) {
 	t.Parallel()
 	const active = `{"active":true,"sub":"bob"}`
@@ -633,7 +633,7 @@ func TestIntrospectionRedirect(t *testing.T) {
 	}
 }
 
-// A real server is supported, with a response of the maximum size.
+// Introspection works over HTTP, with a response of the maximum size.
 func TestIntrospectionServed(t *testing.T) {
 	t.Parallel()
 	body := `{"active":true,"sub":"bob"}`
@@ -653,7 +653,7 @@ func TestIntrospectionServed(t *testing.T) {
 	}
 }
 
-// Errors are for logs, and contain neither token nor secret.
+// Errors are intended for logs and contain neither the token nor the client secret.
 func TestIntrospectionErrorsRevealNothing(t *testing.T) {
 	t.Parallel()
 	i := testIntrospector(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("broken %s", r.Method) })
@@ -667,13 +667,13 @@ func TestIntrospectionErrorsRevealNothing(t *testing.T) {
 	}
 }
 
-// newServedIntrospector returns an introspector of a server that counts its requests.
+// newServedIntrospector returns an introspector and its server, which counts requests.
 func newServedIntrospector(t *testing.T, handler http.HandlerFunc) (i *Introspector, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
-		_ = r.ParseForm() // so that a blocked handler notices when the client disconnects
+		_ = r.ParseForm() // lets a blocked handler notice that the client disconnected
 		handler(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -682,7 +682,7 @@ func newServedIntrospector(t *testing.T, handler http.HandlerFunc) (i *Introspec
 	return i, requests
 }
 
-// reset resets the connection after some bytes.
+// reset sends some bytes and resets the connection.
 func reset(w http.ResponseWriter, bytes string) {
 	connection, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -711,7 +711,7 @@ func FuzzIntrospection(f *testing.F) {
 	})
 }
 
-// Signed responses count only if the issuer signed them as introspection responses to this client (RFC 9701 §5).
+// Signed responses are accepted only if the issuer signed them as introspection responses for this client (RFC 9701 §5).
 func TestSignedIntrospection(t *testing.T) {
 	t.Parallel()
 	issuer := provider{issuer: "https://idp.example", audience: "guard"}
@@ -763,7 +763,7 @@ func TestSignedIntrospection(t *testing.T) {
 	}
 }
 
-// With IntrospectsJWTs, JWTs of the introspected issuer are introspected whenever they are not cached; our own and others' never.
+// With IntrospectsJWTs, JWTs of the introspected issuer are introspected unless cached, but not those of other issuers.
 func TestIntrospectAll(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
@@ -796,8 +796,8 @@ func TestIntrospectAll(t *testing.T) {
 	})
 }
 
-// While the endpoint does not respond, one token at a time probes it and all others are rejected immediately. When it responds,
-// tokens are introspected again.
+// If the endpoint does not respond, one token at a time probes it and all others are rejected immediately. When it responds
+// again, tokens are introspected again.
 func TestIntrospectorBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,10 +22,10 @@ const (
 	testAudience = "https://fhir.example.org/fhir/R4"
 )
 
-// testTime is the time in tests that do not set a clock.
+// testTime is the current time in tests that do not set a clock.
 var testTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// Keys of the tests, generated once.
+// Keys for tests, generated once.
 var (
 	signingKey = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
 	secondKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
@@ -33,7 +33,7 @@ var (
 	rsaKey     = sync.OnceValue(josetest.NewRSA)
 )
 
-// keySet is a KeySet by kid; a non-nil err is returned for every kid.
+// keySet maps kids to keys; if err is not nil, it is returned for every kid.
 type keySet struct {
 	keys map[string]jose.JSONWebKey
 	err  error
@@ -50,13 +50,13 @@ func (k *keySet) Key(_ context.Context, kid string) (jose.JSONWebKey, error) {
 	return key, nil
 }
 
-// testKeys are the issuer's keys: two that sign access tokens, and others that do not.
+// testKeys returns the issuer's keys: two for signing access tokens, and others that are not.
 func testKeys() *keySet {
 	jwk := func(public crypto.PublicKey, alg, use string) jose.JSONWebKey {
 		return jose.JSONWebKey{Key: public, Algorithm: alg, Use: use}
 	}
 	return &keySet{keys: map[string]jose.JSONWebKey{
-		"":           jwk(&signingKey().PublicKey, "ES256", "sig"), // not for a token without a kid
+		"":           jwk(&signingKey().PublicKey, "ES256", "sig"), // not used for tokens without a kid
 		"first":      jwk(&signingKey().PublicKey, "ES256", "sig"),
 		"second":     jwk(&secondKey().PublicKey, "ES256", ""),
 		"private":    jwk(signingKey(), "ES256", "sig"),
@@ -69,7 +69,7 @@ func testKeys() *keySet {
 	}}
 }
 
-// testVerifier returns a verifier for the tokens of the tests, at testTime.
+// testVerifier returns a verifier for the test tokens, at testTime.
 func testVerifier() *Verifier {
 	return &Verifier{
 		Issuer:   testIssuer,
@@ -79,15 +79,15 @@ func testVerifier() *Verifier {
 	}
 }
 
-// mint contains the differences of a token from a valid one.
+// mint describes how a token differs from a valid one.
 type mint struct {
-	alg    jose.SignatureAlgorithm // default ES256
-	key    any                     // default signingKey
-	header map[jose.HeaderKey]any  // replaces typ at+jwt and kid first; nil removes
-	claims map[string]any          // replaces those of validClaims; nil removes
+	alg    jose.SignatureAlgorithm // default: ES256
+	key    any                     // default: signingKey
+	header map[jose.HeaderKey]any  // overrides typ at+jwt and kid first; nil removes a parameter
+	claims map[string]any          // overrides validClaims; nil removes a claim
 }
 
-// validClaims returns the claims of a token issued now for an hour.
+// validClaims returns the claims of a token that is issued at now and expires after an hour.
 func validClaims(now time.Time) map[string]any {
 	return map[string]any{
 		"iss": testIssuer, "aud": testAudience, "sub": "alice", "client_id": "demo-app", "jti": "token-1",
@@ -96,7 +96,7 @@ func validClaims(now time.Time) map[string]any {
 	}
 }
 
-// token mints a token at testTime.
+// token returns the token, issued at testTime.
 func (m mint) token(t testing.TB) string {
 	t.Helper()
 	return m.tokenAt(t, testTime)
@@ -123,14 +123,14 @@ func (m mint) sign(t testing.TB, payload []byte) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: m.alg, Key: m.key}, header, payload)
 }
 
-// merge applies changes to base; a nil removes a key.
+// merge applies changes to base; a nil value removes the key.
 func merge[K comparable](base, changes map[K]any) map[K]any {
 	maps.Copy(base, changes)
 	maps.DeleteFunc(base, func(_ K, value any) bool { return value == nil })
 	return base
 }
 
-// provider is another issuer with tokens in its own format. All sign with RS256 and the kid "rs".
+// provider is another issuer whose tokens have a vendor-specific format. All providers sign with RS256 and the kid "rs".
 type provider struct {
 	name     string
 	issuer   string
@@ -138,11 +138,11 @@ type provider struct {
 	header   map[jose.HeaderKey]any // typ and kid
 	access   map[string]any         // claims of an access token, without iss, aud and times
 	id       map[string]any         // claims of an ID token
-	want     Token                  // result for the access token, without Issuer and times
+	want     Token                  // expected result for the access token, without Issuer and times
 }
 
-// providers are common issuers. The audience of each ID token is that of the access tokens, as if an API and its client were
-// registered as one.
+// providers are common issuers. Their ID tokens have the same audience as their access tokens, as if an API and its client
+// shared one registration.
 var providers = []provider{
 	{
 		name:     "Entra ID 1.0",
@@ -174,7 +174,7 @@ var providers = []provider{
 		},
 		id: map[string]any{
 			"sub": "AAAB", "ver": "2.0", "oid": "000-1", "tid": "9122040d", "name": "Alice", "preferred_username": "alice",
-			"rh": "0.x", "uti": "u3", // no nonce: the client sent none
+			"rh": "0.x", "uti": "u3", // no nonce, because the client sent none
 		},
 		want: Token{Subject: "AAAB", ClientID: "6e74172b-be56-4843-9ff4-e66a39bb12e3", Scope: "access_as_user"},
 	},
@@ -272,7 +272,7 @@ func providerKeys() *keySet {
 	return &keySet{keys: map[string]jose.JSONWebKey{"rs": {Key: &rsaKey().PublicKey, Use: "sig"}}}
 }
 
-// token mints a token of the provider at testTime. A nil change removes a claim.
+// token returns a token of the provider, issued at testTime. A nil change removes a claim.
 func (p provider) token(t testing.TB, claims, changes map[string]any) string {
 	t.Helper()
 	return p.mint().sign(t, p.payload(t, claims, changes))
@@ -285,7 +285,7 @@ func (p provider) mint() mint {
 	return mint{alg: jose.RS256, key: rsaKey(), header: header}
 }
 
-// payload returns claims as JSON, including those that all tokens have.
+// payload returns claims as JSON, including those common to all tokens.
 func (p provider) payload(t testing.TB, claims, changes map[string]any) []byte {
 	t.Helper()
 	all := map[string]any{

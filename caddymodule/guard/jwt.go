@@ -23,27 +23,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// defaultLeeway is the default tolerance for clock skew.
+// defaultLeeway is the default for the accepted clock skew.
 const defaultLeeway = 30 * time.Second
 
-// Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. [TrustedVerifier]
-// verifies tokens of other issuers. A Verifier is safe for concurrent use, and must not be changed once in use.
+// Verifier verifies the access tokens of the local authorization server for one audience, strictly according to RFC 9068; for
+// other issuers, see [TrustedVerifier]. It is safe for concurrent use. It must not be modified after first use.
 type Verifier struct {
-	// Issuer is the exact value of iss. Required: an empty Issuer rejects every token.
+	// Issuer is the exact value of iss. Required: if empty, every token is rejected.
 	Issuer string
-	// Audience is the FHIR base URL, which aud must contain. Required: an empty Audience rejects every token.
+	// Audience is the FHIR base URL, which aud must contain. Required: if empty, every token is rejected.
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
-	// IsRevoked reports whether the token with this jti is revoked. It is called for each verification, also of cached
-	// tokens. If it returns an error, the token is rejected with 503. Default: no revocation check.
+	// IsRevoked reports whether the token with this jti has been revoked. It is called for each verification, even of cached
+	// tokens. If it returns an error, the token is rejected with 503. Default: revocation is not checked.
 	IsRevoked func(ctx context.Context, jti string) (bool, error)
-	// Cache caches verified tokens. Verifiers may share it. Default: no cache.
+	// Cache caches verified tokens. It may be shared with other verifiers. Default: no cache.
 	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few minutes").
-	// Default: 30 s; negative: none.
+	// Leeway is the accepted clock skew for exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few minutes"). Default:
+	// 30 s; negative: none.
 	Leeway time.Duration
 }
 
@@ -64,7 +64,7 @@ func currentTime(now func() time.Time) time.Time {
 	return now()
 }
 
-// effectiveLeeway returns the leeway to use for a configured value: [defaultLeeway] for 0, and 0 for a negative value.
+// effectiveLeeway returns [defaultLeeway] for 0, and 0 for a negative value.
 func effectiveLeeway(leeway time.Duration) time.Duration {
 	if leeway == 0 {
 		return defaultLeeway
@@ -72,8 +72,8 @@ func effectiveLeeway(leeway time.Duration) time.Duration {
 	return max(leeway, 0)
 }
 
-// checkClaims checks the claims of a token with a valid signature: every claim required by RFC 9068 §2.2 is present, the
-// issuer and the audience are ours, and the token is currently valid.
+// checkClaims checks the claims of a token with a valid signature: every claim required by RFC 9068 §2.2 must be present, the
+// issuer and the audience must match, and the token must currently be valid.
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
@@ -99,7 +99,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	}, nil
 }
 
-// claims are the claims of our access tokens (RFC 9068 §2.2, SMART App Launch).
+// claims are the claims of access tokens of the local authorization server (RFC 9068 §2.2, SMART App Launch).
 type claims struct {
 	jwt.Claims
 
@@ -142,8 +142,8 @@ func (c *claims) missingClaim() string {
 	return ""
 }
 
-// checkTimes checks exp, nbf and iat (RFC 7519 §4.1) if present. A token issued in the future or after its expiry is
-// rejected: the issuer's clock is wrong, so its exp is unreliable too.
+// checkTimes checks exp, nbf and iat if present (RFC 7519 §4.1). A token that was issued in the future or after its expiration
+// is rejected: the issuer's clock is wrong, so its exp is also unreliable.
 func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	expires, issued := c.Expiry.Time(), c.IssuedAt.Time()
 	switch {
@@ -159,38 +159,38 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	return nil
 }
 
-// TrustedVerifier verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict as
-// [Verifier] about the signature, the issuer, the audience and the times, and more lenient only where these issuers deviate
-// from RFC 9068:
+// TrustedVerifier verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict
+// as [Verifier] regarding signature, issuer, audience and times. It is more lenient only where these issuers deviate from RFC
+// 9068:
 //
-//   - typ may be at+jwt, JWT or missing. Since the issuer signs other JWTs too, the claims must not be those of an ID
-//     token, a refresh token or a logout token;
+//   - typ may be at+jwt, JWT or missing. The issuer also signs other JWTs, so the claims must not be those of an ID token, a
+//     refresh token or a logout token;
 //   - alg is any asymmetric algorithm that fits the key (never none, never HMAC);
 //   - kid may be missing if the [KeySet] returns a key for an empty kid;
 //   - the client is in client_id, azp, appid or cid. One of these is required: most ID tokens lack all of them;
 //   - the scope is in scope or scp, as a string or a list;
-//   - jti, iat and nbf may be missing, and are checked if present.
+//   - jti, iat and nbf may be missing and are checked if present.
 //
 // All claims are accepted, including patient and fhirUser: trust an issuer only if it may choose the patient of a token.
 //
-// A TrustedVerifier is safe for concurrent use, and must not be changed once in use.
+// A TrustedVerifier is safe for concurrent use. It must not be modified after first use.
 type TrustedVerifier struct {
-	// Issuer is the exact value of iss: Auth0's ends in a slash, Entra ID's depends on the token version
-	// (https://sts.windows.net/{tenant}/ with 1.0, https://login.microsoftonline.com/{tenant}/v2.0 with 2.0). Required: an
-	// empty Issuer rejects every token.
+	// Issuer is the exact value of iss: Auth0's has a trailing slash, and Entra ID's depends on the token version (1.0:
+	// https://sts.windows.net/{tenant}/, 2.0: https://login.microsoftonline.com/{tenant}/v2.0). Required: if empty, every token
+	// is rejected.
 	Issuer string
-	// Audience is the value that aud must contain: our FHIR base URL or, if the issuer has its own names for APIs (Entra
-	// ID's are GUIDs), our name at that issuer. Required: an empty Audience rejects every token.
+	// Audience is the value that aud must contain: the FHIR base URL or, if the issuer assigns names to APIs (in Entra ID,
+	// GUIDs), the API's name at that issuer. Required: if empty, every token is rejected.
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
 	// Claims are the additional claims to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
-	// Cache caches verified tokens. Verifiers may share it. Default: no cache.
+	// Cache caches verified tokens. It may be shared with other verifiers. Default: no cache.
 	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for clock skew in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s; negative: none.
+	// Leeway is the accepted clock skew for exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s; negative: none.
 	Leeway time.Duration
 }
 
@@ -236,8 +236,8 @@ func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token,
 	return c.toToken(clientID), nil
 }
 
-// trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
-// §2.2). Claims that vendors name differently have a field for each name.
+// trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662 §2.2). A
+// claim whose name differs between vendors has a field for each name.
 type trustedClaims struct {
 	jwt.Claims
 
@@ -255,12 +255,12 @@ type trustedClaims struct {
 	ACR      lenientClaim[string]          `json:"acr"`
 	AuthTime lenientClaim[jwt.NumericDate] `json:"auth_time"`
 
-	// The issuer's designation of the kind of token.
+	// The issuer's name for the kind of token.
 	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
 	TokenUse  string `json:"token_use"`  // Cognito, Hydra: access, access_token, id, refresh_token
 	TokenType string `json:"token_type"` // RFC 7662: Bearer; Duende: access_token
 
-	// Claims that access tokens do not have.
+	// Claims that access tokens do not contain.
 	Nonce           claimPresence `json:"nonce"`
 	AccessTokenHash claimPresence `json:"at_hash"`
 	CodeHash        claimPresence `json:"c_hash"`
@@ -271,7 +271,7 @@ type trustedClaims struct {
 	Additional tokenclaim.Attributes `json:"-"` // additional configured claims
 }
 
-// claimPresence is true if a claim is present, regardless of its value.
+// claimPresence is true if a claim is present, whatever its value.
 type claimPresence bool
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -280,7 +280,7 @@ func (p *claimPresence) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// lenientClaim is a claim with a type that differs between issuers. A value of another type counts as missing.
+// lenientClaim is a claim whose type differs between issuers. A value of an unexpected type is treated as missing.
 type lenientClaim[T any] struct{ value *T }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -292,7 +292,7 @@ func (c *lenientClaim[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// clientID returns the client from any of the claim names. Two different clients are an error, because the next server
+// clientID returns the client from the claim that contains it. Two different clients are an error, because the next server
 // could use the other claim.
 func (c *trustedClaims) clientID() (string, error) {
 	found := ""
@@ -322,7 +322,7 @@ func (c *trustedClaims) missingClaim(clientID string) string {
 	return ""
 }
 
-// checkParties checks iss and aud. An empty issuer or audience accepts any value.
+// checkParties checks iss and aud. If issuer or audience is empty, it accepts any value.
 func (c *trustedClaims) checkParties(issuer, audience string) error {
 	if issuer != "" && c.Issuer != issuer {
 		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errUnexpectedIssuer)
@@ -333,10 +333,10 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkTokenUse rejects: a token with claims that designate another kind of token, such as a refresh token, which introspection
-// reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4); sender-constrained
-// tokens, which must not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and a patient claim that is a
-// reference.
+// checkTokenUse returns an error for four kinds of tokens: those whose claims identify another kind of token, such as a refresh
+// token, which introspection also reports as active; logout tokens, which have an events claim (OpenID Connect Back-Channel
+// Logout §2.4); sender-constrained tokens, which may not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and tokens
+// whose patient claim is a reference.
 func (c *trustedClaims) checkTokenUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
@@ -357,10 +357,10 @@ func (c *trustedClaims) checkTokenUse() error {
 	return nil
 }
 
-// checkNoIDToken rejects a token that may be an ID token: the issuer signs ID tokens with the same keys, and their audience
-// is ours if an API and its client share one. Only ID tokens contain hashes of other tokens (OpenID Connect Core
-// §3.3.2.11). A nonce identifies an ID token unless typ is Bearer: access tokens of Keycloak before 25 have both. A token
-// without a scope and with its own client as the audience is indistinguishable from an ID token.
+// checkNoIDToken rejects a token that may be an ID token: the issuer signs ID tokens with the same keys, and their audience is
+// correct if an API and its client share one. Only ID tokens contain hashes of other tokens (OpenID Connect Core §3.3.2.11). A
+// nonce identifies an ID token unless typ is Bearer: access tokens of Keycloak before 25 have both. A token that has no scope
+// and whose audience is its own client cannot be distinguished from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
 		return fmt.Errorf("%w: at_hash, c_hash or s_hash claim present", errTokenType)
@@ -395,8 +395,8 @@ func (c *trustedClaims) toToken(clientID string) Token {
 // scopes are scopes separated by single spaces, as in [Token].
 type scopes string
 
-// UnmarshalJSON reads scopes separated by spaces (RFC 6749 §3.3), or a list of scopes. A list element that is not a
-// scope-token is an error: an element with a space would become two scopes that the issuer did not grant.
+// UnmarshalJSON parses scopes separated by spaces (RFC 6749 §3.3) or a list of scopes. A list element that is not a scope-token
+// is an error: if it contained a space, it would become two scopes that the issuer did not grant.
 func (s *scopes) UnmarshalJSON(data []byte) error {
 	var list []string
 	if len(data) > 0 && data[0] == '"' {
@@ -419,19 +419,19 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 
 // rejectedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
 var rejectedParameters = []string{
-	"crit",                     // critical extensions: none is supported
-	"jwk", "jku", "x5u", "x5c", // key in the token: a forger could sign with their own key (RFC 8725 §3.10)
+	"crit",                     // critical extensions, none of which are supported
+	"jwk", "jku", "x5u", "x5c", // key in the token: a forger could sign with any key (RFC 8725 §3.10)
 }
 
-// joseHeader is the used part of the header. The strict decoder rejects duplicate members, so every reader sees the same
-// values.
+// joseHeader contains the header parameters that are used. The strict decoder rejects duplicate members, so that every server
+// reads the same values.
 type joseHeader struct {
 	Type      string                  `json:"typ"`
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	KeyID     string                  `json:"kid"`
 }
 
-// isAccessToken reports whether typ is that of an access token (RFC 9068 §2.1).
+// isAccessToken reports whether typ identifies an access token (RFC 9068 §2.1).
 func (h joseHeader) isAccessToken() bool {
 	typ := strings.ToLower(h.Type)
 	return typ == "at+jwt" || typ == "application/at+jwt"
@@ -439,15 +439,15 @@ func (h joseHeader) isAccessToken() bool {
 
 type headerRules struct {
 	algorithms []jose.SignatureAlgorithm
-	// allowsUntyped also accepts a missing typ or JWT. The claims must then identify an access token.
+	// allowsUntyped also accepts the typ JWT or none. The claims must then identify an access token.
 	allowsUntyped bool
 	// allowsMissingKeyID accepts a missing kid.
 	allowsMissingKeyID bool
-	// requiresIntrospection requires an introspection response in place of an access token (RFC 9701 §5).
+	// requiresIntrospection requires an introspection response instead of an access token (RFC 9701 §5).
 	requiresIntrospection bool
 }
 
-// hasExpectedType reports whether typ is that of the required kind of JWT.
+// hasExpectedType reports whether typ identifies the required kind of JWT.
 func (r headerRules) hasExpectedType(header joseHeader) bool {
 	if r.requiresIntrospection {
 		typ := strings.ToLower(header.Type)
@@ -456,21 +456,21 @@ func (r headerRules) hasExpectedType(header joseHeader) bool {
 	return header.isAccessToken() || r.allowsUntyped && (header.Type == "" || strings.EqualFold(header.Type, "JWT"))
 }
 
-// localHeaderRules are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
-// checks if the audiences were equal (RFC 9068 §4).
+// localHeaderRules are the rules for tokens of the local authorization server. An ID token (typ JWT) is intended for the
+// client, but would pass all other checks if it had the same audience (RFC 9068 §4).
 var localHeaderRules = headerRules{algorithms: []jose.SignatureAlgorithm{localAlgorithm}}
 
-// trustedHeaderRules are the rules for other issuers. Of the common issuers only Auth0 supports at+jwt, and not by default. kid
-// is optional in a JWS; the [KeySet] decides whether a token without kid has a key.
+// trustedHeaderRules are the rules for other issuers. Of the common issuers, only Auth0 supports at+jwt, and not by default.
+// kid is optional in a JWS; the [KeySet] determines whether there is a key for tokens without kid.
 var trustedHeaderRules = headerRules{algorithms: signaturealg.Asymmetric, allowsUntyped: true, allowsMissingKeyID: true}
 
 // signedResponseType is the media type of introspection responses that are JWTs (RFC 9701 §5).
 const signedResponseType = "application/token-introspection+jwt"
 
-// signedResponseRules are the rules for introspection responses.
+// signedResponseRules are the rules for signed introspection responses.
 var signedResponseRules = headerRules{algorithms: signaturealg.Asymmetric, requiresIntrospection: true, allowsMissingKeyID: true}
 
-// check checks the header. The header is not yet authenticated, so it can only make verification fail.
+// check parses and checks the header. The header has not been authenticated yet, so it can only make verification fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
 	header, parameters, err := parseHeader(raw)
 	if err != nil {
@@ -493,7 +493,7 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 	return header, nil
 }
 
-// parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).
+// parseHeader parses the header of a JWS in compact form (RFC 7515 §7.1).
 func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawMessage, err error) {
 	if len(raw) > maxTokenSize {
 		return header, nil, fmt.Errorf("%w: token exceeds %d bytes", errMalformedToken, maxTokenSize)
@@ -515,8 +515,8 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	return header, parameters, nil
 }
 
-// checkCompact requires three parts in canonical base64url. A lenient decoder skips line breaks and ignores the spare bits
-// at the end, so that many spellings, including modified tokens, would be equivalent.
+// checkCompact requires three parts in canonical base64url. A lenient decoder would ignore line breaks and the unused bits at
+// the end, so that many spellings of a token, including modified ones, would be equivalent.
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
@@ -531,8 +531,8 @@ func checkCompact(raw string) error {
 	return nil
 }
 
-// unverifiedClaims are the claims of a JWT that are read before its signature is checked. iss only selects the verifier,
-// which then requires this iss: a forged iss selects keys that the forger does not have. iat only selects the error of a
+// unverifiedClaims are the claims of a JWT that are parsed before its signature is verified. iss only selects the verifier,
+// which then requires this iss: a forged iss selects keys that the forger does not have. iat only selects the error for a
 // rejection.
 type unverifiedClaims struct {
 	Issuer   string           `json:"iss"`
@@ -553,22 +553,22 @@ func parseUnverified(raw string) (claims unverifiedClaims, err error) {
 	return claims, nil
 }
 
-// KeySet provides an issuer's public keys. The kid is from an unverified token, so an implementation that fetches keys must
-// rate-limit the fetches caused by unknown kids.
+// KeySet provides an issuer's public keys. The kid comes from an unverified token, so an implementation that fetches keys must
+// limit the rate of fetches for unknown kids.
 type KeySet interface {
-	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if no key has this kid; any other error means that
-	// the keys are unavailable.
+	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if no key has this kid; any other error means that the
+	// keys are unavailable.
 	//
-	// For a [Verifier] the key must have an alg. For a [TrustedVerifier] it may lack one, as Microsoft's do; the key's type then
-	// determines the algorithms.
+	// For a [Verifier], the key must have an alg. For a [TrustedVerifier], it may lack one, as Microsoft's keys do; the key's
+	// type then determines the algorithms.
 	//
-	// The kid is empty for a token of a [TrustedVerifier] issuer without kid (RFC 7515 §4.1.4). A set should return a key for it
-	// only if the issuer has a single signing key, and [ErrUnknownKey] otherwise: keys must not be tried in turn.
+	// The kid is empty if a token of a [TrustedVerifier] issuer has none (RFC 7515 §4.1.4). Return a key for it only if the
+	// issuer has a single signing key, otherwise [ErrUnknownKey]: keys must not be tried in turn.
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// localVerificationKey returns the public part of a key for [localAlgorithm]. The key's alg must match, regardless of the
-// token's header (RFC 8725 §3.1).
+// localVerificationKey returns the public part of a key for [localAlgorithm]. The key's alg must match, whatever the token's
+// header (RFC 8725 §3.1).
 func localVerificationKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(localAlgorithm) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)
@@ -583,7 +583,7 @@ func localVerificationKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publi
 	return key, nil
 }
 
-// checkSignature checks the signature and returns the claims as JSON.
+// checkSignature verifies the signature and returns the claims as JSON.
 func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
 	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
 	if err != nil {
@@ -596,16 +596,16 @@ func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (pay
 	return payload, nil
 }
 
-// localAlgorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1). Tokens with none or HS256 are forgeries,
-// and RS256 is for ID tokens.
+// localAlgorithm is the only signature algorithm of the local authorization server's access tokens (RFC 8725 §3.1). Tokens with
+// none or HS256 are forgeries; RS256 is for ID tokens.
 const localAlgorithm = jose.ES256
 
 type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// trustedVerificationKey returns the public part of another issuer's key if it may verify alg: by the key's own alg or, without
-// one, by its type and curve.
+// trustedVerificationKey returns the public part of another issuer's key if alg may be verified with it, according to the key's
+// alg or, if it has none, to its type and curve.
 func trustedVerificationKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key's use or alg does not allow it", errAlgorithm)

@@ -99,7 +99,7 @@ func TestVerifyUnavailable(t *testing.T) {
 	}
 }
 
-// A verifier without an issuer rejects a token without an issuer.
+// A verifier without an issuer rejects tokens without an issuer.
 func TestVerifyWithoutIssuer(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
@@ -121,7 +121,7 @@ func TestVerifyRevoked(t *testing.T) {
 	wantRefused(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevokedToken)
 }
 
-// An invalid token does not cause a revocation look-up.
+// The revocation of an invalid token is not looked up.
 func TestVerifyRevokedLast(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
@@ -130,12 +130,12 @@ func TestVerifyRevokedLast(t *testing.T) {
 	wantRefused(t, v, mint{claims: map[string]any{"exp": 1}}.token(t), ErrExpired)
 }
 
-// revocationResult returns an IsRevoked with a fixed result.
+// revocationResult returns an IsRevoked function with a fixed result.
 func revocationResult(answer bool, err error) func(context.Context, string) (bool, error) {
 	return func(context.Context, string) (bool, error) { return answer, err }
 }
 
-// wantError checks that err is an Error with this status, code and cause.
+// wantError checks that err is an [*Error] with this status, code and cause.
 func wantError(t *testing.T, err error, status int, code string, want error) *Error {
 	t.Helper()
 	var refusal *Error
@@ -148,12 +148,12 @@ func wantError(t *testing.T, err error, status int, code string, want error) *Er
 	return refusal
 }
 
-// Verify verifies a token without a [Guard].
+// Verify verifies a token without using a [Guard].
 func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	return v.jwtVerifier().verify(ctx, raw)
 }
 
-// Verify verifies a token without a [Guard].
+// Verify verifies a token without using a [Guard].
 func (t *TrustedVerifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	return t.jwtVerifier().verify(ctx, raw)
 }
@@ -205,7 +205,7 @@ func TestLeeway(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		leeway        time.Duration
-		still, nomore time.Duration // after exp
+		still, nomore time.Duration // time after exp
 	}{
 		{"default", 0, 29 * time.Second, 30 * time.Second},
 		{"set", time.Minute, 59 * time.Second, time.Minute},
@@ -323,7 +323,7 @@ func TestVerifyMalformed(t *testing.T) {
 }
 
 // lastBitsChanged changes the bits of the last character that a lenient base64 decoder ignores, so that the decoded signature
-// is the same.
+// stays the same.
 func lastBitsChanged(token string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, token[len(token)-1])
@@ -353,7 +353,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// ID tokens with the same key and the right audience are rejected.
+// ID tokens signed with the same key and for the same audience are rejected.
 func TestTrustedIDTokens(t *testing.T) {
 	t.Parallel()
 	for _, p := range providers {
@@ -370,7 +370,7 @@ func TestTrustedIDTokens(t *testing.T) {
 	}
 }
 
-// ID tokens are rejected because of their other claims, even with the client and scope of an access token.
+// ID tokens are rejected because of their other claims, even if they have the client and scope of an access token.
 func TestTrustedOtherTokens(t *testing.T) {
 	t.Parallel()
 	auth0, keycloak := providerNamed(t, "Auth0"), providerNamed(t, "Keycloak")
@@ -411,7 +411,7 @@ func TestTrustedClaims(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		changes map[string]any
-		want    error // nil: accepted
+		want    error // nil if the token is accepted
 	}{
 		{"no iat", map[string]any{"iat": nil}, nil},
 		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
@@ -497,7 +497,7 @@ func TestTrustedHeader(t *testing.T) {
 	}
 }
 
-// mintWithHeader mints an access token with one changed header parameter.
+// mintWithHeader returns an access token with one changed header parameter.
 func mintWithHeader(t *testing.T, p provider, name jose.HeaderKey, value any) string {
 	t.Helper()
 	m := p.mint()
@@ -505,7 +505,7 @@ func mintWithHeader(t *testing.T, p provider, name jose.HeaderKey, value any) st
 	return m.sign(t, p.payload(t, p.access, nil))
 }
 
-// A token without a kid is verified with the key that the set returns for it, if any.
+// A token without a kid is verified with the key that the set returns for an empty kid, if any.
 func TestTrustedNoKid(t *testing.T) {
 	t.Parallel()
 	p := providerNamed(t, "Auth0")
@@ -540,7 +540,7 @@ func TestTrustedUnavailable(t *testing.T) {
 	}
 }
 
-// A cache entry expires with the token, and with its key.
+// A cache entry is invalid when the token expires or its key is withdrawn.
 func TestTrustedMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -576,7 +576,7 @@ func TestTrustedMemory(t *testing.T) {
 	})
 }
 
-// tokenVerifier is the interface of a verifier and a guard.
+// tokenVerifier is the common interface of verifiers and guards.
 type tokenVerifier interface {
 	Verify(ctx context.Context, raw string) (*Token, error)
 }
@@ -598,7 +598,7 @@ func TestTrustedKey(t *testing.T) {
 	payload := p.payload(t, p.access, nil)
 	for _, test := range []struct {
 		name string
-		key  any // private key that signs
+		key  any // private key for signing
 		alg  jose.SignatureAlgorithm
 	}{
 		{"RS256", rsaKey(), jose.RS256}, {"RS384", rsaKey(), jose.RS384}, {"RS512", rsaKey(), jose.RS512},
@@ -610,7 +610,7 @@ func TestTrustedKey(t *testing.T) {
 			token := mint{alg: test.alg, key: test.key, header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "k"}}.sign(t, payload)
 			for _, alg := range []string{"", string(test.alg)} {
 				v := p.trusted()
-				v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"k": {Key: test.key, Algorithm: alg}}} // as a public key
+				v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"k": {Key: test.key, Algorithm: alg}}} // its public key
 				if _, err := v.Verify(t.Context(), token); err != nil {
 					t.Errorf("key with alg %q: %v", alg, err)
 				}

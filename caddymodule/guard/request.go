@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath rejects a request with a path that the FHIR server could interpret as another path, since the access decision must be
-// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path
-// (R4 §3.1.0.1) needs:
+// CheckPath rejects a request whose path the FHIR server could interpret differently, because the access decision must apply to
+// the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path (R4
+// §3.1.0.1) needs:
 //
 //   - dot segments and empty segments, which some servers remove;
 //   - slashes, backslashes, percent signs and control characters, encoded or not, which some servers decode twice;
-//   - semicolons, after which Java servers see parameters;
+//   - semicolons, after which Java servers expect parameters;
 //   - invalid UTF-8;
 //   - the FHIR base in different case, which is another path on a case-sensitive server.
 //
-// TRACE and CONNECT are rejected with 405: TRACE returns our own headers, CONNECT is for proxies.
+// TRACE and CONNECT are rejected with 405: TRACE would return headers that the gateway added, and CONNECT is for proxies.
 func CheckPath(r *http.Request, base string) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
 		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrAmbiguousPath, r.Method)}
@@ -37,8 +37,8 @@ func CheckPath(r *http.Request, base string) error {
 	return nil
 }
 
-// isAmbiguous reports whether a decoded path contains one of these characters. A percent sign was encoded, and would begin an
-// escape if the path were decoded again.
+// isAmbiguous reports whether a decoded path contains an ambiguous character. A percent sign was encoded, and would begin an
+// escape sequence if the path were decoded again.
 func isAmbiguous(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
@@ -48,13 +48,13 @@ func isAmbiguous(path string) bool {
 	return false
 }
 
-// hasEncodedSlash reports whether the path contains %2F: some servers treat it as part of a segment, others as a separator. A
-// URL without escapes has no RawPath.
+// hasEncodedSlash reports whether the path contains %2F: some servers treat it as part of a segment, others as a separator. The
+// RawPath of a URL without escapes is empty.
 func hasEncodedSlash(u *url.URL) bool {
 	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
-// hasEmptyOrDots reports whether a segment is a dot segment, or is empty and neither the first nor the last.
+// hasEmptyOrDots reports whether a segment is a dot segment, or is empty but neither the first nor the last.
 func hasEmptyOrDots(path string) bool {
 	if path != "" && path[0] == '/' && !strings.Contains(path, "/.") {
 		return strings.Contains(path, "//") // fast path: segments rarely begin with a dot
@@ -67,21 +67,21 @@ func hasEmptyOrDots(path string) bool {
 	return strings.Contains(path, "//")
 }
 
-// hopByHopTargets are further headers that backends rely on. A client that names one of them in Connection makes a proxy
-// remove it (CVE-2024-45410).
+// hopByHopTargets are other headers that backends rely on. If a client lists one of them in Connection, a proxy removes it
+// (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
 
-// forwardFHIR means all headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
+// forwardFHIR stands for all headers of FHIR's REST API in the parameter forwarded of [NewIdentityHeaders].
 const forwardFHIR = "fhir"
 
-// IdentityHeaders contains the rules for request headers that a client must not send. Names are case-insensitive, with _
-// and . equal to -, since CGI and its successors map X-User and X_User to the same variable (CVE-2025-64484).
+// IdentityHeaders contains the rules for request headers that clients may not send. Names are case-insensitive; _ and . are
+// treated like -, because CGI and its successors map X-User and X_User to the same variable (CVE-2025-64484).
 type IdentityHeaders struct {
 	removed     headerNames
 	defaults    headerNames
 	forwarded   headerNames
 	hopByHop    headerNames
-	cachedRules map[string]headerRule // cached rules of common headers by canonical name
+	cachedRules map[string]headerRule // rules for common headers by canonical name
 }
 
 type headerRule uint8
@@ -92,10 +92,10 @@ const (
 	headerRemoved
 )
 
-// NewIdentityHeaders returns the rules that remove the usual identity headers and the given headers, for example a header in
-// which the caller passes the user to the FHIR server. Only forwarded headers pass (default: the headers of FHIR's REST API),
-// besides headers that describe the body, the connection or the request's origin. A usual identity header passes only if forwarded
-// contains its full name. A * at the beginning or end of a name matches any rest.
+// NewIdentityHeaders returns rules that remove the usual identity headers and those in removed, e.g. a header in which the
+// caller sends the user to the FHIR server. Only the headers in forwarded pass (default: the headers of FHIR's REST API), in
+// addition to those that describe the body, the connection or the request's origin. A usual identity header passes only if
+// forwarded contains its full name. An asterisk at the beginning or end of a name matches any text.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	if len(forwarded) == 0 {
 		forwarded = []string{forwardFHIR}
@@ -135,9 +135,9 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	return headerForwarded
 }
 
-// Strip removes the identity headers from h, in any number and spelling. It also removes the headers with the client's
-// address, unless a trusted proxy sent them: a client could forge the address in the FHIR server's audit events, or the
-// links in its responses (RFC 7239 §8.1).
+// Strip removes the identity headers from h, whatever their number and spelling. It also removes the headers with the client's
+// address, unless a trusted proxy sent them: a client could forge the address in the FHIR server's audit events or the links in
+// its responses (RFC 7239 §8.1).
 func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	var buffer [64]byte
 	for name := range h {
@@ -151,8 +151,8 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	}
 }
 
-// Check rejects a request with a Connection header that names an identity header, Authorization, or another header that
-// backends rely on: the next proxy would remove it. The [*Error] has status 400.
+// Check rejects a request whose Connection header lists an identity header, Authorization, or another header that backends rely
+// on: the next proxy would remove it. The [*Error] has status 400.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
@@ -171,7 +171,7 @@ type headerNames struct {
 	prefixes, suffixes, anyPart []string
 }
 
-// newHeaderNames creates a set of names. A * at the beginning or end of a name matches any rest.
+// newHeaderNames returns a set of names. An asterisk at the beginning or end of a name matches any text.
 func newHeaderNames(names []string) headerNames {
 	set := headerNames{exact: make(map[string]struct{}, len(names))}
 	for _, name := range names {
@@ -191,8 +191,8 @@ func newHeaderNames(names []string) headerNames {
 	return set
 }
 
-// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end. Any
-// other pattern would match no header.
+// CheckHeaderPattern returns an error unless a text is a header name (RFC 9110 §5.1), optionally with an asterisk at its
+// beginning or end. Any other pattern would not match any header.
 func CheckHeaderPattern(text string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
 	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
@@ -201,13 +201,13 @@ func CheckHeaderPattern(text string) error {
 	return nil
 }
 
-// has reports whether the set contains a name in any spelling.
+// has reports whether the set matches a name in any spelling.
 func (n headerNames) has(name string) bool {
 	var buffer [64]byte
 	return n.matchesFolded(appendFolded(buffer[:0], name))
 }
 
-// hasExactly reports whether the set contains a folded name in full.
+// hasExactly reports whether the set contains the full folded name.
 func (n headerNames) hasExactly(folded []byte) bool {
 	_, ok := n.exact[string(folded)]
 	return ok
@@ -251,12 +251,12 @@ func appendFolded(dst []byte, name string) []byte {
 	return dst
 }
 
-// defaultIdentityHeaders are the request headers in which proxies pass the user or the original request to backends.
-// Clients could forge them.
+// defaultIdentityHeaders are the request headers in which proxies send the user or the original request to backends. Clients
+// could forge them.
 var defaultIdentityHeaders = []string{
 	// Authelia; successors of CGI's REMOTE_USER; Kubernetes front proxies.
 	"Remote-*", "X-Remote-*", "Impersonate-*",
-	// oauth2-proxy, alone and behind nginx; Traefik and its guides; all forwarding headers of proxies, except for
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; all forwarding headers of proxies, except those with
 	// addresses, which [IdentityHeaders.Strip] handles.
 	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
 	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
@@ -275,7 +275,7 @@ var defaultIdentityHeaders = []string{
 	// Kong, APISIX, Apigee; Istio and Envoy.
 	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
 	"X-Refresh-Token", "X-Apigee-*", "X-JWT*", "Sec-Istio-*", "X-Istio-*", "X-Envoy-*", "X-Ext-Authz*",
-	// Google, Azure and Amazon, in front of hosted services.
+	// Google, Azure and Amazon, for the services that they host.
 	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
 	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
 	"X-Amzn-Apigateway-*", "X-Amzn-Request-Context", "X-Amzn-RequestContext", "X-Amzn-Lambda-Context", "X-Amz-Cognito-*", "X-Cognito-*",
@@ -283,7 +283,7 @@ var defaultIdentityHeaders = []string{
 	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
 	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
 	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
-	// Client certificates: Envoy; RFC 9440 §4, which requires their removal; guides for nginx, HAProxy and Traefik; Azure.
+	// Client certificates: Envoy; RFC 9440 §4, which requires removing them; guides for nginx, HAProxy and Traefik; Azure.
 	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
 	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
 	// Grafana's auth proxy, and custom proxies.
@@ -297,30 +297,30 @@ var defaultIdentityHeaders = []string{
 	// FHIR servers and gateways: tenant (HAPI, Smile CDR, IBM), and impersonated user (Aidbox, Epic, Google's consent).
 	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
 	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
-	// Method overrides: the guard would check a GET, and the server would process a DELETE.
+	// Method overrides: the guard would check a GET, but the server would process a DELETE.
 	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
-	// Path overrides: the guard would check one path, and the server would process another (CVE-2026-40575).
+	// Path overrides: the guard would check one path, but the server would process another (CVE-2026-40575).
 	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
 }
 
-// addressHeaders are the headers in which proxies pass the client's address, and the address that the client requested.
+// addressHeaders are the headers in which proxies send the client's address and the address that the client requested.
 var addressHeaders = newHeaderNames([]string{
 	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
 	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 	"X-Original-Forwarded-For", "X-Original-Host",
 })
 
-// caddyHeaders are the address headers that Caddy itself handles.
+// caddyHeaders are the address headers that Caddy sets itself.
 var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
 
-// messageHeaders describe the body and the connection; a request without them has another meaning. Authorization is removed
-// separately.
+// messageHeaders describe the body and the connection. A request without them could have a different meaning. Authorization is
+// removed separately.
 var messageHeaders = newHeaderNames([]string{
 	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
 })
 
-// fhirHeaders are the request headers of FHIR's REST API (FHIR R4 §3.1.0.1), of CORS and of tracing. X-Provenance is
-// excluded: it makes the server write a resource that no scope was checked for.
+// fhirHeaders are the request headers of FHIR's REST API (FHIR R4 §3.1.0.1), of CORS and of tracing. X-Provenance is excluded
+// because it makes the server write a resource whose scopes were not checked.
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
@@ -334,27 +334,27 @@ var browserHeaders = []string{
 	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",
 }
 
-// StripBody removes the body of a request that needs none. A server that does not read it from a persistent connection
-// would interpret it as the next request, which no guard has checked (request smuggling).
+// StripBody removes the body of a request that does not need one. A server that does not read the body from a persistent
+// connection would interpret it as the next request, which no guard has checked (request smuggling).
 func StripBody(r *http.Request) {
 	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
 	r.Header.Del("Content-Length")
 }
 
-// StripCredentials removes the credentials of a request that needs none: the backend could accept unverified credentials.
+// StripCredentials removes the credentials of a request that needs none: the backend could accept them unverified.
 func StripCredentials(h http.Header) {
 	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
 		h.Del(name)
 	}
 }
 
-// StripTrailers removes the trailers: they arrive after [IdentityHeaders.Strip], and some servers merge them into the
-// headers (RFC 9110 §6.5.1). Filtering the announced names would not help, because HTTP/1.1 clients can send unannounced
-// trailers. FHIR does not use trailers.
+// StripTrailers removes the trailers: they arrive after [IdentityHeaders.Strip], and some servers merge them into the headers
+// (RFC 9110 §6.5.1). Filtering the announced names would not suffice, because HTTP/1.1 clients can send unannounced trailers.
+// FHIR does not use trailers.
 func StripTrailers(r *http.Request) { r.Trailer = nil }
 
-// StripCookies removes the cookies with a prefix, which are those of our own sign-in: a backend that reads them could
-// impersonate the user.
+// StripCookies removes the cookies whose names begin with prefix, which are those of the gateway's own sign-in: a backend that
+// gets them could impersonate the user.
 func StripCookies(h http.Header, prefix string) {
 	lines := h["Cookie"]
 	if len(lines) == 0 {
@@ -374,11 +374,11 @@ func StripCookies(h http.Header, prefix string) {
 	}
 }
 
-// StripUpgrade removes the request for another protocol, which a server may ignore (RFC 9110 §7.8): data after the switch
-// bypasses the guard, and with cleartext HTTP/2 (h2c) that includes whole requests. WebSocket, which FHIR subscriptions use
-// and which carries no requests, may stay if a token was verified.
+// StripUpgrade removes the request to switch protocols, which a server may ignore (RFC 9110 §7.8). Data after the switch
+// bypasses the guard; with cleartext HTTP/2 (h2c), that includes complete requests. WebSocket, which FHIR subscriptions use and
+// which carries no requests, may stay if a token was verified.
 func StripUpgrade(h http.Header, webSocket bool) {
-	protocols := h["Upgrade"] // canonical spelling of net/http; Header.Get would canonicalize at a cost
+	protocols := h["Upgrade"] // canonical form of net/http; Header.Get would have to canonicalize the name
 	if webSocket && len(protocols) == 1 && strings.EqualFold(protocols[0], "websocket") {
 		return
 	}
@@ -389,12 +389,12 @@ func StripUpgrade(h http.Header, webSocket bool) {
 // maxTokenSize is the maximum size of a token in bytes.
 const maxTokenSize = 8 << 10
 
-// Bearer returns the bearer token of the Authorization header (RFC 6750 §2.1), the only place where a token is
-// accepted. Any error is an [*Error]:
+// Bearer returns the bearer token from the Authorization header (RFC 6750 §2.1); tokens elsewhere are not accepted. Errors are
+// of type [*Error]:
 //
-//   - 401 and [ErrNoToken] without the header, or with another scheme;
-//   - 400 if the header is repeated or is not a single token, or if the query has an
-//     access_token (§2.3), which would appear in logs, histories and Referer headers.
+//   - 401 and [ErrNoToken] if the header is missing or has a different scheme;
+//   - 400 if there are several headers, if the header is not a single token, or if the query has an access_token (§2.3), which
+//     would appear in logs, histories and Referer headers.
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
 		return "", badRequest("The access token must not be sent in the query.",
@@ -426,14 +426,14 @@ func Bearer(r *http.Request) (string, error) {
 //	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
-	var invalid byte // no branch per character: tokens are long
+	var invalid byte // no branch per character, because tokens are long
 	for i := range len(s) {
 		invalid |= nonB64Characters[s[i]]
 	}
 	return s != "" && invalid == 0
 }
 
-// nonB64Characters is 1 for all characters that a b64token cannot contain before its trailing =.
+// nonB64Characters is 1 for all characters that a b64token cannot contain before the trailing equals signs.
 var nonB64Characters = func() (not [256]byte) {
 	for i := range not {
 		not[i] = 1
@@ -444,7 +444,7 @@ var nonB64Characters = func() (not [256]byte) {
 	return not
 }()
 
-// queryHasToken reports whether a query has the parameter access_token in any spelling that a backend may accept.
+// queryHasToken reports whether a query contains the parameter access_token in any spelling that a backend may accept.
 func queryHasToken(query string) bool {
 	for query != "" {
 		end := 0

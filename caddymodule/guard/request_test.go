@@ -151,8 +151,8 @@ func TestForward(t *testing.T) {
 	for name, want := range map[string]bool{
 		"Accept": true, "If-None-Exist": true, "Content-Type": true, "Content-Length": true, "Upgrade": true, "Sec-Websocket-Key": true,
 		"X-Trace-Id": true, "x_trace_id": true, "X-Forwarded-For": true, "Authorization": true,
-		"X-User-Agent": true,                             // listed by full name
-		"X-Fhir-User":  false, "X-Forwarded-User": false, // matches only a listed prefix
+		"X-User-Agent": true,                             // the full name is listed
+		"X-Fhir-User":  false, "X-Forwarded-User": false, // only a listed prefix matches
 		"X-Ward": false, "X-Cascade": false, "Cookie": false, "X-Anything": false, "Forwarded": false, "X-Real-Ip": false,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// By default, only headers of FHIR's REST API are forwarded, because any other header may carry a user or a tenant.
+// By default, only headers of FHIR's REST API are forwarded, because any other header may identify a user or a tenant.
 func TestForwardByDefault(t *testing.T) {
 	t.Parallel()
 	headers := NewIdentityHeaders(nil, nil)
@@ -182,7 +182,7 @@ func TestForwardByDefault(t *testing.T) {
 	}
 }
 
-// Without the word fhir, the headers that the guard and HTTP require are still forwarded.
+// If forwarded headers are listed without "fhir", the headers that the guard and HTTP require are still forwarded.
 func TestForwardOne(t *testing.T) {
 	t.Parallel()
 	h := http.Header{"Authorization": {"a"}, "Content-Type": {"a"}, "X-Progress": {"a"}, "Accept": {"a"}, "X-User": {"a"}}
@@ -357,7 +357,7 @@ func TestBearerForm(t *testing.T) {
 	wantError(t, err, http.StatusUnauthorized, "", ErrNoToken)
 }
 
-// request returns a request with these Authorization headers.
+// request returns a request with the given Authorization headers.
 func request(target string, authorization ...string) *http.Request {
 	path, query, _ := strings.Cut(target, "?")
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: query}, Header: make(http.Header)}
@@ -367,7 +367,7 @@ func request(target string, authorization ...string) *http.Request {
 	return r
 }
 
-// FuzzBearer fuzzes headers and queries up to a Token. Only the minted token may be accepted.
+// FuzzBearer fuzzes headers and queries. Only the minted token may be accepted.
 func FuzzBearer(f *testing.F) {
 	v := testVerifier()
 	v.Cache = NewTokenCache(8)

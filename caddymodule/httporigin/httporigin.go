@@ -1,5 +1,5 @@
-// Package httporigin contains the checks of HTTP requests and URLs that authorization server, guard and terminology
-// share: CORS preflights, the sender's address, and loopback hosts.
+// Package httporigin contains checks of HTTP requests and URLs that the authorization server, the guard and the terminology
+// server share: CORS preflights, the sender's address, and loopback hosts.
 package httporigin
 
 import (
@@ -8,10 +8,10 @@ import (
 	"net/netip"
 )
 
-// PreflightMaxAge is how long browsers may cache a preflight response, in seconds.
+// PreflightMaxAge is how long browsers may cache the response to a preflight request, in seconds.
 const PreflightMaxAge = 600
 
-// IsPreflight reports whether a request is a CORS preflight (Fetch §3.2.2).
+// IsPreflight reports whether a request is a CORS preflight request (Fetch §3.2.2).
 func IsPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
@@ -25,8 +25,8 @@ func PeerIP(r *http.Request) string {
 	return host
 }
 
-// IsLoopback reports whether a host name refers to this machine, so http needs no TLS. Browsers may treat other hosts
-// as loopback.
+// IsLoopback reports whether a host name refers to this machine, so that http URLs are acceptable. Some browsers also treat
+// other hosts as loopback.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

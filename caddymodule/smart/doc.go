@@ -1,5 +1,5 @@
-// Package smart contains the scope grammar of SMART App Launch 2.2, and the rule that an authorization server applies to grant
-// scopes. It imports only the standard library.
+// Package smart contains the scope grammar of SMART App Launch 2.2 and the rule by which an authorization server grants scopes.
+// It imports only the standard library.
 //
 // The steps of granting:
 //
@@ -11,8 +11,8 @@
 //	   ▼
 //	[patient/Observation.rs]   the scopes of the token, or an [UnlistedError]
 //
-// [Grant] parses the SMART resource scopes with [ParseResourceScope]. Any other scope is an opaque string, which is
-// granted if it is listed.
+// [Grant] parses the SMART resource scopes with [ParseResourceScope]. Any other scope is an opaque string, which is granted if
+// it is listed.
 //
 // [ResourceScope.Constraint] parses the query of a resource scope. [ParseParameters] parses the queries of both scopes and
 // requests.

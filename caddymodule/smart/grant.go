@@ -8,11 +8,11 @@ import (
 
 // UnlistedError means that the client's allowed scopes do not cover a requested scope. The OAuth error is invalid_scope.
 type UnlistedError struct {
-	// Scope is the first such scope, as requested.
+	// Scope is the first uncovered scope, as requested.
 	Scope string
 }
 
-// Error names the scope.
+// Error implements error. The message contains the scope.
 func (e *UnlistedError) Error() string {
 	return fmt.Sprintf("scope %q is not allowed for the client", e.Scope)
 }
@@ -20,11 +20,11 @@ func (e *UnlistedError) Error() string {
 // Grant returns the scopes to grant to a client with the allowed scopes, in the order of the request and without duplicates:
 //
 //   - a listed scope is granted, and so is a resource scope that listed resource scopes cover, alone or together;
-//   - a wildcard (type *, or the permission * of SMART 1) that the list covers in part is granted as that part;
-//   - any other scope rejects the whole request with an [UnlistedError].
+//   - a wildcard (type *, or the permission * of SMART 1) that the list covers partially is reduced to that part;
+//   - any other scope causes an [UnlistedError] for the entire request.
 //
-// The result uses the permission words of SMART 1 if the request did and they suffice. The caller handles scopes that are open
-// to every client, such as openid, and parses the request with [ParseScopes].
+// The result uses the permission words of SMART 1 if the request does and they suffice. The caller parses the request with
+// [ParseScopes] and handles scopes that are open to every client, such as openid.
 func Grant(requested, allowed []string) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	for _, scope := range requested {
@@ -37,9 +37,9 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 	return granted, nil
 }
 
-// GrantPartially is [Grant], but drops SMART scopes that cannot be granted (RFC 6749 §3.3) and, with ignoreUnknown, unlisted
-// scopes that SMART does not define. It fails with an [UnlistedError] if no scope remains, or if a scope is a malformed SMART
-// scope.
+// GrantPartially is like [Grant], but drops SMART scopes that cannot be granted (RFC 6749 §3.3) and, if ignoreUnknown is true,
+// unlisted scopes that SMART does not define. It returns an [UnlistedError] if no scope remains or if a SMART scope is
+// malformed.
 func GrantPartially(requested, allowed []string, ignoreUnknown bool) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	var firstErr error
@@ -71,7 +71,7 @@ func appendNew(granted, parts []string) []string {
 	return granted
 }
 
-// grantScope returns the grant for one requested scope; empty means rejected.
+// grantScope returns the scopes to grant for one requested scope; none if it is rejected.
 func grantScope(scope string, allowed []string, list []ResourceScope) []string {
 	if slices.Contains(allowed, scope) || slices.Contains(allowed, removeRole(scope)) {
 		return []string{scope}
@@ -89,7 +89,7 @@ func grantScope(scope string, allowed []string, list []ResourceScope) []string {
 	return intersections(requested, list)
 }
 
-// removeRole removes the role from a scope for launch context: launch/questionnaire?role=https://example.org/role becomes
+// removeRole removes the role from a launch context scope: launch/questionnaire?role=https://example.org/role becomes
 // launch/questionnaire (SMART App Launch 2.2, "fhirContext"). Other scopes are returned unchanged.
 func removeRole(scope string) string {
 	if context, role, ok := strings.Cut(scope, "?role="); ok && strings.HasPrefix(context, "launch/") && role != "" {
@@ -108,7 +108,7 @@ func resourceScopes(scopes []string) []ResourceScope {
 	return list
 }
 
-// isCovered reports whether the list covers requested. Permissions count separately: .r and .s in two scopes equal .rs.
+// isCovered reports whether the list covers requested. Permissions of scopes are combined: .r and .s together equal .rs.
 func isCovered(requested ResourceScope, list []ResourceScope) bool {
 	var permissions Permission
 	for _, listed := range list {
@@ -119,13 +119,13 @@ func isCovered(requested ResourceScope, list []ResourceScope) bool {
 	return permissions&requested.Permission == requested.Permission
 }
 
-// isWildcardV1 reports whether the permission was written as *. The cruds of SMART 2 names each permission, so it is not
-// reduced to a part.
+// isWildcardV1 reports whether the permission was written as an asterisk. The permission cruds of SMART 2 lists each
+// permission, so it is not reduced to a part.
 func isWildcardV1(s ResourceScope) bool {
 	return s.IsV1 && s.Permission == permissionsV1["*"]
 }
 
-// intersections returns the parts of requested that the list covers, in the order of the list, without those that other parts
+// intersections returns the parts of requested that the list covers, in the order of the list. It omits parts that other parts
 // cover.
 func intersections(requested ResourceScope, list []ResourceScope) []string {
 	var parts []ResourceScope
@@ -147,7 +147,7 @@ func intersections(requested ResourceScope, list []ResourceScope) []string {
 	return granted
 }
 
-// addPart adds a part, or merges it with a part for the same resources.
+// addPart adds a part or merges it with a part for the same resources.
 func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	for i, p := range parts {
 		if p.Level == part.Level && p.Type == part.Type && p.Query == part.Query {
@@ -158,7 +158,7 @@ func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	return append(parts, part)
 }
 
-// intersect returns the intersection of two scopes, in the letters of SMART 2. Two different queries have none: it would be a
+// intersect returns the intersection of two scopes, written in SMART 2. Scopes with different queries have none: it would be a
 // scope that neither side has written.
 func intersect(a, b ResourceScope) (intersection ResourceScope, ok bool) {
 	intersection = ResourceScope{Level: a.Level, Type: a.Type, Query: a.Query, Permission: a.Permission & b.Permission}

@@ -91,8 +91,8 @@ func scopes(t *testing.T, s string) []string {
 
 var slow = flag.Bool("slow", false, "draw ten times as many samples")
 
-// TestGrantProperty compares Grant with sets: a scope is the set of interactions that it permits in a small world, and granted
-// scopes must be subsets of both the request and the list.
+// TestGrantProperty models a scope as the set of interactions that it permits in a small world. Granted scopes must be subsets
+// of both the request and the list.
 func TestGrantProperty(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -124,8 +124,8 @@ func TestGrantProperty(t *testing.T) {
 	}
 }
 
-// checkPartialGrant checks that a request granted in part gets its intersection with the list, and is rejected only if that is
-// empty.
+// checkPartialGrant checks that a partially granted request gets its intersection with the list, and is rejected only if that
+// is empty.
 func checkPartialGrant(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	got, err := GrantPartially(requested, allowed, false)
@@ -141,7 +141,7 @@ func checkPartialGrant(t *testing.T, requested, allowed []string) {
 	checkNothingLost(t, requested, allowed, got)
 }
 
-// checkRefusal checks that a rejection has a cause: a scope that the list does not cover.
+// checkRefusal checks that a rejected request contains a scope that the list does not cover.
 func checkRefusal(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	list := permittedActions(allowed...)
@@ -150,13 +150,13 @@ func checkRefusal(t *testing.T, requested, allowed []string) {
 			return
 		}
 	}
-	// The list covers the scope as a whole, but no scope can express its parts: the complement of a query.
+	// The list covers the scope in several parts, but no scope can express one of them: the complement of a query.
 	if !strings.Contains(strings.Join(allowed, " "), "?") {
 		t.Fatalf("%q refused with the list %q", requested, allowed)
 	}
 }
 
-// checkNothingLost checks that the whole intersection of request and list is granted. Only the intersection of two different
+// checkNothingLost checks that the complete intersection of request and list is granted. Only the intersection of two different
 // queries cannot be expressed as a scope.
 func checkNothingLost(t *testing.T, requested, allowed, granted []string) {
 	t.Helper()
@@ -171,7 +171,7 @@ func checkNothingLost(t *testing.T, requested, allowed, granted []string) {
 	}
 }
 
-// randomScopes returns up to n resource scopes over a small world.
+// randomScopes returns up to n resource scopes for a small world.
 func randomScopes(random *rand.Rand, n int) []string {
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
 	var scopes []string
@@ -187,7 +187,7 @@ func randomScopes(random *rand.Rand, n int) []string {
 	return scopes
 }
 
-// action is one interaction with one resource, which matches the query a=1, or b=1, or both, or neither.
+// action is an interaction with one resource, which matches the query a=1, b=1, both or neither.
 type action struct {
 	level, typ string
 	permission Permission
@@ -212,7 +212,7 @@ func permittedActions(scopes ...string) map[action]bool {
 	return set
 }
 
-// allActions returns all interactions. Lipid represents the types that no scope names.
+// allActions returns all interactions. Lipid represents the types that no scope mentions.
 func allActions() []action {
 	var world []action
 	for _, level := range []string{"user", "system"} {

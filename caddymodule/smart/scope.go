@@ -14,13 +14,13 @@ import (
 var errMalformedScope = errors.New("malformed scope")
 
 // ParseScopes splits the value of a scope parameter into its scopes, in order and without duplicates. The grammar is that of
-// RFC 6749 §3.3,
+// RFC 6749 §3.3:
 //
 //	scope       = scope-token *( SP scope-token )
 //	scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
 //
-// and deviations are errors, because two parsers could split a malformed string differently and grant different scopes. An
-// empty string has no scopes, since a parameter without a value counts as omitted (§3.1). Errors do not contain the input.
+// Deviations are errors, because two parsers could split a malformed string differently and grant different scopes. An empty
+// string contains no scopes, because a parameter without a value is treated as omitted (§3.1). Errors do not contain the input.
 func ParseScopes(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
@@ -40,7 +40,7 @@ func ParseScopes(s string) ([]string, error) {
 	return slices.Clip(scopes), nil
 }
 
-// IsScopeToken reports whether s is a scope-token (RFC 6749 §3.3): visible ASCII without the quotation mark and the backslash.
+// IsScopeToken reports whether s is a scope-token (RFC 6749 §3.3): visible ASCII except the quotation mark and the backslash.
 func IsScopeToken(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < '!' || c > '~' || c == '"' || c == '\\' {
@@ -50,17 +50,17 @@ func IsScopeToken(s string) bool {
 	return s != ""
 }
 
-// launchScope matches a scope for launch context: a resource type and, optionally, a role.
+// launchScope matches a launch context scope: an optional resource type with an optional role.
 var launchScope = regexp.MustCompile(`^launch(/[A-Za-z]+(\?role=.+)?)?$`)
 
-// IsDefined reports whether SMART App Launch 2.2 defines a scope. It excludes the scopes of OpenID Connect, which are open to
-// every client.
+// IsDefined reports whether SMART App Launch 2.2 defines a scope. It returns false for the scopes of OpenID Connect, which are
+// open to every client.
 func IsDefined(scope string) bool {
 	_, resource := ParseResourceScope(scope)
 	return resource || launchScope.MatchString(scope) || slices.Contains([]string{"fhirUser", "offline_access", "online_access"}, scope)
 }
 
-// isMalformed reports whether a scope looks like a SMART scope for resources or launch context, but is invalid.
+// isMalformed reports whether a scope looks like a SMART resource or launch context scope but is invalid.
 func isMalformed(scope string) bool {
 	level, _, ok := strings.Cut(scope, "/")
 	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
@@ -69,31 +69,31 @@ func isMalformed(scope string) bool {
 // AnyType is the resource type of a scope for all types.
 const AnyType = "*"
 
-// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the form of
-// SMART 1, user/*.read. Two scopes are equal (==) if they are written alike.
+// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the syntax of
+// SMART 1, user/*.read. Two scopes are equal (==) if they are written in the same way.
 type ResourceScope struct {
 	// Level is patient, user or system.
 	Level string
 	// Type is a syntactically valid name of a FHIR resource type, or [AnyType].
 	Type string
-	// Permission is the set of permitted interactions; never empty.
+	// Permission is the set of permitted interactions; it is not empty.
 	Permission Permission
-	// Query is the search that narrows the scope, as written after the question mark; empty without a question mark. SMART 1 has no
+	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1 has no
 	// queries. [ResourceScope.Constraint] parses it.
 	Query string
 	// IsV1 is true if the permission is written as a word of SMART 1: read, write or *.
 	IsV1 bool
 }
 
-// ParseResourceScope parses a resource scope; ok is false for any other scope, even a slightly malformed one. The grammar is
+// ParseResourceScope parses a resource scope; ok is false for any other scope, even a slightly malformed one. The grammar is:
 //
 //	( patient | user | system ) "/" ( Type | "*" ) "." permission
 //	permission = ( c?r?u?d?s? | "create" | "search" ) [ "?" query ] | "read" | "write" | "*"
 //	query      = name "=" value *( "&" name "=" value )
 //
-// Names and values are percent-encoded as in a URL. Names have no modifiers or chains, and belong to search parameters that
-// can be evaluated on a resource, not to those that include other resources or format the result. Values and their alternatives are
-// not empty.
+// Names and values are percent-encoded as in a URL. Names have no modifiers or chains. They must be search parameters that can
+// be evaluated on a resource; those that include other resources or format the result are not accepted. Values and their
+// alternatives must not be empty.
 func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	if !IsScopeToken(s) {
 		return ResourceScope{}, false
@@ -119,7 +119,7 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	return scope, ok
 }
 
-// String returns the scope in its version of SMART.
+// String returns the scope in the syntax of its SMART version.
 func (s ResourceScope) String() string {
 	permission := s.Permission.String()
 	if s.IsV1 {
@@ -135,7 +135,7 @@ func (s ResourceScope) String() string {
 }
 
 // includesResources reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers
-// all queries, and one with a query only the same query: whether one search is narrower than another is not evaluated.
+// all queries. A scope with a query covers only the same query: whether one search is narrower than another is not evaluated.
 func (s ResourceScope) includesResources(o ResourceScope) bool {
 	return s.Level == o.Level &&
 		(s.Type == AnyType || s.Type == o.Type) &&
@@ -146,7 +146,7 @@ func isLevel(s string) bool {
 	return s == "patient" || s == "user" || s == "system"
 }
 
-// isType reports whether s is * or has the syntax of a FHIR type name. The set of types depends on the FHIR version, and the
+// isType reports whether s is "*" or has the syntax of a FHIR type name. The set of types depends on the FHIR version, and the
 // client's allowed scopes restrict it anyway.
 func isType(s string) bool {
 	if s == AnyType {
@@ -164,24 +164,24 @@ func isType(s string) bool {
 // Permission is the set of interactions in a resource scope.
 type Permission uint8
 
-// Interactions of SMART App Launch 2, in the order that scopes require.
+// Interactions of SMART App Launch 2, in the order required in scopes.
 const (
-	// Create is c: type level create.
+	// Create is c: create on type level.
 	Create Permission = 1 << iota
-	// Read is r: instance level read, vread and history.
+	// Read is r: read, vread and history on instance level.
 	Read
-	// Update is u: instance level update and patch.
+	// Update is u: update and patch on instance level.
 	Update
-	// Delete is d: instance level delete.
+	// Delete is d: delete on instance level.
 	Delete
-	// Search is s: type level search and history, system level too.
+	// Search is s: search and history on type and system level.
 	Search
 )
 
-// permissionLetters are the permissions' letters, lowest bit first.
+// permissionLetters are the letters of the permissions, starting with the lowest bit.
 const permissionLetters = "cruds"
 
-// permissionsV1 are the words of SMART App Launch 1 and their meaning in version 2 ("Scopes for requesting FHIR Resources",
+// permissionsV1 maps the words of SMART App Launch 1 to permissions of version 2 ("Scopes for requesting FHIR Resources",
 // backwards compatibility).
 var permissionsV1 = map[string]Permission{
 	"read":  Read | Search,
@@ -189,11 +189,11 @@ var permissionsV1 = map[string]Permission{
 	"*":     Create | Read | Update | Delete | Search,
 }
 
-// europeanPermissions are words of HL7 Europe's API for two permissions.
+// europeanPermissions are the words for two permissions in HL7 Europe's API.
 var europeanPermissions = map[string]Permission{"create": Create, "search": Search}
 
-// parsePermission parses c?r?u?d?s? with at least one letter, in this order because the specification declares other orders
-// invalid, or one of europeanPermissions.
+// parsePermission parses c?r?u?d?s? with at least one letter, or one of europeanPermissions. The specification declares other
+// orders of the letters invalid.
 func parsePermission(s string) (Permission, bool) {
 	if p, ok := europeanPermissions[s]; ok {
 		return p, true
@@ -211,7 +211,7 @@ func parsePermission(s string) (Permission, bool) {
 	return p, p != 0
 }
 
-// wordV1 returns p as a word of SMART 1, if it has one.
+// wordV1 returns p as a word of SMART 1; ok is false if there is none.
 func (p Permission) wordV1() (word string, ok bool) {
 	for word, meaning := range permissionsV1 {
 		if meaning == p {
@@ -221,7 +221,7 @@ func (p Permission) wordV1() (word string, ok bool) {
 	return "", false
 }
 
-// String returns p in the letters of SMART 2, such as "rs".
+// String returns p in the letters of SMART 2, e.g. "rs".
 func (p Permission) String() string {
 	var b strings.Builder
 	for i := range len(permissionLetters) {
@@ -233,8 +233,8 @@ func (p Permission) String() string {
 }
 
 // Constraint returns the search that narrows the scope, as parameters in order: a resource is in the scope if it matches all of
-// them. None if the scope has no query. A Query that [ParseResourceScope] would reject becomes a nameless parameter, which no
-// resource matches.
+// them. It returns none if the scope has no query. A Query that [ParseResourceScope] would reject becomes a nameless parameter,
+// which no resource matches.
 func (s ResourceScope) Constraint() []Parameter {
 	if s.Query == "" {
 		return nil
@@ -247,10 +247,10 @@ func (s ResourceScope) Constraint() []Parameter {
 }
 
 // parseConstraint parses the query of a scope. SMART App Launch 2.2 ("Finer-grained resource constraints using search
-// parameters") leaves the supported parameters open, and calls modifiers, chains and _filter experimental. Only parameters that
-// can be evaluated on the resource itself are accepted.
+// parameters") does not specify which parameters are supported and calls modifiers, chains and _filter experimental. Only
+// parameters that can be evaluated on the resource itself are accepted.
 //
-// A plus sign is rejected: it means a space in a query, but its meaning in a scope is undefined.
+// Plus signs are rejected: they mean spaces in a query, but their meaning in a scope is undefined.
 func parseConstraint(query string) ([]Parameter, bool) {
 	if hasEmptyPair(query) || strings.Contains(query, "+") {
 		return nil, false
@@ -276,9 +276,9 @@ func hasEmptyPair(query string) bool {
 	return false
 }
 
-// isConstraintName reports whether a parameter can be evaluated on the resource itself. This holds for plain parameters,
-// without modifier and chain, and for the ones below of those for all types (R4 search.html). The others search text in a
-// server-specific way, look at other resources, or format the result.
+// isConstraintName reports whether a parameter can be evaluated on the resource itself: plain parameters, without modifiers and
+// chains, and some of the parameters for all types (R4 search.html), listed below. The others search text in a server-specific
+// way, evaluate other resources, or format the result.
 func isConstraintName(name string) bool {
 	switch name {
 	case "_id", "_lastUpdated", "_profile", "_security", "_source", "_tag", "_type":
@@ -287,7 +287,7 @@ func isConstraintName(name string) bool {
 	return name[0] != '_' && !strings.ContainsAny(name, ".:")
 }
 
-// hasEmptyAlternative reports whether an unescaped comma has no text on one side. Some servers interpret that as any value.
+// hasEmptyAlternative reports whether an unescaped comma has no text on one side, which some servers interpret as any value.
 func hasEmptyAlternative(value string) bool {
 	length := 0
 	for i := 0; i < len(value); i++ {
@@ -311,19 +311,19 @@ var errAmbiguousParameters = errors.New("ambiguous query parameters")
 type Parameter struct {
 	// Name is the name of the parameter, including a modifier or chain (R4 search.html).
 	Name string
-	// Value is the value to compare with, with prefixes, commas and backslashes as written.
+	// Value is the value to compare with. Prefixes, commas and backslashes are as written.
 	Value string
 }
 
-// nameCharacters are the characters of parameter names.
+// nameCharacters are the characters that parameter names may contain.
 const nameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
-// typicalParameters is the usual maximum number of parameters.
+// typicalParameters is the typical maximum number of parameters.
 const typicalParameters = 16
 
-// ParseParameters parses a query, or a form of the same syntax, in order. A name may be repeated, which means in a search that
-// all conditions must hold. A parameter without an equals sign has an empty value, a plus sign is a space, and empty pairs are
-// skipped. Text that servers interpret differently is rejected:
+// ParseParameters parses a query, or a form in the same syntax, in order. A name may be repeated; in a search, all conditions
+// must then hold. A parameter without an equals sign has an empty value, plus signs mean spaces, and empty pairs are skipped.
+// Text that servers interpret differently is rejected:
 //
 //   - names with characters other than letters, digits and "_.:-";
 //   - semicolons, which some servers treat as separators, and number signs, which some treat as the end;
@@ -376,7 +376,7 @@ func decodePercent(s string) (string, error) {
 	return decoded, nil
 }
 
-// EncodeParameters returns a query that [ParseParameters] parses to the same list.
+// EncodeParameters returns a query that [ParseParameters] parses into the same list.
 func EncodeParameters(list []Parameter) string {
 	var b strings.Builder
 	for i, p := range list {
@@ -390,10 +390,10 @@ func EncodeParameters(list []Parameter) string {
 	return b.String()
 }
 
-// ReservedScopes are open to every client of the authorization server.
+// ReservedScopes are the scopes of OpenID Connect that every client of the authorization server may request.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// CheckScope rejects text that is not exactly one scope (RFC 6749 §3.3), and malformed SMART resource scopes.
+// CheckScope returns an error if a text is not exactly one scope (RFC 6749 §3.3) or is a malformed SMART resource scope.
 func CheckScope(scope string) error {
 	if parsed, err := ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a valid scope (RFC 6749 §3.3)", scope)

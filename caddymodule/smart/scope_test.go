@@ -127,7 +127,7 @@ func TestParseResourceScope(t *testing.T) {
 	}
 }
 
-// The words .search and .create of HL7 Europe's API are parsed as .s and .c, and written as such.
+// The words .search and .create of HL7 Europe's API are parsed as .s and .c, and also formatted as .s and .c.
 func TestParsePermissionWords(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -306,7 +306,7 @@ func TestConstraintNone(t *testing.T) {
 	}
 }
 
-// A malformed query narrows a scope to nothing.
+// A malformed query narrows a scope to no resources.
 func TestConstraintUnread(t *testing.T) {
 	t.Parallel()
 	scope := ResourceScope{Level: "user", Type: "Patient", Permission: Read, Query: "a:not=b"}

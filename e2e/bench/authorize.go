@@ -27,8 +27,8 @@ const benchClient = `
 			introspect all%s
 		}`
 
-// proxied configures the load generator as a trusted proxy that terminates TLS. It
-// costs each request a little, so all servers have it.
+// proxied configures the load generator as a trusted proxy that terminates TLS. All servers have this option, because it adds a
+// small cost to each request.
 const proxied = `	servers {
 		trusted_proxies static 127.0.0.1/32
 	}
@@ -44,13 +44,12 @@ const gatewayOptions = proxied + `	fhir {
 // workload is an operation of an authorization server under load.
 type workload struct {
 	name  string
-	scope string // scope of the sign-in; empty if none
+	scope string // scope of the sign-in; empty if the client does not sign in
 	do    func(*visitor) operation
 }
 
-// workloads are the operations to measure. Those without an ID token are measured
-// only once, with RS256: the peer can introspect only its opaque access tokens.
-// The scopes have the same meaning on both servers.
+// workloads returns the operations to measure. Operations that issue no ID token are measured only with RS256. The scopes have
+// the same meaning on both servers.
 func workloads(algorithm, system, refresh string) []workload {
 	all := []workload{
 		{"code flow, signed in already", "openid profile", func(v *visitor) operation { return v.flow }},
@@ -66,8 +65,8 @@ func workloads(algorithm, system, refresh string) []workload {
 	return all
 }
 
-// measureAuthorization measures the authorization server against npm oidc-provider, or an earlier gateway, with RSA
-// and elliptic curve ID tokens, in one run.
+// measureAuthorization measures the authorization server against npm oidc-provider or an earlier gateway in the same run, with
+// RSA and elliptic curve ID tokens.
 func measureAuthorization(s settings, folder string) (err error) {
 	gateway, err := startAuthorize(s, s.binary, folder, "authorize")
 	if err != nil {
@@ -96,7 +95,7 @@ func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	})
 }
 
-// asProvider is a gateway that signs ID tokens with an algorithm.
+// asProvider returns a gateway as a provider whose ID tokens are signed with the given algorithm.
 func asProvider(gateway *server, algorithm string) *provider {
 	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
 	if algorithm == "ES256" {
@@ -107,7 +106,7 @@ func asProvider(gateway *server, algorithm string) *provider {
 	return p
 }
 
-// compareWithPeer measures all duties with an ID token algorithm, against npm oidc-provider or an earlier gateway.
+// compareWithPeer measures all workloads with an ID token algorithm, against npm oidc-provider or an earlier gateway.
 func compareWithPeer(s settings, folder string, gateway *server, algorithm string) (err error) {
 	ours, theirs, peer := asProvider(gateway, algorithm), (*provider)(nil), "oidc-provider"
 	system := workloads(algorithm, "system/*.rs", "offline_access")
@@ -134,7 +133,7 @@ func compareWithPeer(s settings, folder string, gateway *server, algorithm strin
 	return nil
 }
 
-// duty measures a duty. The sign-in of each client is not counted.
+// duty measures one workload. The sign-in of each client is excluded from the measurement.
 func (p *provider) duty(s settings, d workload) (load, error) {
 	visitors := make([]*visitor, s.clients)
 	for i := range visitors {
@@ -173,7 +172,7 @@ func startPeer(algorithm string) (*provider, error) {
 	return p, nil
 }
 
-// measureDocuments measures public documents against fixed responses of the same size.
+// measureDocuments compares public documents with fixed responses of the same size.
 func measureDocuments(s settings, folder string, gateway *server) error {
 	fmt.Print("\n" + tableHead)
 	forwarded := http.Header{"X-Forwarded-Proto": {"https"}}
@@ -208,7 +207,7 @@ func rsaSignature() (time.Duration, error) {
 	return (after - before) / times, err
 }
 
-// processCPU returns the CPU time used so far by this process.
+// processCPU returns the CPU time that this process has used so far.
 func processCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

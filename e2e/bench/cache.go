@@ -17,8 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// nginxConfig is a cache in front of the gateway, in a single process so that
-// its CPU time can be read.
+// nginxConfig configures nginx as a cache in front of the gateway. It uses a single process so that the CPU time can be read.
 const nginxConfig = `master_process off;
 daemon off;
 pid %[1]s/nginx.pid;
@@ -45,7 +44,7 @@ http {
 }
 `
 
-// competitor is a server and the requests to it.
+// competitor is a server with the requests that it gets.
 type competitor struct {
 	name   string
 	server *server
@@ -53,8 +52,7 @@ type competitor struct {
 	header http.Header
 }
 
-// measureCache measures hits in the cache of expansions against other servers of the
-// same bytes, in one run.
+// measureCache measures hits in the expansion cache against other servers that send the same bytes, in the same run.
 func measureCache(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "synthetic.json")
 	if err := generate(definitions, 10_000); err != nil {
@@ -90,9 +88,9 @@ func measureCache(s settings, folder string) (err error) {
 	)
 }
 
-// cachedGateway is a gateway binary with a cache of expansions: one without and one with the guard.
+// cachedGateway is a gateway binary with an expansion cache, started twice: without the guard (open) and with it (guarded).
 type cachedGateway struct {
-	name          string // prefix of its rows
+	name          string // prefix of the names in the result table
 	open, guarded *server
 	token         string
 }
@@ -223,7 +221,7 @@ func compareWithNginx(s settings, folder string, gateway *server, path string) (
 	})
 }
 
-// compareWithFiles measures against precompressed files.
+// compareWithFiles compares compressed cache hits with precompressed files of Caddy's file_server.
 func compareWithFiles(s settings, folder string, gateway *server, path string) (err error) {
 	r, err := http.Get(gateway.url + path)
 	if err != nil {
@@ -259,12 +257,11 @@ func writeCompressed(file string, body []byte) error {
 	return errors.Join(err, z.Close(), f.Close())
 }
 
-// race runs rounds against each rival in turn. The first rival is the
-// baseline.
+// race runs rounds against each rival in turn. The first rival is the baseline of the ratios.
 func race(s settings, title string, rivals []competitor) error {
 	rounds := make([][]load, len(rivals))
 	for n := range s.rounds + 1 {
-		for k := range rivals { // rotated, since the first one appears slower
+		for k := range rivals { // rotated, because the server that is measured first appears slower
 			i := (k + n) % len(rivals)
 			r, length := rivals[i], s.round
 			if n == 0 { // warm-up

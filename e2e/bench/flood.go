@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// floodSize is the number of requests of all kinds in a flood.
+// floodSize is the total number of requests in a flood.
 const floodSize = 1_000_000
 
-// floods are invalid requests, each different from all others, as an attacker
-// without an account can send.
+// floods are kinds of invalid requests that an attacker without an account can send. Each request is unique.
 var floods = []struct {
 	name   string
 	path   func() string
@@ -51,7 +50,7 @@ func measureFlood(s settings, folder string) (err error) {
 	fmt.Printf("\n## Flood\n\n| requests | per second | CPU per request | resident afterwards |\n|---|--:|--:|--:|\n")
 	each := floodSize / len(floods)
 	for i := range floods {
-		// The first tenth is the warm-up, so that both measurements are of a warm process.
+		// The first tenth is a warm-up, so that the second measurement starts with a warm process.
 		for _, n := range []int{each / 10, each - each/10} {
 			whole, err := gateway.flood(s, i, n)
 			if err != nil {
@@ -67,7 +66,7 @@ func measureFlood(s settings, folder string) (err error) {
 	return nil
 }
 
-// flood sends a number of requests of a kind.
+// flood sends requests of one kind. kind is an index of floods.
 func (s *server) flood(of settings, kind, requests int) (load, error) {
 	tokens := make(chan struct{}, requests)
 	for range requests {
@@ -88,7 +87,7 @@ func (s *server) flood(of settings, kind, requests int) (load, error) {
 	}, of.clients, 10*time.Minute)
 }
 
-// lead sends one invalid request.
+// lead sends one invalid request and checks the status of its response.
 func (s *server) lead(client *http.Client, kind int) error {
 	f := floods[kind]
 	request, err := http.NewRequest(http.MethodGet, s.url+f.path(), nil)

@@ -29,7 +29,7 @@ type provider struct {
 	paths            struct{ authorize, token, introspect, userinfo string }
 }
 
-// visitor is one client of a provider: a browser and an app.
+// visitor is one client under load: a browser and an app.
 type visitor struct {
 	*provider
 	http            *http.Client
@@ -49,8 +49,8 @@ func (p *provider) visit() (*visitor, error) {
 
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 
-// plainHTTPTransport sends https requests as plain HTTP, like a proxy that terminates TLS:
-// the cost of TLS is that of Caddy, and the peers have no TLS.
+// plainHTTPTransport sends https requests as plain HTTP, like a proxy that terminates TLS. TLS is excluded because it is
+// implemented by Caddy, and because the peers do not support it.
 type plainHTTPTransport struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -61,13 +61,12 @@ func (plainHTTPTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return transport.RoundTrip(r)
 }
 
-// at returns the https address of a path of the provider: browsers send
-// Secure cookies only over https.
+// at returns the https URL of a path of the provider. The scheme is https because browsers send Secure cookies only over https.
 func (p *provider) at(path string) string {
 	return "https" + strings.TrimPrefix(p.url, "http") + path
 }
 
-// flow performs a code flow with PKCE, state and nonce, from the authorization request to the tokens.
+// flow performs an authorization code flow with PKCE, state and nonce, including the token request.
 func (v *visitor) flow(*load) error {
 	verifier := randomText()
 	sum := sha256.Sum256([]byte(verifier))
@@ -102,8 +101,7 @@ var (
 	keycloakLogin = regexp.MustCompile(`id="kc-form-login"[^>]* action="([^"]*)"`)
 )
 
-// code follows an authorization request to the redirect URI, through the
-// sign-in page if there is one.
+// code sends an authorization request and follows it to the redirect URI, signing in if there is a sign-in page.
 func (v *visitor) code(q url.Values) (string, error) {
 	next := v.at(v.paths.authorize) + "?" + q.Encode()
 	for range 10 {
@@ -152,7 +150,7 @@ func drain(r *http.Response) ([]byte, error) {
 	return b, errors.Join(err, r.Body.Close())
 }
 
-// token sends a token request and stores the tokens.
+// token sends a token request and stores the tokens from the response.
 func (v *visitor) token(form url.Values) error {
 	body, err := v.post(v.paths.token, form)
 	if err != nil {
@@ -214,7 +212,7 @@ func (v *visitor) introspected(*load) error {
 
 func (v *visitor) told(*load) error { return v.read(v.paths.userinfo) }
 
-// read requests a path with the access token.
+// read requests a path with the visitor's access token.
 func (v *visitor) read(path string) error {
 	request, err := http.NewRequest(http.MethodGet, v.at(path), nil)
 	if err != nil {

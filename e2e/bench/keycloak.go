@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// identityProvider is Keycloak, which is also the peer.
+// identityProvider is Keycloak, which is also the peer of the comparison.
 type identityProvider struct {
 	*server
 	token  string       // administrator's token
@@ -50,7 +50,7 @@ func startKeycloak(folder string) (*identityProvider, error) {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
 	go func() {
-		_ = http.ListenAndServe(addresses[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // until the end of the run
+		_ = http.ListenAndServe(addresses[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // until the command exits
 			k.asked.Add(1)
 			proxy.ServeHTTP(w, r)
 		}))
@@ -58,7 +58,7 @@ func startKeycloak(folder string) (*identityProvider, error) {
 	return k, k.furnish()
 }
 
-// furnish creates a realm with the clients under load, the gateway's client, and alice.
+// furnish creates a realm with the clients under load, the gateway's client and the user alice.
 func (k *identityProvider) furnish() error {
 	body, err := k.admin(http.MethodPost, "/realms/master/protocol/openid-connect/token", url.Values{
 		"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {keycloak.Administrator}, "password": {keycloak.Administrator},
@@ -73,7 +73,7 @@ func (k *identityProvider) furnish() error {
 	client := func(id, algorithm, redirect string) map[string]any {
 		return map[string]any{"clientId": id, "secret": "bench-secret", "redirectUris": []string{redirect}, "attributes": map[string]string{
 			"access.token.signed.response.alg": algorithm, "id.token.signed.response.alg": algorithm,
-		}, "protocolMappers": []any{map[string]any{ // without it, the client may not introspect its own tokens
+		}, "protocolMappers": []any{map[string]any{ // without this mapper, the client may not introspect its own tokens
 			"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper",
 			"config": map[string]string{"included.client.audience": id, "access.token.claim": "true"},
 		}}}
@@ -95,7 +95,7 @@ func (k *identityProvider) furnish() error {
 	return err
 }
 
-// admin calls Keycloak's admin API with a form or JSON.
+// admin calls Keycloak's admin API with a form or a JSON body.
 func (k *identityProvider) admin(method, path string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	kind := "application/json"
@@ -121,8 +121,8 @@ func (k *identityProvider) admin(method, path string, body any) ([]byte, error) 
 	return read, err
 }
 
-// compareWithKeycloak measures the authorization server against Keycloak, for a local user and for a person of Keycloak with
-// revalidation.
+// compareWithKeycloak measures the authorization server against Keycloak, with a local user and with a Keycloak user whose
+// sign-in is revalidated.
 func compareWithKeycloak(s settings, folder string) (err error) {
 	k, err := startKeycloak(folder)
 	if err != nil {
@@ -155,7 +155,7 @@ func compareWithKeycloak(s settings, folder string) (err error) {
 	return nil
 }
 
-// startFederated starts the gateway with alice and Keycloak as identity provider, with the guard and $expand.
+// startFederated starts a gateway with the local user alice, Keycloak as identity provider, the guard and fhir_expand.
 func startFederated(s settings, folder string, k *identityProvider) (*server, error) {
 	idp := "\n\t\tidp hospital keycloak {\n\t\t\tissuer " + k.public + "/realms/hospital\n\t\t\tclient_id caddy-fhir\n\t\t\tclient_secret bench-secret\n\t\t\trevalidate 1m\n\t\t}"
 	clients := fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256")
@@ -166,11 +166,11 @@ func startFederated(s settings, folder string, k *identityProvider) (*server, er
 	})
 }
 
-// keycloakWorkload is an operation of Keycloak and of the gateway.
+// keycloakWorkload is an operation that Keycloak and the gateway both support.
 type keycloakWorkload struct {
 	name         string
-	theirs, ours string // scope
-	times        int    // number per round
+	theirs, ours string // scope at Keycloak and at the gateway
+	times        int    // number of operations per round
 	do           func(*visitor) operation
 }
 
@@ -185,7 +185,7 @@ func keycloakWorkloads(s settings, algorithm string) []keycloakWorkload {
 	return all
 }
 
-// measure runs rounds of a number of operations against each provider in turn, and prints the medians. The first round is the
+// measure runs rounds of d.times operations against each provider in turn, and prints the medians. The first round is a
 // warm-up.
 func (d keycloakWorkload) measure(s settings, all ...*provider) error {
 	visitors, rounds := make([][]*visitor, len(all)), make([][]load, len(all))
@@ -219,7 +219,7 @@ func (d keycloakWorkload) measure(s settings, all ...*provider) error {
 	return nil
 }
 
-// signedIn returns signed-in clients.
+// signedIn returns the given number of signed-in clients.
 func (p *provider) signedIn(clients int, scope string) ([]*visitor, error) {
 	as := *p
 	as.scope = scope
@@ -237,7 +237,7 @@ func (p *provider) signedIn(clients int, scope string) ([]*visitor, error) {
 	return all, nil
 }
 
-// times runs a round of n operations in total.
+// times runs a round of n operations, distributed over the visitors.
 func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation) (load, error) {
 	var done atomic.Int64
 	return p.round(func(i int) operation {
@@ -251,7 +251,7 @@ func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation
 	}, len(visitors), 10*time.Minute)
 }
 
-// compareReads compares FHIR requests of a local user and of a person of Keycloak, and counts the requests to Keycloak.
+// compareReads compares FHIR requests of a local user and of a Keycloak user, and counts the requests that reach Keycloak.
 func compareReads(s settings, k *identityProvider, local, person *provider) error {
 	const gender = "/fhir/R4/ValueSet/$expand?url=http%3A%2F%2Fhl7.org%2Ffhir%2FValueSet%2Fadministrative-gender"
 	read := func(v *visitor) operation { return func(*load) error { return v.read(gender) } }

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Number of patients of the FHIR server stand-in, and of searches in the patient picker.
+// Number of patients of the FHIR server stand-in, and number of searches in the patient picker.
 const (
 	standInPatients = 100_000
 	pickerSearches  = 400
 )
 
-// measureLaunches measures the cost of a launch context: code flows with and without it, and the
-// patient picker against the search it sends.
+// measureLaunches measures the cost of a launch context: code flows with and without a launch context, and the patient picker
+// against the search that it sends to the FHIR server.
 func measureLaunches(s settings, folder string) (err error) {
 	records := httptest.NewServer(newStandIn(standInPatients))
 	defer records.Close()
@@ -41,8 +41,8 @@ func measureLaunches(s settings, folder string) (err error) {
 	return nil
 }
 
-// startLaunching runs a gateway with a user alice who has a FHIR resource. The gateway is its own
-// FHIR server, at the issuer's host.
+// startLaunching runs a gateway with the user alice, whose FHIR resource is fhirUser. The gateway forwards FHIR requests at the
+// issuer's host to records.
 func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
 	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)
 	client := strings.Replace(fmt.Sprintf(benchClient, "bench", ""), "scope ", "scope launch/patient patient/*.rs user/*.rs ", 1)
@@ -53,7 +53,7 @@ func startLaunching(s settings, folder, fhirUser, records string) (*server, erro
 	})
 }
 
-// contextFlows compares code flows of a signed-in patient.
+// contextFlows compares code flows of a signed-in patient with and without a launch context.
 func contextFlows(s settings, ours *provider, _ string) error {
 	fmt.Printf("\n## Launch context, %d at once\n\n| code flow, signed in already | without a context | with one | ratio |\n|---|--:|--:|--:|\n", s.clients)
 	for _, with := range []string{"", "openid "} {
@@ -113,7 +113,7 @@ func comparePicker(_ settings, ours *provider, records string) error {
 	return nil
 }
 
-// openPicker signs in and returns the address of the patient picker.
+// openPicker signs in and returns the URL of the patient picker.
 func (v *visitor) openPicker() (string, error) {
 	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {randomText()}}
 	r, err := v.http.Get(v.at(v.paths.authorize) + "?" + request.Encode())
@@ -141,7 +141,7 @@ func (v *visitor) openPicker() (string, error) {
 	return v.at(picker.RequestURI()), nil
 }
 
-// timeRequest returns the duration of a response, which must contain a text.
+// timeRequest returns the duration of a GET request. It returns an error if the response does not contain the text.
 func timeRequest(client *http.Client, address, text string) (time.Duration, error) {
 	start := time.Now()
 	r, err := client.Get(address)
@@ -156,7 +156,7 @@ func timeRequest(client *http.Client, address, text string) (time.Duration, erro
 	return elapsed, errors.Join(err, r.Body.Close())
 }
 
-// typedName returns a prefix of a name of the stand-in.
+// typedName returns a random prefix of a patient's name in the stand-in.
 func typedName() string {
 	name := familyName(rand.IntN(standInPatients))
 	return strings.ToLower(name[:2+rand.IntN(len(name)-2)])

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// load is the result of a round, or the median of several.
+// load is the result of one round, or the median of several rounds.
 type load struct {
 	requests int
 	bytes    int64
 	elapsed  time.Duration
-	cpu      time.Duration // total of the server
+	cpu      time.Duration // CPU time of the server
 	times    []time.Duration
 }
 
@@ -33,14 +33,14 @@ func (l load) quantile(share float64) time.Duration {
 	return l.times[min(len(l.times)-1, int(share*float64(len(l.times))))]
 }
 
-// operation is repeated by a client. It is called by one goroutine at a time.
+// operation is repeated by a client. Only one goroutine calls it at a time.
 type operation func(l *load) error
 
-// errDone is the error of an operation that has no more work.
+// errDone is returned by an operation that has no more work.
 var errDone = errors.New("done")
 
-// round runs clients created by newClient for a time, or until they have no more
-// work. The first error ends it.
+// round runs concurrent clients, created by newClient, for the given time or until they have no more work. It returns the first
+// error.
 func (s *server) round(newClient func(i int) operation, clients int, length time.Duration) (load, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
@@ -69,14 +69,14 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 		whole.times = append(whole.times, p.times...)
 	}
 	slices.Sort(whole.times)
-	// One client's error is enough.
+	// One client's error is enough to report.
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, errDone) }); i >= 0 {
 		return whole, errs[i]
 	}
 	return whole, err
 }
 
-// time measures one operation.
+// time runs one operation and records its duration.
 func (l *load) time(do operation) error {
 	start := time.Now()
 	err := do(l)
@@ -88,7 +88,7 @@ func (l *load) time(do operation) error {
 	return nil
 }
 
-// gets creates clients that request the paths in random order with a header.
+// gets returns a function that creates clients. They request the paths in random order with the header.
 func (s *server) gets(paths []string, header http.Header) func(int) operation {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -116,8 +116,8 @@ func (l *load) get(client *http.Client, url string, header http.Header) error {
 	return err
 }
 
-// alternate runs rounds of two measurements alternately, each first in every other round, since the first appears
-// slower. It returns their medians.
+// alternate runs rounds of two measurements and swaps their order in every other round, because the first one appears slower.
+// It returns their medians.
 func alternate(rounds int, one, other func() (load, error)) (a, b load, err error) {
 	var all [2][]load
 	for n := range 2 * rounds {
@@ -131,8 +131,7 @@ func alternate(rounds int, one, other func() (load, error)) (a, b load, err erro
 	return median(all[0]), median(all[1]), nil
 }
 
-// median returns the round with the median CPU time per request, with the request
-// durations of all rounds.
+// median returns the round with the median CPU time per request. Its request durations are those of all rounds.
 func median(rounds []load) load {
 	var times []time.Duration
 	for _, l := range rounds {

@@ -13,13 +13,13 @@ import (
 // settings are the command's flags.
 type settings struct {
 	binary, plot string
-	before       string // binary of an earlier gateway
+	before       string // binary of an earlier gateway to compare with
 	sizes        []int
 	rounds       int
 	round        time.Duration
 	clients      int
-	durable      string // store of refresh tokens
-	operations   int    // number per round against Keycloak
+	durable      string // value of the flag -durable: the store of refresh tokens
+	operations   int    // operations per round against Keycloak
 }
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run runs the named measurements, or the default ones.
+// run runs the named measurements, or the default ones if names is empty.
 func run(s settings, names []string) error {
 	folder, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -73,7 +73,7 @@ func run(s settings, names []string) error {
 	return nil
 }
 
-// measureExpansions measures each size and prints its tables.
+// measureExpansions measures expansions of each size and prints the tables.
 func measureExpansions(s settings, folder string) error {
 	var points []point
 	for _, size := range s.sizes {

@@ -38,8 +38,8 @@ func drawCost(file string, points []point) error {
 	return p.Save(16*vg.Centimeter, 10*vg.Centimeter, file)
 }
 
-// addLine adds a line with a dot at each point. Its color has enough contrast on
-// white, and dashes also distinguish it.
+// addLine adds a line with a dot at each point. c must have enough contrast on white. The dashes distinguish the line without
+// color.
 func addLine(p *plot.Plot, name string, points plotter.XYs, c color.Color, dashes ...vg.Length) error {
 	line, dots, err := plotter.NewLinePoints(points)
 	if err != nil {

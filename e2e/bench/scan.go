@@ -17,8 +17,8 @@ const (
 	// scanned is the number of random filters, each requested once.
 	scanned = 1_000_000
 
-	// honest is the number of different queries of users, Zipf-distributed.
-	// Each one is followed by four random filters.
+	// honest is the number of different queries of users, Zipf-distributed. Each of these queries is followed by four random
+	// filters.
 	honest = 2_000
 
 	// scanMaxSize is the maximum size of the cache in MiB.
@@ -65,8 +65,8 @@ func measureScan(s settings, folder string) (err error) {
 	return nil
 }
 
-// mixed sends a number of honest queries, each followed by four random ones if
-// scanning. It returns the hit rate of the honest queries in percent.
+// mixed sends the given number of honest queries, each followed by four random ones if scanning is true. It returns the hit
+// rate of the honest queries in percent.
 func (s *server) mixed(of settings, questions int, scanning bool) (float64, error) {
 	var left, hits atomic.Int64
 	left.Store(int64(questions))
@@ -90,7 +90,7 @@ func (s *server) mixed(of settings, questions int, scanning bool) (float64, erro
 	return 100 * float64(hits.Load()) / float64(questions), err
 }
 
-// fromCache reports whether the response is from the cache.
+// fromCache requests a path and reports whether the response came from the cache.
 func (s *server) fromCache(client *http.Client, path string) (bool, error) {
 	r, err := client.Get(s.url + path)
 	if err != nil {

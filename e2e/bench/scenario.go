@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// system is the URL of the synthetic code system, and the prefix of its value sets.
+// system is the URL of the synthetic code system and the prefix of the URLs of its value sets.
 const system = "http://example.org/synthetic"
 
 const expand = "/fhir/R4/ValueSet/$expand?"
 
-// point is the cost at a size, for the plot.
+// point is the cost of requests at one code system size, for the plot.
 type point struct {
 	concepts int
 	typed    load
 	respond  load
 }
 
-// scenario is a kind of request.
+// scenario is a kind of request to measure.
 type scenario struct {
 	name   string
 	paths  []string
 	header http.Header // request header
 }
 
-// measure starts the gateway with a code system of a size and runs all scenarios.
+// measure starts the gateway with a code system of the given size and runs all scenarios.
 func measure(s settings, folder string, concepts int) (p point, err error) {
 	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
 	if err := generate(definitions, concepts); err != nil {
@@ -74,7 +74,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	return p, measureFullExpansion(s, gateway, expand+all)
 }
 
-// startExpand starts a gateway with definitions and without a cache.
+// startExpand starts a gateway with the definitions and no cache.
 func startExpand(binary, folder, name, definitions string) (*server, error) {
 	return start(binary, folder, site{
 		name:   name,
@@ -82,8 +82,7 @@ func startExpand(binary, folder, name, definitions string) (*server, error) {
 	})
 }
 
-// compare runs rounds against the gateway and against a fixed response of the
-// same size in turn.
+// compare runs rounds against the gateway and, in turn, against a fixed response of the same size.
 func compare(s settings, folder string, gateway *server, sc scenario) (ours, fixed load, err error) {
 	warm, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round/2)
 	if err != nil {
@@ -99,13 +98,13 @@ func compare(s settings, folder string, gateway *server, sc scenario) (ours, fix
 		func() (load, error) { return respond.round(respond.gets([]string{"/"}, nil), s.clients, s.round) })
 }
 
-// startRespond runs stock Caddy's respond with a body of a size.
+// startRespond runs stock Caddy's respond directive with a body of the given size in bytes.
 func startRespond(binary, folder string, size int) (*server, error) {
 	body := strings.Repeat("x", size)
 	return start(binary, folder, site{name: "respond", options: proxied, routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
 }
 
-// measureLengths measures each length of typed text separately.
+// measureLengths measures requests separately for each length of the typed text.
 func measureLengths(s settings, gateway *server, typed [][]string) error {
 	fmt.Printf("\n%s", lengthsHead)
 	for i, paths := range typed {
@@ -137,11 +136,11 @@ func measureFullExpansion(s settings, gateway *server, path string) error {
 
 func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+valueSet) }
 
-// longest is the maximum length of typed prefixes.
+// longest is the maximum length of the typed prefixes in characters.
 const longest = 10
 
-// typedPaths are requests of a user who types words and codes of the code system
-// letter by letter, grouped by length from 1.
+// typedPaths returns the requests of a user who types words and codes of the code system letter by letter. They are grouped by
+// length, starting at 1.
 func typedPaths(gateway *server, concepts int) ([][]string, error) {
 	sample, err := sampleConcepts(gateway, concepts)
 	paths := make([][]string, longest)
@@ -153,10 +152,10 @@ func typedPaths(gateway *server, concepts int) ([][]string, error) {
 	return paths, err
 }
 
-// coding is a concept of the code system.
+// coding is the code and display of a concept.
 type coding struct{ Code, Display string }
 
-// sampleConcepts returns some hundred random concepts of the code system.
+// sampleConcepts returns a few hundred random concepts of the code system.
 func sampleConcepts(gateway *server, concepts int) (sample []coding, err error) {
 	for range 20 {
 		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
@@ -182,7 +181,7 @@ func addTyped(paths [][]string, text []rune) {
 	}
 }
 
-// filterPath returns the path of the first page of the expansion with a filter.
+// filterPath returns the path that requests the first page of an expansion with the filter.
 func filterPath(filter string) string {
 	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// server is a process under load.
+// server is a server process under load.
 type server struct {
 	url     string
 	command *exec.Cmd
@@ -23,12 +23,12 @@ type server struct {
 
 // site is the configuration of a gateway process.
 type site struct {
-	name    string // name of its files
+	name    string // prefix of the names of its files
 	options string // global options, each on a line that begins with a tab
-	routes  string // directives in the same form
+	routes  string // directives, each on a line that begins with a tab
 }
 
-// start runs the gateway with one site and waits until it responds.
+// start runs the gateway with one site and waits until the gateway responds.
 func start(binary, folder string, of site) (*server, error) {
 	address, err := loopback.FreeAddress()
 	if err != nil {
@@ -43,7 +43,7 @@ func start(binary, folder string, of site) (*server, error) {
 	return launch(address, exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile"))
 }
 
-// launch runs a command that listens at an address and waits until it responds.
+// launch runs a command and waits until it responds at the address.
 func launch(address string, command *exec.Cmd) (*server, error) {
 	s := &server{url: "http://" + address, command: command}
 	s.command.Stderr = os.Stderr
@@ -81,10 +81,10 @@ func (s *server) stop() error {
 	return nil
 }
 
-// clockTick is the kernel's unit of CPU time (USER_HZ).
+// clockTick is the unit in which the kernel reports CPU time (USER_HZ).
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the CPU time used so far by the server.
+// cpu returns the CPU time that the server has used so far.
 func (s *server) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
 }
 
-// resident returns the server's current and peak resident memory in MiB.
+// resident returns the server's current and maximum resident memory in MiB.
 func (s *server) resident() (now, most int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *server) resident() (now, most int, err error) {
 	return now, most, errors.Join(err1, err2)
 }
 
-// mebibytes returns a value of /proc/<pid>/status in MiB, converted from KiB.
+// mebibytes returns a value from the text of /proc/<pid>/status, converted from KiB to MiB.
 func mebibytes(status, name string) (int, error) {
 	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)

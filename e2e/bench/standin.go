@@ -8,14 +8,14 @@ import (
 
 // standIn is a FHIR server that searches patients by name, sequentially.
 type standIn struct {
-	names   []string // in lower case, each word after a space
+	names   []string // in lower case, with a space before each word
 	records []string
 }
 
-// Syllables of names, in a different order for each number.
+// Syllables of patient names. Their order in a name depends on the patient's number.
 var syllables = strings.Fields("al ber con da el fer gar hol in jo kar lin mar nor ol per quin ros san tor ul van wes yor zel")
 
-// familyName returns the family name of the patient with a number.
+// familyName returns the family name of the patient with number n.
 func familyName(n int) string {
 	k := len(syllables)
 	name := syllables[n%k] + syllables[n/k%k] + syllables[n/k/k%k]
@@ -39,11 +39,11 @@ func newStandIn(patients int) *standIn {
 	return s
 }
 
-// ServeHTTP returns the first patients with names that begin with each of the words.
+// ServeHTTP responds with the first patients whose names have, for each word of the search, a word that begins with it.
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var entries []string
 	found, words := 0, r.URL.Query()["name"]
-	for n, name := range s.names { // all patients, as for a total
+	for n, name := range s.names { // visits all patients, like a server that calculates the total
 		if matches(name, words) {
 			found++
 			if len(entries) < 20 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// measureTyping measures typed requests against another gateway binary.
+// measureTyping measures typed requests against an earlier gateway binary.
 func measureTyping(s settings, folder string) error {
 	if s.before == "" {
 		return errors.New("-before names no binary to compare with")
@@ -25,7 +25,7 @@ func measureTyping(s settings, folder string) error {
 	return nil
 }
 
-// measureTypingIn measures both binaries with a code system of a size.
+// measureTypingIn measures typed requests to both binaries with a code system of the given size.
 func measureTypingIn(s settings, folder string, concepts int) (err error) {
 	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
 	if err := generate(definitions, concepts); err != nil {
@@ -62,7 +62,7 @@ func measureTypingIn(s settings, folder string, concepts int) (err error) {
 	return nil
 }
 
-// typedScenarios returns kinds of typed text derived from concepts: each prefix of a word or code, words,
+// typedScenarios returns scenarios of text that a user could type for the concepts: each prefix of a word or code, words,
 // typos, and words that match nothing.
 func typedScenarios(sample []coding) []scenario {
 	byLength := make([][]string, longest)
@@ -88,7 +88,7 @@ func typedScenarios(sample []coding) []scenario {
 		scenario{name: "up to three words", paths: several}, scenario{name: "a word with a typo", paths: typos}, scenario{name: "what is nowhere", paths: nothing})
 }
 
-// typingRow runs rounds against both binaries in turn and prints their medians.
+// typingRow runs rounds of a scenario against both binaries in turn and prints the medians.
 func typingRow(s settings, before, now *server, sc scenario) error {
 	asking := func(g *server) func() (load, error) {
 		return func() (load, error) { return g.round(g.gets(sc.paths, sc.header), s.clients, s.round) }

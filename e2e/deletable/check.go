@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// check is the commands that must pass without a feature.
+// check contains the commands that must succeed after a feature has been deleted.
 type check struct {
 	vetOnly bool
 	tests   string // packages, separated by spaces
 }
 
-// run deletes the features in turn and prints a line for each. It returns the number of features that cannot be deleted.
+// run deletes each feature separately and prints a line for each. It returns the number of features that can't be deleted.
 func (c *check) run(ctx context.Context, root string, features []feature.Feature) (failed int, err error) {
 	for _, f := range features {
 		began := time.Now()
@@ -42,7 +42,7 @@ func (c *check) run(ctx context.Context, root string, features []feature.Feature
 	return failed, nil
 }
 
-// without checks a copy of the repository without a feature. It returns the output of the failed command.
+// without runs the commands in a copy of the repository without a feature. It returns the output of a failed command.
 func (c *check) without(ctx context.Context, root string, f *feature.Feature) (output []byte, err error) {
 	folder, err := os.MkdirTemp("", "deletable-")
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *check) without(ctx context.Context, root string, f *feature.Feature) (o
 	return failures(output), err
 }
 
-// testsStandardBuild reports whether a package tests the complete standard build: its documents, which describe every feature, or
-// ports of conformance suites, which need several features.
+// testsStandardBuild reports whether a package tests the complete standard build: documentation that describes every feature,
+// or ports of conformance suites that need several features.
 func testsStandardBuild(name string) bool {
 	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
 }
@@ -84,7 +84,7 @@ func goCommand(ctx context.Context, folder, name string, arguments ...string) ([
 	return command.CombinedOutput()
 }
 
-// failures returns output without the lines about packages that pass.
+// failures returns the output of go test without the lines for packages that pass.
 func failures(output []byte) []byte {
 	var kept []byte
 	for line := range bytes.Lines(output) {
@@ -111,13 +111,13 @@ func copyTracked(ctx context.Context, root, folder string) error {
 	return nil
 }
 
-// copyFile copies a file with its parent folders. Files deleted in the working tree are skipped.
+// copyFile copies a file and creates its parent folders. Files deleted from the working tree are skipped.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || info.IsDir() { // a folder is a submodule
+	if err != nil || info.IsDir() { // a tracked folder is a submodule
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {

@@ -49,8 +49,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Only an independent feature of a small module can be deleted, not one that other code imports or that a test of another
-// package needs.
+// Only a feature that nothing else depends on can be deleted. A feature that other code imports, or that a test of another
+// package needs, cannot.
 func TestCheck(t *testing.T) {
 	root := tree(t,
 		"go.mod", "module "+module+"\n\ngo 1.26\n",

@@ -1,5 +1,5 @@
-// Command deletable checks that each feature can be deleted separately: in a copy of the repository it deletes the feature's
-// folder and its import line, and then builds, vets and tests the rest, except packages that test the complete standard
+// Command deletable checks that each feature can be deleted separately. In a copy of the repository, it deletes the feature's
+// folder and its import line, and then builds, vets and tests the rest, except for packages that test the complete standard
 // build (documents, conformance).
 //
 //	cd e2e && go run ./deletable                      every feature
@@ -7,8 +7,8 @@
 //	cd e2e && go run ./deletable -some 3 -seed 17     a random sample
 //	cd e2e && go run ./deletable -list                prints the folders
 //
-// A feature is a package that a list imports with the blank identifier. The files caddymodule/*.go are lists, and so is each
-// package with only such imports. Imports with a comment that begins with "core" are not features.
+// A feature is a package that a list imports with the blank identifier. The lists are the files caddymodule/*.go and the
+// packages that contain nothing but such imports. Imports with a comment that begins with "core" are not features.
 package main
 
 import (
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// choose returns the features with the given names, or a number of random ones.
+// choose returns the features with the given comma-separated names, or the given number of random features.
 func choose(features []feature.Feature, only string, some int, seed uint64) ([]feature.Feature, error) {
 	if only != "" {
 		var chosen []feature.Feature

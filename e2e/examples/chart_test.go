@@ -24,7 +24,7 @@ import (
 
 const chartFolder = "../../docs/examples/helm"
 
-// render is `helm template` with values.
+// render runs helm template with the values. It returns the rendered files by name.
 func render(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	chart, err := loader.Load(chartFolder)
@@ -32,7 +32,7 @@ func render(t *testing.T, values map[string]any) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	options := chartutil.ReleaseOptions{Name: "gateway", Namespace: "fhir", IsInstall: true}
-	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // validates against the schema, too
+	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // also validates the values against the schema
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// Options that no example uses are rendered, too: all at once, with a FHIR server in the Pod of gateways that share a store.
+// Options that no example uses are rendered too, all at once, for gateways with a shared store and a FHIR server in their Pods.
 func TestChartOptions(t *testing.T) {
 	const text = `
 mode: sidecar
@@ -163,7 +163,7 @@ affinity: {nodeAffinity: {}}
 	}
 }
 
-// Values that would run with an unintended effect violate the schema.
+// Values that would have an unintended effect violate the schema.
 func TestChartRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, values string

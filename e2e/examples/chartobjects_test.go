@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	chartName  = "gateway-caddy-fhir" // for the release "gateway"
+	chartName  = "gateway-caddy-fhir" // chart name with the release name "gateway"
 	secretsDir = "/run/secrets/caddy-fhir"
 )
 
-// checkPod checks the gateway's user, writable paths, probes and shutdown.
+// checkPod checks the gateway's user, writable paths, probes and shutdown grace period.
 func checkPod(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template.Spec
 	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser != 65532 || c.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *pod.AutomountServiceAccountToken {
@@ -65,7 +65,7 @@ func checkVolumes(t *testing.T, pod core.PodSpec) {
 	}
 }
 
-// checkTogether checks that selectors of Pods select the gateway's, and that named ports exist.
+// checkTogether checks that Pod selectors select the gateway's Pods, and that named ports exist.
 func checkTogether(t *testing.T, objects []runtime.Object) {
 	deployment := find[*apps.Deployment](t, objects, chartName)
 	service := find[*core.Service](t, objects, chartName)
@@ -105,7 +105,7 @@ func selects(t *testing.T, selector *meta.LabelSelector, of map[string]string) b
 	return !s.Empty() && s.Matches(labels.Set(of))
 }
 
-// checkPolicies checks that only configured peers reach the gateway's ports, and only the gateway reaches a FHIR server.
+// checkPolicies checks that only configured peers can reach the gateway, and only the gateway can reach the FHIR server.
 func checkPolicies(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	own := find[*networking.NetworkPolicy](t, objects, chartName).Spec
@@ -130,7 +130,7 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 	}
 }
 
-// caddyfile returns the Caddyfile of a gateway's Pods: an annotation that a volume provides as a file.
+// caddyfile returns the Caddyfile of a gateway's Pods. It is an annotation that a volume mounts as a file.
 func caddyfile(t *testing.T, objects []runtime.Object) string {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	for _, volume := range pod.Spec.Volumes {
@@ -147,7 +147,7 @@ func caddyfile(t *testing.T, objects []runtime.Object) string {
 	return ""
 }
 
-// checkCaddyfile provisions the Caddyfile with files in place of its secrets.
+// checkCaddyfile provisions the Caddyfile, with temporary files in place of its secrets.
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	folder, authority := t.TempDir(), httptest.NewTLSServer(nil)
 	defer authority.Close()

@@ -15,7 +15,7 @@ import (
 
 const composeFolder = "../../docs/examples/compose"
 
-// A composition is the parts of a compose file that the examples use.
+// A composition contains the parts of a compose file that the examples use.
 type composition struct {
 	Name     string
 	Gateway  any `json:"x-gateway"`
@@ -46,12 +46,12 @@ type service struct {
 	StopGracePeriod                     string   `json:"stop_grace_period"`
 }
 
-// serviceNetworks is the networks of a service, with its static addresses.
+// serviceNetworks maps the networks of a service to its static addresses.
 type serviceNetworks map[string]struct {
 	Address string `json:"ipv4_address"`
 }
 
-// UnmarshalJSON also accepts a list of names.
+// UnmarshalJSON also accepts a list of network names.
 func (a *serviceNetworks) UnmarshalJSON(text []byte) error {
 	*a = serviceNetworks{}
 	var names []string
@@ -67,7 +67,7 @@ func (a *serviceNetworks) UnmarshalJSON(text []byte) error {
 
 func (s service) isGateway() bool { return s.Image == "caddy-fhir" }
 
-// readCompose parses the compose file of an example. Unknown names are errors.
+// readCompose parses the compose file of an example. Unknown fields are errors.
 func readCompose(t *testing.T, example string) composition {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(composeFolder, example, "compose.yaml"))
@@ -81,7 +81,7 @@ func readCompose(t *testing.T, example string) composition {
 	return c
 }
 
-// In compose files, references resolve, published ports are on loopback, and only the gateway reaches the FHIR server.
+// In each compose file, references resolve, published ports are on loopback, and only the gateway can reach the FHIR server.
 func TestComposeFiles(t *testing.T) {
 	folders, err := os.ReadDir(composeFolder)
 	if err != nil || len(folders) != 4 {
@@ -166,7 +166,7 @@ func checkNeighbours(t *testing.T, c composition) {
 	}
 }
 
-// Keycloak's imported realm is the gateway's identity provider.
+// The realm that Keycloak imports is configured as the gateway's identity provider.
 func TestComposeRealm(t *testing.T) {
 	var realm struct {
 		Realm   string

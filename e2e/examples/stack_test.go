@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// A stack contains the processes of a compose file, on free ports of loopback.
+// A stack contains the processes of a compose file. They listen on free loopback ports.
 type stack struct {
 	composition
 	example   string
-	folder    string            // with a folder for each service and each volume
-	addresses map[string]string // by service and container port
+	folder    string            // contains one folder for each service and each volume
+	addresses map[string]string // host:port by service and container port
 	processes map[string]*exec.Cmd
 }
 
-// newStack does not start anything. standIns are the addresses of services without a process, by service and port.
+// newStack starts no processes. standIns are the addresses of services without a process, by service and port.
 func newStack(t *testing.T, example string, standIns map[string]string) *stack {
 	t.Helper()
 	return &stack{readCompose(t, example), example, t.TempDir(), standIns, map[string]*exec.Cmd{}}
@@ -45,7 +45,7 @@ func (s *stack) address(t *testing.T, service, port string) string {
 	return s.addresses[key]
 }
 
-// public returns the address for browsers of a published port.
+// public returns the address at which browsers reach a published port.
 func (s *stack) public(t *testing.T, port string) string {
 	t.Helper()
 	for name, service := range s.Services {
@@ -70,7 +70,7 @@ func portOf(address string) string {
 	return port
 }
 
-// service returns the name of the service with a host name or address.
+// service returns the name of the service with the host name or IP address.
 func (s *stack) service(host string) string {
 	for name, service := range s.Services {
 		for _, network := range service.Networks {
@@ -84,7 +84,7 @@ func (s *stack) service(host string) string {
 
 var hostPort = regexp.MustCompile(`(^|[\s/@])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
 
-// translate replaces the addresses and paths in a service's text with local ones.
+// translate replaces the addresses and paths in a configuration text of a service with local ones.
 func (s *stack) translate(t *testing.T, name, text string) string {
 	t.Helper()
 	text = hostPort.ReplaceAllStringFunc(text, func(found string) string {
@@ -120,7 +120,7 @@ func (s *stack) translate(t *testing.T, name, text string) string {
 	return text
 }
 
-// volume returns a new folder.
+// volume returns a new folder for a volume.
 func (s *stack) volume(t *testing.T, name string) string {
 	t.Helper()
 	folder := filepath.Join(s.folder, name)
@@ -130,7 +130,7 @@ func (s *stack) volume(t *testing.T, name string) string {
 	return folder
 }
 
-// file returns a translated copy of the example's file that is mounted at a path of a service.
+// file returns a translated copy of the file that the example mounts at a path of a service.
 func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	t.Helper()
 	for _, mount := range s.Services[name].Volumes {
@@ -152,7 +152,7 @@ func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	return ""
 }
 
-// words returns the command of a service without chown, since the test's user owns all files.
+// words returns the translated command of a service. It omits chown, since the test's user owns all files.
 func (s *stack) words(t *testing.T, name string) (translated []string) {
 	t.Helper()
 	for _, word := range append(s.Services[name].Entrypoint, s.Services[name].Command...) {
@@ -162,7 +162,7 @@ func (s *stack) words(t *testing.T, name string) (translated []string) {
 	return translated
 }
 
-// run runs a service to its end. program is the program of its image, if its command does not include it.
+// run runs a service until it exits. program is the program of its image, if its command does not include it.
 func (s *stack) run(t *testing.T, name, program string) {
 	t.Helper()
 	arguments := s.words(t, name)
@@ -174,7 +174,7 @@ func (s *stack) run(t *testing.T, name, program string) {
 	}
 }
 
-// start starts a service, which is stopped at the end of the test.
+// start starts a service and stops it at the end of the test.
 func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -185,7 +185,7 @@ func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // the child has a copy
+	defer log.Close() // the child process has its own descriptor
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "CADDY_ADMIN=unix/"+folder+"/admin.sock")
 	command.Stdout, command.Stderr = log, log
@@ -212,7 +212,7 @@ func (s *stack) startGateway(t *testing.T, name string) {
 	})
 }
 
-// await waits until try succeeds, for longer than the minute after which Caddy retries to obtain a certificate.
+// await retries until try succeeds. Its timeout exceeds the minute after which Caddy retries to obtain a certificate.
 func (s *stack) await(t *testing.T, name string, try func() error) {
 	t.Helper()
 	deadline := time.After(90 * time.Second)
@@ -230,7 +230,7 @@ func (s *stack) await(t *testing.T, name string, try func() error) {
 	}
 }
 
-// checkStatus returns an error unless a GET returns the status.
+// checkStatus returns an error unless a GET request returns the status.
 func checkStatus(client *http.Client, url string, status int) error {
 	answer, err := client.Get(url)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// newHAPIStandIn is a stand-in for HAPI that finds the patient after it was stored.
+// newHAPIStandIn starts a stand-in for HAPI that returns the patient once it has been stored.
 func newHAPIStandIn(t *testing.T) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -42,7 +42,7 @@ func newHAPIStandIn(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// newTrustingClient is a client with cookies that trusts the certificates in a file.
+// newTrustingClient returns a client with cookies that trusts the certificates in a file.
 func newTrustingClient(t *testing.T, file string) *http.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -58,13 +58,13 @@ func newTrustingClient(t *testing.T, file string) *http.Client {
 	return &http.Client{Transport: transport, Jar: jar}
 }
 
-// caddyRoot is the root certificate of a gateway's own authority.
+// caddyRoot returns the path of the root certificate of the gateway's internal CA.
 func (s *stack) caddyRoot() string {
 	return filepath.Join(s.folder, "gateway/caddy/pki/authorities/local/root.crt")
 }
 
-// issuer waits until a service responds at the public address. It returns the address, and a client that trusts the
-// certificates in a file.
+// issuer waits until a service responds at its public address. It returns the address and a client that trusts the certificates
+// in a file.
 func (s *stack) issuer(t *testing.T, service, certificates string) (string, *http.Client) {
 	t.Helper()
 	issuer, client := "https://"+s.public(t, "8443"), newTrustingClient(t, certificates)
@@ -72,7 +72,7 @@ func (s *stack) issuer(t *testing.T, service, certificates string) (string, *htt
 	return issuer, client
 }
 
-// serviceClient is a client with a token of demo-service, as a reader of the example can obtain with curl.
+// serviceClient returns a client with a token of demo-service, like the one that a reader of the example gets with curl.
 func serviceClient(t *testing.T, client *http.Client, issuer string) (*http.Client, *oauth2.Token) {
 	t.Helper()
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, client)
@@ -116,7 +116,7 @@ func TestComposeHAPI(t *testing.T) {
 	}
 }
 
-// A terminology server responds without a token and to scripts of any origin, and serves only terminology.
+// The terminology server responds without a token and to scripts of any origin. It serves only terminology.
 func TestComposeTerminology(t *testing.T) {
 	s := newStack(t, "terminology", map[string]string{})
 	s.startGateway(t, "gateway")
@@ -155,7 +155,7 @@ func TestComposeTerminology(t *testing.T) {
 	}
 }
 
-// Browsers are redirected to Keycloak at its public address.
+// The gateway redirects browsers to Keycloak's public address.
 func TestComposeKeycloak(t *testing.T) {
 	keycloak := httptest.NewUnstartedServer(nil)
 	realm := "http://localhost:" + portOf(keycloak.Listener.Addr().String()) + "/realms/hospital"
@@ -186,8 +186,8 @@ func TestComposeKeycloak(t *testing.T) {
 	}
 }
 
-// A token of one gateway is valid at all gateways until it is revoked at one of them. The service survives the failure of a
-// gateway.
+// A token that one gateway issued is valid at all gateways until it is revoked at any of them. The service remains available
+// when a gateway fails.
 func TestComposeReplicas(t *testing.T) {
 	s := newStack(t, "replicas", map[string]string{"hapi:8080": newHAPIStandIn(t)})
 	s.run(t, "secrets", "")
@@ -217,7 +217,7 @@ func TestComposeReplicas(t *testing.T) {
 	}
 }
 
-// refuses returns an error unless a gateway, bypassing HAProxy, rejects a token.
+// refuses returns an error unless the gateway rejects the token. The request bypasses HAProxy.
 func (s *stack) refuses(t *testing.T, name string, token *oauth2.Token) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address(t, name, "8000")+"/fhir/Patient", nil)

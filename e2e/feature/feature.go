@@ -16,16 +16,15 @@ import (
 
 // A Feature is a package that a list imports.
 type Feature struct {
-	Folder string // below the root, with slashes
-	List   string // file with the import line, below the root
+	Folder string // path relative to the root, with slashes
+	List   string // path of the file with the import line, relative to the root
 	Line   int    // number of the import line, from 1
 }
 
 // Name returns the last element of the feature's folder.
 func (f *Feature) Name() string { return path.Base(f.Folder) }
 
-// Find returns the features of the standard build in a folder, in the order of its lists. module is the module path in
-// go.mod.
+// Find returns the features of the standard build in folder, in the order of its lists. module is the module path in go.mod.
 func Find(root, module string) ([]Feature, error) {
 	found, _, err := featuresIn(root, module+"/", "caddymodule")
 	if err == nil && len(found) == 0 {
@@ -34,8 +33,8 @@ func Find(root, module string) ([]Feature, error) {
 	return found, err
 }
 
-// featuresIn returns the features that a package imports, and those of the lists that it imports. isList reports whether the
-// package has only such imports.
+// featuresIn returns the features that a package imports, including those in the lists that it imports. isList reports whether
+// the package contains only such imports.
 func featuresIn(root, module, folder string) (found []Feature, isList bool, err error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
@@ -70,7 +69,7 @@ func featuresIn(root, module, folder string) (found []Feature, isList bool, err 
 	return found, isList && len(found) > 0, nil
 }
 
-// isImports reports whether a file has only imports.
+// isImports reports whether a file contains only imports.
 func isImports(file *ast.File) bool {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); !ok || g.Tok != token.IMPORT {
@@ -80,7 +79,7 @@ func isImports(file *ast.File) bool {
 	return true
 }
 
-// blankImport returns the folder of an imported feature or list.
+// blankImport returns the folder of the feature or list that the line imports. ok is false for other imports.
 func blankImport(module string, line *ast.ImportSpec) (folder string, ok bool) {
 	imported, err := strconv.Unquote(line.Path.Value)
 	if err != nil || line.Name == nil || line.Name.Name != "_" || strings.HasPrefix(line.Comment.Text(), "core") {
@@ -89,7 +88,7 @@ func blankImport(module string, line *ast.ImportSpec) (folder string, ok bool) {
 	return strings.CutPrefix(imported, module)
 }
 
-// DeleteFrom deletes the feature's folder and its import line.
+// DeleteFrom deletes the feature's folder and its import line from the copy of the repository at root.
 func (f *Feature) DeleteFrom(root string) error {
 	if err := os.RemoveAll(filepath.Join(root, f.Folder)); err != nil {
 		return err

@@ -25,7 +25,7 @@ func tree(t *testing.T, files ...string) string {
 	return root
 }
 
-// standard is a standard build with a core package, two features and a list of one feature.
+// standard writes a standard build with a core package, two features, and a list with one feature.
 func standard(t *testing.T) string {
 	t.Helper()
 	imports := func(lines ...string) string {

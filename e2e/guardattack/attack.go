@@ -10,14 +10,14 @@ import (
 // Attack is a request that tries to read or change another patient's data.
 type Attack struct {
 	Method  string
-	Path    string // below the FHIR base, including the query
+	Path    string // path and query relative to the FHIR base
 	Body    string
-	Headers []string // names and values
-	// Victim is the token of a record in the request that its sender may not know. May be empty.
+	Headers []string // alternating names and values
+	// Victim is the token of a record that the sender may not read, if the request contains one.
 	Victim string
 }
 
-// With returns the attack with an additional query parameter.
+// With returns the attack with another query parameter appended.
 func (a Attack) With(parameter string) Attack {
 	if a.Method == http.MethodPost && strings.HasSuffix(a.Path, "_search") {
 		a.Body = joinQuery(a.Body, parameter)
@@ -35,7 +35,7 @@ func joinQuery(query, more string) string {
 	return query + "&" + more
 }
 
-// OnAbsent returns the same attack on an absent record. A different response reveals that the victim exists.
+// OnAbsent returns the same attack on an absent record. If its response differs, the response reveals that the victim exists.
 func (a Attack) OnAbsent() Attack {
 	if a.Victim == "" {
 		return a
@@ -49,7 +49,7 @@ func (a Attack) OnAbsent() Attack {
 	return a
 }
 
-// String returns the request as in a log.
+// String returns the request as text for error messages.
 func (a Attack) String() string {
 	text := a.Method + " " + a.Path
 	for i := 0; i < len(a.Headers); i += 2 {
@@ -64,33 +64,33 @@ func (a Attack) String() string {
 // Parameter is a search parameter that a server supports.
 type Parameter struct{ Name, Type string }
 
-// Capabilities are the supported interactions of a server for a type.
+// Capabilities lists the search parameters and includes that a server supports for a type.
 type Capabilities struct {
 	SearchParam      []Parameter
 	SearchInclude    []string
 	SearchRevInclude []string
 }
 
-// Attacker generates attacks by a holder of access to one patient's records.
+// Attacker generates attacks by a token holder who has access to one patient's records.
 type Attacker struct {
 	World        *World
 	Capabilities map[string]Capabilities
-	Own          byte // the patient's letter
+	Own          byte // letter of the patient
 
-	// Types are the types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
+	// Types are the resource types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
 	Types []string
-	// Bases are addresses that a server could recognize as those of its FHIR API.
+	// Bases are URLs that a server could recognize as its FHIR base URL.
 	Bases []string
 
 	*rand.Rand
 }
 
-// NewAttacker returns an attacker that generates the same attacks for the same seed.
+// NewAttacker returns an attacker. For the same seed, it generates the same attacks.
 func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed uint64) *Attacker {
 	return &Attacker{World: w, Capabilities: capabilities, Own: own, Rand: rand.New(rand.NewPCG(seed, uint64(own)))}
 }
 
-// Draw returns the next attack.
+// Draw returns the next random attack.
 func (a *Attacker) Draw() Attack {
 	s := searches{a}
 	kind := pick(a, s.search, s.search, s.search, s.search, s.aimed, s.aimed, a.read, a.read, a.operation, a.write, a.bundle)
@@ -99,10 +99,10 @@ func (a *Attacker) Draw() Attack {
 
 func pick[T any](by interface{ IntN(n int) int }, of ...T) T { return of[by.IntN(len(of))] }
 
-// oneIn returns true once in n times.
+// oneIn returns true with probability 1/n.
 func (a *Attacker) oneIn(n int) bool { return a.IntN(n) == 0 }
 
-// victim returns a record of another patient or, sometimes, of nobody.
+// victim returns a record of another patient or, in one of ten cases, a record that nobody may read.
 func (a *Attacker) victim() Record {
 	if a.oneIn(10) {
 		return pick(a, a.World.Of(Hidden)...)
@@ -110,7 +110,7 @@ func (a *Attacker) victim() Record {
 	return a.about(a.World.Of(a.other()))
 }
 
-// other returns another patient, usually the next one, whom some records of both patients reference.
+// other returns another patient. It is usually the next one, because some records reference both patients.
 func (a *Attacker) other() byte {
 	at := strings.IndexByte(a.World.Patients, a.Own)
 	return a.World.Patients[(at+pick(a, 1, 1, 2, 3, len(a.World.Patients)-1))%len(a.World.Patients)]
@@ -118,7 +118,7 @@ func (a *Attacker) other() byte {
 
 func (a *Attacker) own() Record { return a.about(a.World.Of(a.Own)) }
 
-// about returns one of the records, usually of a type in the scopes.
+// about returns a random record, usually of a type in the scopes.
 func (a *Attacker) about(records []Record) Record {
 	named := records
 	if !a.oneIn(4) {

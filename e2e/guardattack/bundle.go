@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bundle returns several attacks in one request.
+// bundle returns a batch or transaction of several attacks.
 func (a *Attacker) bundle() Attack {
 	all := Attack{Method: http.MethodPost}
 	var entries []any
@@ -16,7 +16,7 @@ func (a *Attacker) bundle() Attack {
 		if one.Headers != nil && one.Headers[0] == "Content-Type" {
 			one.Method, one.Path = http.MethodGet, strings.TrimSuffix(one.Path, "/_search")+"?"+one.Body
 		}
-		all.Victim = one.Victim // the victim of the last attack is compared
+		all.Victim = one.Victim // only the victim of the last attack is replaced in OnAbsent
 		entries = append(entries, entryOf(one))
 	}
 	text, _ := json.Marshal(map[string]any{"resourceType": "Bundle", "type": pick(a, "batch", "batch", "transaction"), "entry": entries})

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// disguiser generates alternative forms of attacks.
+// disguiser rewrites attacks into alternative forms.
 type disguiser struct{ *Attacker }
 
-// disguise changes one attack in six to another form that may have the same meaning.
+// disguise rewrites one in six attacks to another form that a server may treat as equivalent.
 func (a disguiser) disguise(attack Attack) Attack {
 	switch a.IntN(6) {
 	case 0:
@@ -20,7 +20,7 @@ func (a disguiser) disguise(attack Attack) Attack {
 	return attack
 }
 
-// respelled escapes some letters of the path or the query.
+// respelled percent-encodes some letters of the path or the query.
 func (a disguiser) respelled(attack Attack) Attack {
 	path, query, searched := strings.Cut(attack.Path, "?")
 	switch a.IntN(8) {
@@ -41,7 +41,7 @@ func (a disguiser) respelled(attack Attack) Attack {
 	return attack
 }
 
-// escaped returns a text with some letters escaped once or twice.
+// escaped percent-encodes some letters of a text once or twice.
 func (a disguiser) escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -57,7 +57,7 @@ func (a disguiser) escaped(text string) string {
 	return b.String()
 }
 
-// reformatted requests another format, or adds headers that some servers obey.
+// reformatted requests another format, or adds headers that some servers support.
 func (a disguiser) reformatted(attack Attack) Attack {
 	attack.Headers = append(slices.Clip(attack.Headers), pick(a,
 		[]string{"Accept", "application/fhir+xml"}, []string{"Accept", "text/html"}, []string{"Accept", "application/x-turtle"}, []string{"Accept", "*/*;q=0.1"},

@@ -1,5 +1,5 @@
-// Package guardattack generates attacks on the guard: records of patients with unique strings, and requests by apps
-// that try to read the records of others.
+// Package guardattack generates attacks on the guard: records of patients with unique strings, and requests by apps that try to
+// read the records of other patients.
 //
 //	world.go       World: the records of some patients, of everybody and of nobody (world.tsv, common.tsv, hidden.tsv)
 //	token.go       Tokens: the strings that identify a record in any text
@@ -12,5 +12,5 @@
 //	submission.go  transactions and batches of writes, with links among the entries
 //	disguise.go    the same requests in other spellings and formats
 //
-// It sends no requests. Tests of package e2e send them.
+// The package sends no requests. The tests of package e2e send them.
 package guardattack

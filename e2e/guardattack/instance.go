@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// read reads a record, or its history.
+// read returns a read of a record or of its history.
 func (a *Attacker) read() Attack {
 	r := a.anybodys()
 	attack := Attack{Method: pick(a, http.MethodGet, http.MethodGet, http.MethodGet, http.MethodHead), Victim: r.ID}
@@ -33,7 +33,7 @@ func (a *Attacker) read() Attack {
 	return attack
 }
 
-// operation calls an operation of HAPI or another server.
+// operation calls an operation that HAPI or another server supports.
 func (a *Attacker) operation() Attack {
 	v := a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -65,7 +65,7 @@ func (a *Attacker) parametersOf(v Record) string {
 		pick(a, v.JSON, a.own().JSON), v.Reference(), v.Type)
 }
 
-// write changes or creates a victim's record.
+// write returns a request that changes a victim's record or creates a record that references the victim.
 func (a *Attacker) write() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// memberElement returns a dotted element that assigns a type to a patient.
+// memberElement returns the dotted path of an element that assigns resources of a type to a patient.
 func (a writeAttacks) memberElement(resourceType string) string {
 	names, _ := compartment.PatientParameters(resourceType)
 	var elements []string
@@ -22,7 +22,7 @@ func (a writeAttacks) memberElement(resourceType string) string {
 	return pick(a.Attacker, append(elements, "subject")...)
 }
 
-// naming returns a Reference to a patient in JSON, in one of the forms that servers may accept.
+// naming returns the JSON of a Reference to a patient, in one of the forms that servers may accept.
 func (a writeAttacks) naming(patient string) string {
 	id := strings.TrimPrefix(patient, "Patient/")
 	identifier := fmt.Sprintf(`{"system":"http://zq.example/ids","value":"%sm"}`, id)
@@ -42,28 +42,29 @@ func (a writeAttacks) naming(patient string) string {
 		fmt.Sprintf(`{"reference":[%q,%q]}`, own, spelled), `{"reference":"#c"}`)
 }
 
-// moved returns one of the attacker's records changed to reference another patient or one of that patient's records, and the referenced record.
+// moved changes one of the attacker's records so that it references another patient or one of that patient's records. It
+// returns the changed record and the referenced one.
 func (a writeAttacks) moved(own Record) (string, Record) {
 	v := a.victim()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
 	ownPatient := fmt.Sprintf(`{"reference":%q}`, a.World.Patient(a.Own))
 	switch a.IntN(8) {
-	case 0, 1: // one of its references to its own patient
+	case 0, 1: // replace one of the references to the attacker's patient
 		return a.replaceOne(own.JSON, ownPatient, a.naming(patient.Reference())), patient
-	case 2: // all of them
+	case 2: // replace all references
 		return strings.ReplaceAll(own.JSON, ownPatient, a.naming(patient.Reference())), patient
-	case 3: // a duplicate member
+	case 3: // add a duplicate member
 		element, _, _ := strings.Cut(a.memberElement(own.Type), ".")
 		return strings.TrimSuffix(own.JSON, "}") + fmt.Sprintf(`,%q:%s}`, pick(a.Attacker, element, strings.ToUpper(element[:1])+element[1:]), a.naming(patient.Reference())), patient
-	case 4: // a contained resource
+	case 4: // add a contained resource
 		return a.containing(own, v, patient), patient
-	case 5: // a record of the other patient
+	case 5: // reference a record of the other patient
 		return a.replaceOne(own.JSON, `{"reference":"`, `{"reference":"`+v.Reference()+`","display":"`), v
 	}
 	return a.added(own, patient), patient
 }
 
-// replaceOne replaces one occurrence of a text.
+// replaceOne replaces one random occurrence of a text.
 func (a writeAttacks) replaceOne(text, old, by string) string {
 	parts := strings.Split(text, old)
 	if len(parts) == 1 {
@@ -91,14 +92,14 @@ func (a writeAttacks) containing(own, v, patient Record) string {
 func (a writeAttacks) added(own, patient Record) string {
 	var members map[string]any
 	if err := json.Unmarshal([]byte(own.JSON), &members); err != nil {
-		panic(err) // the world's records are valid JSON
+		panic(err) // the records of the world are valid JSON
 	}
 	setElement(a, members, strings.Split(a.memberElement(own.Type), "."), json.RawMessage(a.naming(patient.Reference())))
 	text, _ := json.Marshal(members)
 	return string(text)
 }
 
-// setElement sets an element, or appends to existing ones.
+// setElement sets an element, or appends a value if the element is repeatable.
 func setElement(a writeAttacks, members map[string]any, path []string, value any) {
 	if len(path) > 1 {
 		inner := map[string]any{}

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// searches generates the searches of an attacker.
+// searches generates search requests of an attacker.
 type searches struct{ *Attacker }
 
-// search returns a search that could reveal data of others.
+// search returns a search that could reveal other patients' data.
 func (a searches) search() Attack {
 	v := a.victim()
 	resourceType := pick(a, v.Type, a.resourceType())
@@ -25,7 +25,7 @@ func (a searches) search() Attack {
 	return attack
 }
 
-// ownSearch turns an attack into a search that finds something.
+// ownSearch turns an attack into a search that matches at least one of the attacker's own records.
 func (a searches) ownSearch(attack *Attack) (resourceType string) {
 	own := a.own()
 	attack.Method, attack.Body, attack.Headers = http.MethodGet, "", nil
@@ -33,8 +33,8 @@ func (a searches) ownSearch(attack *Attack) (resourceType string) {
 	return own.Type
 }
 
-// aimed searches for a victim's content through a reference between a readable record and the victim. The sender
-// cannot know the content.
+// aimed searches for a victim's content through a reference between a readable record and the victim. The attacker may not see
+// that content.
 func (a searches) aimed() Attack {
 	seen := pick(a, a.own(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.Own, "Patient.self"))
 	v := a.neighbour(seen)
@@ -46,7 +46,7 @@ func (a searches) aimed() Attack {
 	return attack.With(a.referenceOf(seen.Type) + pick(a, "", ":"+v.Type) + "." + by)
 }
 
-// neighbour returns a record of another owner that has a reference to or from the given record, otherwise any of their records.
+// neighbour returns another owner's record that references the given record or is referenced by it, otherwise any victim.
 func (a searches) neighbour(of Record) Record {
 	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
 		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
@@ -57,7 +57,7 @@ func (a searches) neighbour(of Record) Record {
 	return pick(a, near...)
 }
 
-// referenceOf returns a search parameter for references from a type to others.
+// referenceOf returns a search parameter of type reference.
 func (a searches) referenceOf(resourceType string) string {
 	if references := a.references(resourceType); len(references) > 0 {
 		return pick(a, references...).Name
@@ -65,7 +65,7 @@ func (a searches) referenceOf(resourceType string) string {
 	return "subject"
 }
 
-// place returns the endpoint of a search.
+// place returns a search request without parameters, at one of the endpoints for searches.
 func (a searches) place(resourceType string, v Record) Attack {
 	get := func(path string) Attack { return Attack{Method: http.MethodGet, Path: path, Victim: v.ID} }
 	post := func(path string) Attack {
@@ -94,7 +94,7 @@ func (a searches) place(resourceType string, v Record) Attack {
 	return get(resourceType)
 }
 
-// ownerOr returns the patient of a record, or otherwise another letter.
+// ownerOr returns the letter of the record's patient, or otherwise if the record belongs to no patient.
 func (r Record) ownerOr(otherwise byte) byte {
 	if r.Owner == Hidden || r.Owner == Everybody {
 		return otherwise
@@ -102,7 +102,7 @@ func (r Record) ownerOr(otherwise byte) byte {
 	return r.Owner
 }
 
-// parameter returns one of a type's search parameters.
+// parameter returns a random search parameter of a type.
 func (a searches) parameter(resourceType string) Parameter {
 	known := a.Capabilities[resourceType].SearchParam
 	if len(known) == 0 {
@@ -111,7 +111,7 @@ func (a searches) parameter(resourceType string) Parameter {
 	return pick(a, known...)
 }
 
-// plain returns a parameter with a value, and sometimes a modifier.
+// plain returns a search parameter with a value and sometimes a modifier.
 func (a searches) plain(resourceType string, v Record) string {
 	p := a.parameter(resourceType)
 	return p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
@@ -130,7 +130,7 @@ func (a searches) modifier(p Parameter) string {
 	return pick(a, append(of, ":missing", ":nonsense")...)
 }
 
-// value returns a value that a victim's record may have.
+// value returns a value that a victim's record may have for the parameter.
 func (a searches) value(p Parameter, v Record) string {
 	switch p.Type {
 	case "reference":
@@ -149,7 +149,7 @@ func (a searches) value(p Parameter, v Record) string {
 	return pick(a, v.ID+"m", v.ID, "zq", "http://zq.example/"+v.ID+"m", "z")
 }
 
-// chain returns a criterion on the target of a reference.
+// chain returns a chained parameter: a criterion on the target of a reference.
 func (a searches) chain(resourceType string, v Record) string {
 	references := a.references(resourceType)
 	if len(references) == 0 {
@@ -171,7 +171,7 @@ func (a searches) references(resourceType string) []Parameter {
 	return slices.DeleteFunc(slices.Clone(a.Capabilities[resourceType].SearchParam), func(p Parameter) bool { return p.Type != "reference" })
 }
 
-// has returns a criterion on resources that reference the matches.
+// has returns a _has parameter: a criterion on resources that reference the matches.
 func (a searches) has(resourceType string, v Record) string {
 	other := pick(a, v.Type, a.resourceType(), "Observation", "Provenance", "AuditEvent", "Group", "List")
 	references := a.references(other)
@@ -186,7 +186,7 @@ func (a searches) has(resourceType string, v Record) string {
 	return name + p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
 }
 
-// include adds other resources to the results.
+// include returns a parameter that adds referenced or referencing resources to the results.
 func (a searches) include(resourceType string, v Record) string {
 	known := a.Capabilities[resourceType]
 	if other, ok := a.Capabilities[v.Type]; ok && a.oneIn(4) {
@@ -200,7 +200,7 @@ func (a searches) include(resourceType string, v Record) string {
 	return pick(a, "_include", "_include", "_include:iterate", "_include:recurse", "_include:logical") + "=" + url.QueryEscape(pick(a, values...)+pick(a, "", "", ":Patient"))
 }
 
-// result sets the content and the order of the results.
+// result returns a parameter that controls the content or order of the results.
 func (a searches) result(resourceType string, _ Record) string {
 	p := a.parameter(resourceType)
 	return pick(a,
@@ -212,7 +212,7 @@ func (a searches) result(resourceType string, _ Record) string {
 	)
 }
 
-// special returns parameters of all resources, and special query languages.
+// special returns parameters that all resource types support, and special query languages.
 func (a searches) special(_ string, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a,

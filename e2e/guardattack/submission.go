@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// submission returns a batch or transaction of writes. Some of them reference each other by fullUrl.
+// submission returns a batch or transaction of writes. Some entries reference each other by fullUrl.
 func (a writeAttacks) submission() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
@@ -30,7 +30,7 @@ func (a writeAttacks) submission() Attack {
 	}
 }
 
-// linkedEntry returns the entry with the fullUrl.
+// linkedEntry returns an entry whose fullUrl is link.
 func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 	criteria := "identifier=" + idSystem + patient.ID + "m"
 	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.Own)), v.ID+"m", a.own().ID+"m")
@@ -47,10 +47,10 @@ func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 	)
 }
 
-// anyEntry returns another write, or a read of a victim's record.
+// anyEntry returns an entry with another write, or with a read of a victim's record.
 func (a writeAttacks) anyEntry() string {
 	one := pick(a.Attacker, a.ownWrite, a.moving, a.conditional, a.jsonPatch, a.pathPatch, a.foreign, a.deletion, a.read)()
-	if strings.HasPrefix(one.Body, "[") { // FHIR has no place for a JSON Patch in a Bundle; servers accept a Binary
+	if strings.HasPrefix(one.Body, "[") { // FHIR doesn't define JSON Patch in a Bundle; servers accept a Binary
 		text, _ := json.Marshal([]byte(one.Body))
 		one.Body = `{"resourceType":"Binary","contentType":"` + jsonPatchType + `","data":` + string(text) + `}`
 	}
@@ -63,7 +63,7 @@ func (a writeAttacks) anyEntry() string {
 	return entryTo("", one.Method, one.Path, one.Body, conditions)
 }
 
-// entry returns an entry that writes a record under its id, or a new record.
+// entry returns an entry that updates a record by its id or creates a record.
 func entry(fullURL, method string, r Record, body, conditions string) string {
 	address := r.Type
 	if method == http.MethodPut {

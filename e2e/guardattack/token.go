@@ -5,10 +5,10 @@ import (
 	"regexp"
 )
 
-// Token returns a string that only one record has as its id, or, followed by m, as its content.
+// Token returns a string that is unique to one record: its id or, followed by "m", part of its content.
 func Token(owner byte, number int) string { return fmt.Sprintf("zq%c%04d", owner, number) }
 
-// Nobody is the owner of ids that no record has.
+// Nobody is the owner letter of ids that don't belong to any record.
 const Nobody = 'y'
 
 var tokens = regexp.MustCompile(`zq[a-z][0-9]{4}m?`)
@@ -22,7 +22,7 @@ func Tokens(text []byte) map[string]bool {
 	return found
 }
 
-// ReplaceToken returns a text with a token replaced by an absent one: an id with the strings that begin with it, or only content.
+// ReplaceToken replaces a record's token with that of an absent record. For an id, it also replaces the content strings.
 func ReplaceToken(text, token string) string {
 	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
 	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Each line is a record: its type, a name that is unique for its owner, and its members in JSON. Placeholders in braces:
+// Each line is a record: its type, a name that is unique among its owner's records, and its JSON members. Placeholders in
+// braces:
 //
 //	{Type.name}        the record of the same owner, otherwise the shared record
 //	{next Type.name}   the next patient's record; {first Type.name} the first patient's
@@ -25,32 +26,32 @@ var (
 	ofNobody string
 )
 
-// Owners other than patients. Patients have the letters from a on.
+// Owners that are not patients. Patients have the letters from "a".
 const (
 	Everybody = 's'
 	Hidden    = 'x'
 )
 
-// Record is a resource.
+// Record is a FHIR resource with its owner and name.
 type Record struct {
 	Type, ID, Name string
 	Owner          byte
 	JSON           string
 }
 
-// Reference is Type/id.
+// Reference returns the reference Type/id.
 func (r Record) Reference() string { return r.Type + "/" + r.ID }
 
-// World contains the records of some patients.
+// World contains the records of several patients, and the shared and hidden records.
 type World struct {
-	Patients string // the letters of the patients
+	Patients string // one letter for each patient
 	Records  []Record
 
-	byName map[string]int // owner, type and name
+	byName map[string]int // index of the record by owner, type and name
 }
 
-// NewWorld creates the records of patients, shared records first and targets of references before their sources
-// where possible.
+// NewWorld creates the records of the given patients. Shared records come first, and targets of references precede their
+// sources where possible.
 func NewWorld(patients string) *World {
 	w := &World{Patients: patients, byName: map[string]int{}}
 	w.declare(ofEverybody, string(rune(Everybody)))
@@ -62,7 +63,7 @@ func NewWorld(patients string) *World {
 	return w
 }
 
-// declare adds the records of a table for some owners, with placeholders in their members.
+// declare adds the records of a table once for each of the owners. Placeholders are not yet replaced.
 func (w *World) declare(table, owners string) {
 	for number, line := range strings.Split(strings.TrimSpace(table), "\n") {
 		columns := strings.SplitN(line, "\t", 3)
@@ -78,7 +79,7 @@ func key(owner byte, name string) string { return string(owner) + " " + name }
 
 var placeholder = regexp.MustCompile(`\{[A-Za-z0-9 .]+\}`)
 
-// fill replaces the placeholders in a record.
+// fill replaces the placeholders in the record's JSON.
 func (w *World) fill(r *Record) {
 	members := placeholder.ReplaceAllStringFunc(r.JSON, func(found string) string { return w.value(r, strings.Trim(found, "{}")) })
 	if r.Type != "Binary" && r.Type != "Bundle" {
@@ -113,11 +114,11 @@ func (w *World) value(r *Record, word string) string {
 	return w.Find(owner, word).Reference()
 }
 
-// Day returns the day of an owner's records.
+// Day returns a date that only this owner's records contain.
 func Day(owner byte) string { return fmt.Sprintf("19%d-03-04", 40+int(owner-'a')) }
 
-// Find returns an owner's record, by type and name separated by a dot, or otherwise that of everybody or nobody. It
-// panics if there is none.
+// Find returns the owner's record with the given type and name (separated by a dot). If the owner has no such record, it
+// returns the shared or hidden one. It panics if there is no such record.
 func (w *World) Find(owner byte, name string) Record {
 	for _, o := range []byte{owner, Everybody, Hidden} {
 		if at, ok := w.byName[key(o, name)]; ok {
@@ -127,7 +128,7 @@ func (w *World) Find(owner byte, name string) Record {
 	panic("no " + name)
 }
 
-// Patient returns the reference of a patient.
+// Patient returns the reference Patient/id of a patient.
 func (w *World) Patient(letter byte) string { return w.Find(letter, "Patient.self").Reference() }
 
 // Types returns the types of all records, sorted.
@@ -139,7 +140,7 @@ func (w *World) Types() []string {
 	return slices.Sorted(maps.Keys(types))
 }
 
-// Of returns the records of an owner.
+// Of returns all records of an owner.
 func (w *World) Of(owner byte) []Record {
 	var found []Record
 	for _, r := range w.Records {

@@ -12,10 +12,10 @@ const (
 	idSystem      = "http://zq.example/ids|"
 )
 
-// writeAttacks generates the attacks that write.
+// writeAttacks generates write requests of an attacker.
 type writeAttacks struct{ *Attacker }
 
-// DrawWrite returns the next attack by an attacker who may change the records of one patient.
+// DrawWrite returns the next random attack by an attacker who may write the records of one patient.
 func (a *Attacker) DrawWrite() Attack { return writeAttacks{a}.draw() }
 
 func (a writeAttacks) draw() Attack {
@@ -23,7 +23,7 @@ func (a writeAttacks) draw() Attack {
 		a.jsonPatch, a.jsonPatch, a.pathPatch, a.pathPatch, a.deletion, a.foreign, a.submission, a.submission, a.submission)()
 }
 
-// moving writes one of the attacker's records so that it references another patient, additionally or instead.
+// moving writes one of the attacker's records so that it references another patient, in addition to the attacker or instead.
 func (a writeAttacks) moving() Attack {
 	own := a.own()
 	body, v := a.moved(own)
@@ -34,7 +34,7 @@ func (a writeAttacks) moving() Attack {
 	return a.withHeaders(attack)
 }
 
-// ownWrite makes a permitted write.
+// ownWrite returns a permitted write.
 func (a writeAttacks) ownWrite() Attack {
 	own := a.own()
 	body := strings.Replace(own.JSON, `"meta":{`, `"language":"`+pick(a.Attacker, "en", "de", "fr")+`","meta":{`, 1)
@@ -49,7 +49,7 @@ func (a writeAttacks) ownWrite() Attack {
 	))
 }
 
-// withHeaders adds a condition or a return preference.
+// withHeaders adds a conditional header or a return preference.
 func (a writeAttacks) withHeaders(attack Attack) Attack {
 	switch a.IntN(8) {
 	case 0:
@@ -63,7 +63,7 @@ func (a writeAttacks) withHeaders(attack Attack) Attack {
 	return attack
 }
 
-// criteria returns criteria that match a victim's record, several records, or one of the attacker's records by data of a victim.
+// criteria returns criteria that match a victim's record, several records, or one of the attacker's by a victim's data.
 func (a writeAttacks) criteria(own, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a.Attacker,
@@ -74,7 +74,7 @@ func (a writeAttacks) criteria(own, v Record) string {
 	)
 }
 
-// conditional makes a conditional write.
+// conditional returns a conditional write.
 func (a writeAttacks) conditional() Attack {
 	own, v := a.own(), a.victim()
 	resourceType := pick(a.Attacker, own.Type, own.Type, v.Type)
@@ -94,7 +94,8 @@ func (a writeAttacks) conditional() Attack {
 
 func withoutID(r Record) string { return strings.Replace(r.JSON, `"id":"`+r.ID+`",`, "", 1) }
 
-// jsonPatch patches one of the attacker's records to reference another patient, or patches a victim's record.
+// jsonPatch returns a JSON Patch that makes one of the attacker's records reference another patient, or changes a victim's
+// record.
 func (a writeAttacks) jsonPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -139,7 +140,7 @@ func (a writeAttacks) pathPatch() Attack {
 	return Attack{Method: http.MethodPatch, Path: pick(a.Attacker, own, own, own, v).Reference(), Body: body, Victim: v.ID}
 }
 
-// patchParameters returns a FHIRPath Patch with one operation.
+// patchParameters returns a FHIRPath Patch with one operation of the given type.
 func patchParameters(kind, path, value string) string {
 	if value != "" {
 		value = ",{" + value + "}"
@@ -147,7 +148,7 @@ func patchParameters(kind, path, value string) string {
 	return fmt.Sprintf(`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":%q},{"name":"path","valueString":%q}%s]}]}`, kind, path, value)
 }
 
-// deletion deletes a victim's record or, rarely, one of the attacker's.
+// deletion deletes a victim's record or, rarely, one of the attacker's records.
 func (a writeAttacks) deletion() Attack {
 	own, v := a.own(), a.victim()
 	path := pick(a.Attacker, v.Reference(), v.Reference(), v.Reference(), v.Reference()+"/_history", v.Reference()+"/_history/1", v.Type+"?_id="+v.ID, v.Type+"?identifier="+idSystem+v.ID+"m",
@@ -159,8 +160,8 @@ func (a writeAttacks) deletion() Attack {
 	return a.withHeaders(attack)
 }
 
-// foreign overwrites or copies a victim's record: unchanged, with the attacker as its patient, or with the victim's id in a
-// record of the attacker.
+// foreign overwrites or copies a victim's record. The content is unchanged, or the attacker becomes its patient, or a record of
+// the attacker gets the victim's id.
 func (a writeAttacks) foreign() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))

@@ -17,7 +17,7 @@ import (
 // maxAnswer is the default maximum size of a response that the guard inspects, in bytes.
 const maxAnswer = 16 << 20
 
-// crowd is a number of concurrent requests with their results.
+// crowd is a number of concurrent requests and their results.
 type crowd struct {
 	name, path, token string
 	guarded           bool
@@ -28,8 +28,8 @@ type crowd struct {
 	longest  time.Duration
 }
 
-// runCrowds measures the gateway's memory during concurrent requests with simultaneous responses, with a new gateway
-// for each kind of request.
+// runCrowds measures the gateway's memory during concurrent requests whose responses are sent simultaneously. It starts a new
+// gateway for each kind of request.
 func runCrowds(binary string, size int, memory string) error {
 	trusted, err := issuer.New()
 	if err != nil {
@@ -56,12 +56,12 @@ func runCrowds(binary string, size int, memory string) error {
 	return nil
 }
 
-// run sends the crowd's requests to a new gateway, after a single request, and prints the results.
+// run starts a gateway, sends one request and then the crowd's requests to it, and prints the results.
 func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) error {
 	var there sync.WaitGroup
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		there.Done()
-		there.Wait() // until all requests have arrived
+		there.Wait() // wait until all requests have arrived
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, c.answer)
 	}))
@@ -89,7 +89,7 @@ func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) er
 	return err
 }
 
-// sendAll sends the requests concurrently, and returns an error if one fails without a status.
+// sendAll sends the requests concurrently. It returns an error if a request gets no response.
 func (c *crowd) sendAll(g *gateway, size int) error {
 	failures := make(chan error, size)
 	var group sync.WaitGroup
@@ -130,7 +130,7 @@ func (c *crowd) note(response *http.Response, took time.Duration) {
 	}
 }
 
-// memory returns a value of proc(5)'s status in MB: VmRSS is the resident memory, VmHWM its maximum.
+// memory returns a value of /proc/<pid>/status in MB: VmRSS is the resident memory, VmHWM its maximum.
 func (g *gateway) memory(name string) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))
 	if err != nil {

@@ -1,13 +1,13 @@
-// Command guardload measures the cost of the guard: the CPU time of the gateway per request, compared to that of a
-// plain reverse_proxy in the same process, for a repeated token. From e2e, with the binary built:
+// Command guardload measures the cost of the guard: the gateway's CPU time per request, compared to a plain reverse_proxy in
+// the same process, for a token that is used repeatedly. Build the binary, then run from e2e:
 //
 //	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5] [-match text]
 //	go run ./guardload [-caddy ../caddy] -atonce 1000 [-memory 256MiB]
 //	go run ./guardload [-caddy ../caddy] -slow 12 [-memory 256MiB]
 //
-// On a busy machine, many short rounds of the first command are more precise than few long ones. The second command
-// measures the gateway's memory for a number of concurrent requests, with a max_memory. The third measures the
-// duration of other requests while a number of connections do not read their responses.
+// On a busy machine, many short rounds of the first command are more precise than few long ones. The second command measures
+// the gateway's memory with -atonce concurrent requests; -memory sets max_memory. The third measures the duration of other
+// requests while -slow connections do not read their responses.
 //
 // Backend, issuer and client are in this process; all traffic stays on loopback.
 package main
@@ -59,7 +59,7 @@ func main() {
 type scenario struct {
 	name, path, token string
 	guarded           bool
-	limit             float64 // accepted ratio to the plain proxy
+	limit             float64 // maximum accepted ratio to the plain proxy
 	perRequest        []float64
 }
 
@@ -100,8 +100,8 @@ func run(binary, match string, requests, rounds int) error {
 	return nil
 }
 
-// report prints the medians of the rounds after the first, which is a warm-up: of the costs, and of their ratios to
-// the plain proxy in the same round.
+// report prints the medians of the costs, and of their ratios to the plain proxy in the same round. It skips the first round,
+// which is a warm-up.
 func report(scenarios []*scenario) {
 	var plain []float64
 	fmt.Println("| request | CPU per request | × plain | wanted |\n|---|--:|--:|--:|")
@@ -124,13 +124,13 @@ func report(scenarios []*scenario) {
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
-// patient is a record of about 2 KB, and encounters a searchset of 50 entries and about 100 KB.
+// patient is a resource of about 2 KB. encounters is a searchset of 50 entries and about 100 KB.
 var (
 	patient    = `{"resourceType":"Patient","id":"1","meta":{"versionId":"1"},"text":{"status":"generated","div":"` + strings.Repeat("Narrative of the record. ", 60) + `"},"name":[{"family":"Adams","given":["Eve"]}],"gender":"female","birthDate":"1980-01-01"}`
 	encounters = searchset(50, 11)
 )
 
-// searchset returns a Bundle of some entries, each with some codings of 180 bytes.
+// searchset returns a Bundle with the given number of entries. Each entry has the given number of codings of 180 bytes.
 func searchset(entries, codings int) string {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"Bundle","type":"searchset","total":50,"link":[{"relation":"self","url":"http://backend/fhir/R4/Encounter"}],"entry":[`)
@@ -144,7 +144,7 @@ func searchset(entries, codings int) string {
 	return b.String() + "]}"
 }
 
-// serveFHIR is a FHIR server with two responses.
+// serveFHIR is the handler of a FHIR server that returns either patient or encounters.
 func serveFHIR(w http.ResponseWriter, r *http.Request) {
 	body := patient
 	if strings.HasPrefix(r.URL.Path, "/fhir/R4/Encounter") {
@@ -155,7 +155,7 @@ func serveFHIR(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// gateway is a Caddy process with a plain site and a guarded one.
+// gateway is a Caddy process with an unguarded site and a guarded one.
 type gateway struct {
 	command        *exec.Cmd
 	plain, guarded string
@@ -163,7 +163,7 @@ type gateway struct {
 	client         *http.Client
 }
 
-// startGateway starts the gateway with options of fhir_bearer, one per line.
+// startGateway starts the gateway with options of fhir_bearer.
 func startGateway(binary, backend, issuer string, options ...string) (*gateway, error) {
 	g := &gateway{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}
 	var err error
@@ -247,7 +247,7 @@ func (g *gateway) send(s *scenario) error {
 	return err
 }
 
-// request returns a GET request with a token, or for the unguarded site.
+// request returns a GET request to the guarded site with the token, or to the unguarded site.
 func (g *gateway) request(path, token string, guarded bool) (*http.Request, error) {
 	address := g.plain
 	if guarded {
@@ -260,8 +260,8 @@ func (g *gateway) request(path, token string, guarded bool) (*http.Request, erro
 	return r, err
 }
 
-// cpu returns the CPU time of the gateway's threads in seconds. schedstat has a resolution of nanoseconds, stat
-// (proc(5)) of 10 ms.
+// cpu returns the CPU time of the gateway's threads in seconds. It reads schedstat, which has a resolution of nanoseconds; that
+// of stat (proc(5)) is 10 ms.
 func (g *gateway) cpu() (seconds float64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", g.command.Process.Pid))
 	for _, thread := range threads {

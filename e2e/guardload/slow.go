@@ -17,13 +17,13 @@ import (
 
 const (
 	requestsBeside = 20               // number of requests per neighbor
-	timeBeside     = 20 * time.Second // limit for all of them
+	timeBeside     = 20 * time.Second // time limit for all requests of a neighbor
 )
 
-// neighbor sends requests while a client does not read.
+// neighbor sends requests while another client does not read its responses.
 type neighbor struct{ name, token string }
 
-// runSlow prints the duration of neighbors' requests while connections of one client and person do not read their
+// runSlow prints the duration of the neighbors' requests while connections of one client and one person do not read their
 // responses.
 func runSlow(binary string, connections int, memory string) error {
 	trusted, err := issuer.New()
@@ -54,7 +54,7 @@ func runSlow(binary string, connections int, memory string) error {
 	return g.measureNeighbors([]neighbor{{"another client", token("2", "other")}, {"the same client, another person", token("3", "slow")}})
 }
 
-// measureNeighbors measures the neighbors concurrently.
+// measureNeighbors measures all neighbors concurrently.
 func (g *gateway) measureNeighbors(neighbors []neighbor) error {
 	failures := make(chan error, len(neighbors))
 	for _, n := range neighbors {
@@ -67,8 +67,8 @@ func (g *gateway) measureNeighbors(neighbors []neighbor) error {
 	return err
 }
 
-// slowBackend is a FHIR server with a short Patient and a DocumentReference of maxAnswer bytes. It counts the
-// requests for the latter.
+// slowBackend returns a FHIR server with a short Patient and a DocumentReference of maxAnswer bytes. It counts the requests for
+// the DocumentReference in read.
 func slowBackend(read *atomic.Int64) http.Handler {
 	document := strings.Replace(patient, `"Patient","id":"1"`, `"DocumentReference","id":"1","subject":{"reference":"Patient/1"}`, 1)
 	document = strings.Replace(document, `"div":"`, `"div":"`+strings.Repeat("x", maxAnswer-len(document)), 1)
@@ -83,7 +83,7 @@ func slowBackend(read *atomic.Int64) http.Handler {
 	})
 }
 
-// awaitQuiet waits until no long record has been read for a second.
+// awaitQuiet waits until no long record has been requested for a second.
 func awaitQuiet(read *atomic.Int64) {
 	for before := int64(-1); before != read.Load(); {
 		before = read.Load()
@@ -91,7 +91,7 @@ func awaitQuiet(read *atomic.Int64) {
 	}
 }
 
-// requestOnly requests a long record without reading the response.
+// requestOnly sends a request for the long record and returns the connection without reading the response.
 func (g *gateway) requestOnly(token string) (net.Conn, error) {
 	connection, err := net.Dial("tcp", g.guarded)
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *gateway) requestOnly(token string) (net.Conn, error) {
 	return connection, err
 }
 
-// measure prints the durations of a neighbor's requests.
+// measure prints the durations of the neighbor's requests.
 func (n neighbor) measure(g *gateway) error {
 	var took []time.Duration
 	answered := 0
@@ -121,7 +121,7 @@ func (n neighbor) measure(g *gateway) error {
 	return nil
 }
 
-// get sends a guarded GET, and reads the response.
+// get sends a GET request to the guarded site and reads the full response.
 func (g *gateway) get(path, token string) (status int, err error) {
 	r, err := g.request(path, token, true)
 	if err != nil {

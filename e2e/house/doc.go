@@ -2,14 +2,14 @@
 //
 //	cd e2e && go run ./house
 //
-// It measures the module in the parent folder, or in the folder in its argument. A test fails if a figure exceeds its
-// limit. With
+// It measures the module in the parent folder, or in the folder given as argument. A test fails if a figure exceeds its limit.
+// With
 //
 //	go run ./house -passed caddymodule/guard/enforce:BenchmarkSearch50/bound
 //	go run ./house -passed caddymodule/modules/expand:BenchmarkCached
 //
-// it prints the functions that each round of a benchmark executes, with the numbers of their files and packages: of a search
-// behind the guard, and of a cached $expand.
+// it prints the functions that each round of a benchmark executes, with the number of their files and packages: for a search
+// behind the guard, and for a cached $expand.
 //
 //	main.go      prints the figures
 //	figure.go    figures, targets and limits; limits.txt contains the limits
@@ -18,7 +18,7 @@
 //	reach.go     the methods of a type, including those of embedded types
 //	passed.go    the functions that a request executes
 //
-// Lines are all lines of a file. Test support is packages in folders with names that end in "test", and generators are packages
-// in a folder "generate". A feature is a blank import of a standard build (the package caddymodule, and each package
+// All lines of a file are counted. Packages in folders whose names end in "test" are test support. Packages in a folder named
+// "generate" are generators. A feature is a blank import of a standard build (the package caddymodule, and each package
 // "standard" that it imports) without a comment that begins with "core".
 package main

@@ -17,7 +17,7 @@ type figure struct {
 	where string
 }
 
-// targets are the goals of figures: maxima, or a minimum for features.
+// targets are the goals for figures: maximum values, but for features a minimum.
 var targets = map[string]int{
 	"lines linked by fhir_outcome": 3_500, "lines linked by fhir_bearer": 38_000,
 	"lines linked by fhir_expand": 36_000, "lines linked by fhir_authorize": 50_000,
@@ -31,7 +31,7 @@ var targets = map[string]int{
 // limits are the maximum values of figures by name.
 type limits map[string]int
 
-// readLimits parses lines of a number and the name of a figure. It ignores empty lines and lines that begin with #.
+// readLimits parses lines that consist of a number and the name of a figure. It ignores empty lines and comments (#).
 func readLimits(file string) (limits, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +53,7 @@ func readLimits(file string) (limits, error) {
 	return l, nil
 }
 
-// check returns an error that lists figures over their limit and limits without a figure.
+// check returns an error that lists the figures that exceed their limit, and the limits without a figure.
 func (l limits) check(figures []figure) error {
 	var faults []error
 	known := map[string]bool{}

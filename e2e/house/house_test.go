@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// This module is within its limits.
+// The figures of this module are within their limits.
 func TestLimits(t *testing.T) {
 	figures, err := measure(filepath.Join("..", ".."))
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-// executedFunctions are the functions of the module that a request executes, by file.
+// executedFunctions are the module's functions that a request executes, by file.
 type executedFunctions map[string][]string
 
-// findExecuted finds the functions that each round of a benchmark executes: it compares the statement counts of two
-// runs with different numbers of rounds.
+// findExecuted finds the functions that each round of a benchmark executes. It compares the execution counts of two runs with
+// different numbers of rounds.
 func findExecuted(folder, room, benchmark string) (executedFunctions, error) {
 	few, err := profile(folder, room, benchmark, 10)
 	if err != nil {
@@ -51,7 +51,7 @@ func findExecuted(folder, room, benchmark string) (executedFunctions, error) {
 	return w, nil
 }
 
-// A block is a sequence of statements, by its first and last line.
+// A block is a sequence of statements, identified by its first and last line.
 type block struct{ first, last int }
 
 // profile runs rounds of a benchmark and returns the execution count of each block by file.
@@ -92,8 +92,8 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	return found, nil
 }
 
-// linkedPackages returns the packages of the module that a package links, without test support, separated by commas.
-// Instrumenting other packages would only slow the build.
+// linkedPackages returns a comma-separated list of the module's packages that a package links, except test support.
+// Instrumenting other packages would only slow the build down.
 func linkedPackages(folder, room string) (string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
 	list.Dir = folder
@@ -104,7 +104,7 @@ func linkedPackages(folder, room string) (string, error) {
 	return strings.Join(strings.Fields(string(output)), ","), nil
 }
 
-// A declaredFunction is a function with its lines.
+// A declaredFunction is a function with its first and last line.
 type declaredFunction struct {
 	name        string
 	first, last int
@@ -112,7 +112,7 @@ type declaredFunction struct {
 
 func (d declaredFunction) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
 
-// functionsOf returns the functions declared in a file of the module, named by its import path.
+// functionsOf returns the functions declared in a file of the module. file begins with the module path.
 func functionsOf(folder, file string) (all []declaredFunction, err error) {
 	name := filepath.Join(folder, inModule(file))
 	set := token.NewFileSet()
@@ -128,7 +128,7 @@ func functionsOf(folder, file string) (all []declaredFunction, err error) {
 	return all, nil
 }
 
-// inModule returns a file's path in the module. The module's own path has three parts.
+// inModule returns the path of a file relative to the module. The module path has three elements.
 func inModule(file string) string {
 	parts := strings.SplitN(file, "/", 4)
 	return parts[len(parts)-1]
@@ -145,7 +145,7 @@ func (w executedFunctions) print(to io.Writer) {
 	fmt.Fprintf(to, "functions: %d, files: %d, packages: %d\n", n, len(w), len(packages))
 }
 
-// functionName returns the name of a function, with its type if it is a method.
+// functionName returns the name of a function, preceded by its type if it is a method.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// manyMethods is the number of methods above which a type is counted.
+// manyMethods is the number of methods above which a type counts as large.
 const manyMethods = 25
 
 type structure struct {
 	name    string
-	reached int // methods, including those of embedded types of the module
+	reached int // number of methods, including those of embedded types of the module
 }
 
-// typeFigures are the figures of the methods of types.
+// typeFigures returns the figures about the methods of types.
 func typeFigures(folder string) ([]figure, error) {
 	all, err := structures(folder)
 	if err != nil {
@@ -38,7 +38,7 @@ func typeFigures(folder string) ([]figure, error) {
 	return []figure{many, most}, nil
 }
 
-// structures returns the named types of the module in a folder, except test support.
+// structures returns the named types in the module, except those of test support.
 func structures(folder string) (all []structure, err error) {
 	found, err := packages.Load(&packages.Config{
 		Dir: folder, Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedModule | packages.NeedTypes | packages.NeedSyntax,

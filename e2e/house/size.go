@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// goPackage is the output of go list for a package.
+// goPackage is the output of go list for one package.
 type goPackage struct {
 	Dir, ImportPath                    string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -23,13 +23,13 @@ type goPackage struct {
 	Module                             struct{ Path string }
 }
 
-// linked lists the Caddy modules to count linked lines for.
+// linked lists the Caddy modules whose linked lines are counted.
 var linked = []struct{ module, folder string }{
 	{"fhir_outcome", "caddymodule/modules/outcome"}, {"fhir_bearer", "caddymodule/modules/bearer"},
 	{"fhir_expand", "caddymodule/modules/expand"}, {"fhir_authorize", "caddymodule/modules/authorization"},
 }
 
-// sizeFigures are the numbers of lines and features.
+// sizeFigures returns the figures for lines and features.
 func sizeFigures(folder string) ([]figure, error) {
 	packages, err := listPackages(folder)
 	if err != nil {
@@ -65,7 +65,7 @@ func sizeFigures(folder string) ([]figure, error) {
 		figure{name: "lines of tests", value: tests, where: "with test support, without e2e"}), err
 }
 
-// listPackages returns the packages of the module in a folder by their folders.
+// listPackages returns the packages of the module by folder.
 func listPackages(folder string) (map[string]goPackage, error) {
 	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles,Deps,Module", "./...")
 	cmd.Dir = folder

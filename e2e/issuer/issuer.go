@@ -1,4 +1,4 @@
-// Package issuer issues tokens that gateways under load trust, as another authorization server.
+// Package issuer issues tokens for load tests. Gateways trust it as an external authorization server.
 package issuer
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Issuer serves its discovery document and key on loopback until Close.
+// Issuer serves its discovery document and public key on loopback until Close is called.
 type Issuer struct {
 	*httptest.Server
 	signer jose.Signer
@@ -42,12 +42,12 @@ func New() (*Issuer, error) {
 	return i, nil
 }
 
-// Token returns an access token of a practitioner for the audience fhir, valid for an hour. The patient may be "".
+// Token returns an access token of a practitioner for the audience "fhir", valid for one hour. patient may be "".
 func (i *Issuer) Token(clientID, id, scope, patient string) string {
 	return i.TokenFor("1", clientID, id, scope, patient)
 }
 
-// TokenFor is like Token, but for a person with the given subject.
+// TokenFor is like Token, but for the person with the given subject.
 func (i *Issuer) TokenFor(subject, clientID, id, scope, patient string) string {
 	token, err := jwt.Signed(i.signer).Claims(map[string]any{
 		"iss": i.URL, "sub": subject, "aud": "fhir", "client_id": clientID, "jti": id, "scope": scope, "patient": patient,

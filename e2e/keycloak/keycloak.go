@@ -1,4 +1,4 @@
-// Package keycloak returns the command that runs the Keycloak in its folder (README.md).
+// Package keycloak returns the command that runs the Keycloak server in this folder (see README.md).
 package keycloak
 
 import (
@@ -6,18 +6,18 @@ import (
 	"path/filepath"
 )
 
-// Home is the folder into which Maven unpacks Keycloak, below this folder.
+// Home is the folder into which Maven unpacks Keycloak, relative to this folder.
 const Home = "target/keycloak-26.7.3"
 
-// Administrator is the name and password of the administrator of an empty database.
+// Administrator is both the name and the password of the administrator in a new database.
 const Administrator = "admin"
 
 // Environ is the environment of [Command].
 var Environ = []string{"KC_BOOTSTRAP_ADMIN_USERNAME=" + Administrator, "KC_BOOTSTRAP_ADMIN_PASSWORD=" + Administrator}
 
-// Command returns the command that bin/kc.sh runs for production (start --optimized), with its Java options. Without
-// the script, no process outlives its parent. The server listens at two addresses (the second for
-// management), has its database in a file, and has the public address public.
+// Command returns the java command that bin/kc.sh runs in production mode (start --optimized). Running java directly avoids a
+// process that outlives its parent. The server listens at address, and for management at management. The database is a file.
+// public is the server's public address.
 func Command(folder, address, management, public, database string) []string {
 	home := filepath.Join(folder, Home)
 	host, port, _ := net.SplitHostPort(address)

@@ -1,9 +1,9 @@
-// Package loopback chooses addresses for the processes that the commands start.
+// Package loopback finds free addresses for the processes that the commands start.
 package loopback
 
 import "net"
 
-// FreeAddress returns a loopback address on which nothing is currently listening.
+// FreeAddress returns a loopback address with a port on which nothing is listening.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -36,7 +36,7 @@ func functions(source string) ([]function, error) {
 	return all, nil
 }
 
-// changed returns the function that a mutant changes, in the original file, and its new body.
+// changed returns the position of the function that the mutant changes in the original file, and the function's new body.
 func (m mutant) changed(source string) (f function, body string, err error) {
 	mutated, err := m.apply(source)
 	if err != nil {

@@ -32,7 +32,7 @@ func readAll(folder string) ([]mutant, error) {
 
 func parse(text string) ([]mutant, error) {
 	var all []mutant
-	var suites []suite // suites that test the following mutants
+	var suites []suite // suites for the mutants that follow
 	for n, line := range strings.Split(text, "\n") {
 		sign, rest, _ := strings.Cut(line, " ")
 		switch {
@@ -57,7 +57,7 @@ func parse(text string) ([]mutant, error) {
 	return all, nil
 }
 
-// add adds a line of the old or new text.
+// add adds a line to the old or new text. sign is "-" or "+".
 func (m *mutant) add(sign, line string) {
 	if sign == "-" {
 		m.old = append(m.old, line)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each mutant's old text is in its file.
+// The old text of each mutant exists in its file.
 func TestMutantsReplaceSomething(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")
@@ -23,7 +23,7 @@ func TestMutantsReplaceSomething(t *testing.T) {
 	}
 }
 
-// Each suite of a mutant has tests.
+// Each suite of a mutant contains at least one test.
 func TestSuitesHaveTests(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")
@@ -126,7 +126,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// A line of packages applies to the mutants below it.
+// A line that lists packages applies to the mutants below it.
 func TestSuites(t *testing.T) {
 	t.Parallel()
 	all, err := parse("@ a.go: one\n- x\n= a b:TestC\n@ a.go: two\n- x\n@ a.go: three\n- x\n= d\n@ a.go: four\n- x\n")
@@ -141,7 +141,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// An error names the mutant and its list.
+// Errors contain the name of the mutant and its list.
 func TestErrorsNameMutant(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mutant{

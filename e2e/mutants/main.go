@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 	return tryAll(chosen, *at, func(t trial) (bool, error) { return tests.catches(ctx, t) })
 }
 
-// trial is a mutant and its result.
+// trial is a mutant with its number and result.
 type trial struct {
 	mutant
 	number int
@@ -75,7 +75,7 @@ type trial struct {
 	err    error
 }
 
-// tryAll runs mutants concurrently and prints those that were not caught.
+// tryAll runs mutants concurrently and prints those that no test caught.
 func tryAll(chosen []trial, at int, isCaught func(trial) (bool, error)) error {
 	start := time.Now()
 	todo, done := make(chan trial), make(chan trial)

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// mutant is the code without one of its checks.
+// mutant describes the removal of one check from the code.
 type mutant struct {
 	file     string // path relative to the root of the module
-	removes  string // the removed check
+	removes  string // description of the removed check
 	old, new []string
 
-	list   string  // file of the mutant
-	line   int     // line of list at which the mutant begins
-	suites []suite // must catch the mutant; nil for those of the guard
+	list   string  // file that defines the mutant
+	line   int     // line number in list at which the mutant begins
+	suites []suite // suites that must catch the mutant; nil means the guard's suites
 }
 
 var (
@@ -24,15 +24,15 @@ var (
 	errNothing  = errors.New("the mutant changes nothing")
 )
 
-// String returns the name of the mutant.
+// String returns the mutant's file and description.
 func (m mutant) String() string { return m.file + ": " + m.removes }
 
-// fail adds the mutant and its position to an error.
+// fail adds the mutant and its position in the list to an error.
 func (m mutant) fail(err error) error { return fmt.Errorf("%s:%d: %s: %w", m.list, m.line, m, err) }
 
 func (m mutant) folder() string { return filepath.Dir(m.file) }
 
-// apply returns the mutated file.
+// apply returns the text of the mutated file.
 func (m mutant) apply(source string) (string, error) {
 	before, after := strings.Join(m.old, "\n"), strings.Join(m.new, "\n")
 	switch n := strings.Count(source, before); {

@@ -18,7 +18,7 @@ type variant struct {
 	text   string
 }
 
-// variants returns the variants of all mutants by file. The error lists each invalid mutant.
+// variants returns the variants of all mutants by file. The error lists all invalid mutants.
 func variants(root string, all []mutant) (map[string][]variant, error) {
 	byFile := map[string][]variant{}
 	var wrong []error
@@ -35,7 +35,8 @@ func variants(root string, all []mutant) (map[string][]variant, error) {
 	return byFile, errors.Join(wrong...)
 }
 
-// merged returns a file with functions that contain the bodies of all their mutants. The last function is replaced first.
+// merged returns a file in which each mutated function contains all its variants. Functions are replaced from last to first, so
+// that positions remain valid.
 func merged(source string, all []variant) string {
 	slices.SortStableFunc(all, func(a, b variant) int { return cmp.Compare(b.start, a.start) })
 	for len(all) > 0 {
@@ -49,7 +50,7 @@ func merged(source string, all []variant) string {
 	return source
 }
 
-// choice returns a body that selects one of the variants, by default the original body.
+// choice returns a function body that selects one of the variants at run time. The default is the original body.
 func choice(all []variant, body string) string {
 	var b strings.Builder
 	b.WriteString("{\n\tswitch mutantInForce {\n")
@@ -63,7 +64,7 @@ func choice(all []variant, body string) string {
 	return b.String()
 }
 
-// switchFile declares the number of the active mutant.
+// switchFile is the source of a file that declares the number of the active mutant.
 const switchFile = `package %s
 
 import (
@@ -74,8 +75,7 @@ import (
 var mutantInForce, _ = strconv.Atoi(os.Getenv("MUTANT"))
 `
 
-// writeOverlay writes the files with mutants into a folder, and the overlay list for the go command. It returns the
-// list's name.
+// writeOverlay writes the mutated files and an overlay for the go command into folder. It returns the path of the overlay file.
 func writeOverlay(folder, root string, all []mutant) (string, error) {
 	byFile, err := variants(root, all)
 	if err != nil {

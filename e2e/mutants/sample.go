@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A sample is a selection of mutants.
+// A sample describes a selection of mutants.
 type sample struct {
-	match   string   // only mutants with this text in their list, file or description
-	size    int      // maximum number; 0 means all
+	match   string   // selects mutants with this text in their list, file or description
+	size    int      // maximum number of mutants; 0 means all
 	seed    string   // seed of the random selection
-	changed []string // files with the mutants that come first
+	changed []string // files whose mutants are selected first
 }
 
-// choose returns the selected mutants with their positions in all, from 1.
+// choose returns the selected mutants, numbered from 1 by their position in all.
 func (s sample) choose(all []mutant) []trial {
 	var chosen []trial
 	for i, m := range all {
@@ -32,7 +32,7 @@ func (s sample) choose(all []mutant) []trial {
 	return chosen[:s.size]
 }
 
-// place returns 0 for a mutant of a changed file, and otherwise 1.
+// place returns 0 for a mutant in a changed file, otherwise 1.
 func (s sample) place(m mutant) int {
 	if slices.Contains(s.changed, m.file) {
 		return 0

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// suite is the tests of a package.
+// suite contains the tests of a package.
 type suite struct {
-	folder string // package folder, from the root of the module
+	folder string // package folder relative to the module's root
 	run    string // regular expression for test names; empty for all
 }
 
-// parseSuites parses packages separated by spaces, each with an optional expression after a colon.
+// parseSuites parses packages separated by spaces. Each may be followed by a colon and a regular expression.
 func parseSuites(text string) (suites []suite) {
 	for field := range strings.FieldsSeq(text) {
 		folder, run, _ := strings.Cut(field, ":")
@@ -23,10 +23,10 @@ func parseSuites(text string) (suites []suite) {
 	return suites
 }
 
-// guarded are the packages with tests that must catch mutants without suites.
+// guarded are the packages whose tests must catch the mutants that have no suites.
 var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
 
-// guardSuites returns the suites of the guarded packages that have tests.
+// guardSuites returns a suite for each package in guarded that has tests.
 func guardSuites(ctx context.Context, root string) (suites []suite, err error) {
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-f", `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`}, guarded...)...)
 	list.Dir = root
@@ -44,8 +44,8 @@ func guardSuites(ctx context.Context, root string) (suites []suite, err error) {
 	return suites, nil
 }
 
-// complete assigns the guard's suites to mutants without suites, beginning with the suite of the mutant's package.
-// It returns all needed suites without duplicates.
+// complete assigns the guard's suites to mutants without suites. The suite of the mutant's package comes first. It returns all
+// needed suites without duplicates.
 func complete(ctx context.Context, root string, chosen []trial) (needed []suite, err error) {
 	var guard []suite
 	for i, t := range chosen {
@@ -67,7 +67,7 @@ func complete(ctx context.Context, root string, chosen []trial) (needed []suite,
 	return needed, nil
 }
 
-// distance returns 0 for the suite of the mutant's package, and otherwise 1.
+// distance returns 0 for the suite of the mutant's package, otherwise 1.
 func (m mutant) distance(s suite) int {
 	if s.folder == m.folder() {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// patience is the time limit for the tests of a package. A mutant that never ends is caught by it.
+// patience is the time limit for the tests of a package. A mutant that causes an infinite loop is caught by this limit.
 const patience = "120s"
 
 // binaries are the test binaries of packages by folder.
@@ -20,8 +20,8 @@ type binaries struct {
 	files map[string]string
 }
 
-// build builds the test binaries of suites with all mutants. It omits vet, because a finding about a mutant is not a
-// failing test.
+// build builds the test binaries of the suites with all mutants compiled in. It omits vet, because a vet finding in a mutant is
+// not a failing test.
 func build(ctx context.Context, root, folder, overlay string, needed []suite) (binaries, error) {
 	all := binaries{root, map[string]string{}}
 	for _, s := range needed {
@@ -39,7 +39,7 @@ func build(ctx context.Context, root, folder, overlay string, needed []suite) (b
 	return all, nil
 }
 
-// passes reports whether a suite's tests pass with an active mutant; 0 is the original code.
+// passes reports whether a suite's tests pass while the mutant with the given number is active; 0 is the original code.
 func (b binaries) passes(ctx context.Context, s suite, mutant int) (bool, error) {
 	command := exec.CommandContext(ctx, b.files[s.folder], "-test.failfast", "-test.timeout="+patience, "-test.run="+s.run)
 	command.Dir = filepath.Join(b.root, s.folder)
@@ -51,7 +51,7 @@ func (b binaries) passes(ctx context.Context, s suite, mutant int) (bool, error)
 	return err == nil, err
 }
 
-// catches reports whether a test fails with a mutant.
+// catches reports whether at least one test fails with a mutant.
 func (b binaries) catches(ctx context.Context, t trial) (bool, error) {
 	for _, s := range t.suites {
 		if ok, err := b.passes(ctx, s, t.number); !ok || err != nil {

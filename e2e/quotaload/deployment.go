@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// deployment is the measured deployment.
+// deployment is the set of measured gateways and their store.
 type deployment struct {
 	folder   string
-	redis    *process // nil with one gateway
+	redis    *process // nil for one gateway
 	gateways []*process
 }
 
@@ -27,7 +27,7 @@ type process struct {
 	address string
 }
 
-// deploy starts the gateways, and a Redis if there are several.
+// deploy starts the gateways, and Redis if there are several gateways.
 func (l *load) deploy(issuer string) (d *deployment, err error) {
 	d = new(deployment)
 	if d.folder, err = os.MkdirTemp("", "quotaload"); err != nil {
@@ -126,7 +126,7 @@ func (d *deployment) stop() {
 
 var scriptCalls = regexp.MustCompile(`cmdstat_(?:evalsha|eval|fcall):calls=(\d+)`)
 
-// steps returns the number of steps that the store has executed.
+// steps returns the number of store steps that Redis has executed.
 func (d *deployment) steps() (steps int) {
 	if d.redis == nil {
 		return 0
@@ -142,7 +142,7 @@ func (d *deployment) steps() (steps int) {
 
 var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// memory returns the maximum memory of a gateway.
+// memory returns the largest resident memory of a gateway in bytes.
 func (d *deployment) memory() (most int) {
 	for _, g := range d.gateways {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))

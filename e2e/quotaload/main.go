@@ -1,12 +1,12 @@
-// Command quotaload lets many clients exceed a quota at one gateway, or at several with one Redis, and compares the
-// admitted requests with those that an exact counter would have admitted. From e2e, with the binary built:
+// Command quotaload lets many clients exceed a quota at one gateway, or at several gateways that share a Redis. It compares the
+// admitted requests with those that an exact counter would admit. Build the binary, then run from e2e:
 //
 //	go run ./quotaload                                          # 10,000 clients, one gateway
 //	go run ./quotaload -gateways 3                              # three gateways
 //	go run ./quotaload -gateways 3 -clients 100 -limit 1000     # with a larger quota
 //
-// A tenth of the clients send half of all requests. The gateway of each request is random. Issuer, store and clients
-// are on loopback.
+// A tenth of the clients send half of all requests. Each request goes to a random gateway. Issuer, store and clients are on
+// loopback.
 package main
 
 import (
@@ -70,7 +70,7 @@ func (l *load) run() error {
 	return nil
 }
 
-// client is a client under load.
+// client is a client under load with its requests.
 type client struct {
 	token string
 
@@ -86,7 +86,7 @@ type answer struct {
 
 const workers = 64
 
-// ask sends the clients' requests, and returns the duration of each.
+// ask sends the clients' requests and returns their durations.
 func (l *load) ask(clients []*client, d *deployment) ([]time.Duration, error) {
 	ticket, failures := make(chan struct{}), make(chan error, workers)
 	took := make([][]time.Duration, workers)
@@ -114,7 +114,7 @@ func (l *load) ask(clients []*client, d *deployment) ([]time.Duration, error) {
 	return slices.Concat(took...), err
 }
 
-// pace sends tickets until the end of the run.
+// pace sends tickets at the configured rate until the end of the run.
 func (l *load) pace(ticket chan<- struct{}, failures <-chan error) error {
 	pace, end := time.NewTicker(10*time.Millisecond), time.After(l.length)
 	defer pace.Stop()
@@ -142,7 +142,7 @@ func (c *client) ask(web *http.Client, address string) error {
 		return err
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	c.mu.Lock() // sequential requests have a known order
+	c.mu.Lock() // a client's requests are sequential, so that their order is known
 	defer c.mu.Unlock()
 	response, err := web.Do(r)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *client) ask(web *http.Client, address string) error {
 	return err
 }
 
-// exact returns the number of requests that an exact counter would have admitted.
+// exact returns how many of the client's requests an exact counter would admit.
 func (c *client) exact(limit int, window time.Duration) (let int) {
 	var within []time.Time
 	for _, a := range c.asked {
@@ -173,7 +173,7 @@ func (c *client) exact(limit int, window time.Duration) (let int) {
 	return let
 }
 
-// most returns the number of admitted requests in the fullest window.
+// most returns the largest number of requests admitted in any window.
 func (c *client) most(window time.Duration) (most int) {
 	var within []time.Time
 	for _, a := range c.asked {

@@ -17,18 +17,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// answer is the response of a gateway, or of nginx.
+// answer is the response of a gateway or of nginx.
 type answer struct {
 	status   int
 	body     string
 	location *url.URL
-	err      error // no response
+	err      error // set if there was no response
 }
 
-// unknown reports whether the request may or may not have taken effect.
+// unknown reports whether the outcome is unknown: the request may have taken effect.
 func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
 
-// told returns the response as text for reports.
+// told returns the response as text for the record and for error messages.
 func (a answer) told() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -41,14 +41,14 @@ func (a answer) told() string {
 	return http.StatusText(a.status) + " " + text[:min(len(text), 160)]
 }
 
-// oauthError returns the error code of a JSON response.
+// oauthError returns the OAuth error code in a JSON response.
 func (a answer) oauthError() string {
 	var body struct{ Error string }
-	_ = json.Unmarshal([]byte(a.body), &body) // other responses have no code
+	_ = json.Unmarshal([]byte(a.body), &body) // other responses have no error code
 	return body.Error
 }
 
-// app is a confidential client of the deployment.
+// app is a confidential client that sends requests to the deployment.
 type app struct {
 	issuer string
 	http   *http.Client
@@ -61,11 +61,11 @@ func send(client *http.Client, r *http.Request) answer {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	location, _ := response.Location() // most responses have no location
+	location, _ := response.Location() // most responses have no Location header
 	return answer{response.StatusCode, string(body), location, err}
 }
 
-// post sends a form, with a client's secret.
+// post sends a form, authenticated with the client's secret.
 func (a *app) post(ctx context.Context, as, path string, form url.Values) answer {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.issuer+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -85,7 +85,7 @@ type tokens struct {
 
 func (a answer) tokens() (t tokens) {
 	if a.err == nil && a.status == http.StatusOK {
-		_ = json.Unmarshal([]byte(a.body), &t) // on error, t is empty
+		_ = json.Unmarshal([]byte(a.body), &t) // t is empty after an error
 	}
 	return t
 }
@@ -104,12 +104,12 @@ func (a *app) revoke(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/revoke", url.Values{"token": {token}})
 }
 
-// introspect introspects a token (RFC 7662): the status is 200, and the body reports whether the token is active.
+// introspect introspects a token (RFC 7662). The status is 200 whether or not the token is active.
 func (a *app) introspect(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/introspect", url.Values{"token": {token}})
 }
 
-// read requests a record that the guard allows.
+// read reads a record that the token's scopes cover.
 func (a *app) read(ctx context.Context, token string) answer {
 	return a.get(ctx, "Patient?_count=1", token)
 }
@@ -123,7 +123,7 @@ func (a *app) get(ctx context.Context, path, token string) answer {
 	return send(a.http, r)
 }
 
-// firstPatient returns the path of the first record of a searchset.
+// firstPatient returns the path of the first resource in a searchset.
 func firstPatient(a answer) (string, error) {
 	var bundle struct {
 		Entry []struct{ Resource struct{ ID string } }
@@ -134,7 +134,7 @@ func firstPatient(a answer) (string, error) {
 	return "Patient/" + bundle.Entry[0].Resource.ID, nil
 }
 
-// assert authenticates with a client assertion (RFC 7523).
+// assert authenticates the client with a client assertion (RFC 7523).
 func (a *app) assert(ctx context.Context, assertion string) answer {
 	return a.post(ctx, "", "/oauth2/token", url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
@@ -153,12 +153,12 @@ func (a *app) assertion() (string, error) {
 	}).Serialize()
 }
 
-// at returns the app with requests sent to one gateway, bypassing nginx.
+// at returns a copy of the app that sends its requests to one gateway, bypassing nginx.
 func (a *app) at(g *deployment.Gateway) *app {
 	return &app{a.issuer, &http.Client{Timeout: 10 * time.Second, CheckRedirect: a.http.CheckRedirect, Transport: direct{g.Address}}}
 }
 
-// direct sends requests to a gateway as nginx does.
+// direct is a transport that sends requests to a gateway as nginx does.
 type direct struct{ address string }
 
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
@@ -171,12 +171,12 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	out.Header.Set("X-Forwarded-Proto", "https")
 	response, err := transport.RoundTrip(out)
 	if err == nil {
-		response.Request = r // base of relative addresses
+		response.Request = r // base for relative Location headers
 	}
 	return response, err
 }
 
-// mustTokens returns the tokens of a response, which must have them.
+// mustTokens returns the tokens in a response, or an error if there are none.
 func mustTokens(a answer) (tokens, error) {
 	t := a.tokens()
 	if t.Access == "" || t.Refresh == "" {

@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// browser is a user's browser with cookies.
+// browser is a user's browser. It stores cookies.
 type browser struct {
 	issuer string
 	http   *http.Client
 	user   string
 }
 
-// newBrowser returns a browser that shares connections with others.
+// newBrowser returns a browser with its own cookies that shares client's connections.
 func newBrowser(issuer string, client *http.Client, user string) (*browser, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -38,7 +38,7 @@ type authorization struct {
 	verifier string
 }
 
-// newAuthorization is an authorization request with PKCE, state and further parameters.
+// newAuthorization returns an authorization request with PKCE, state and the additional parameters.
 func newAuthorization(scope string, more ...string) authorization {
 	verifier := rand.Text() + rand.Text()
 	sum := sha256.Sum256([]byte(verifier))
@@ -65,7 +65,7 @@ func (b *browser) authorize(ctx context.Context, query url.Values) answer {
 	return b.get(ctx, b.issuer+"/oauth2/authorize?"+query.Encode())
 }
 
-// code returns the authorization code of a response to the app, or "".
+// code returns the authorization code in a redirect to the app, or "".
 func (a answer) code() string {
 	if a.location == nil || !strings.HasPrefix(a.location.String(), redirectURI) {
 		return ""
@@ -73,8 +73,8 @@ func (a answer) code() string {
 	return a.location.Query().Get("code")
 }
 
-// leadsToFailure reports whether the app gets an error of the server, which is in the redirect and not in the status (RFC 6749
-// §4.1.2.1).
+// leadsToFailure reports whether the app gets a server error. Such an error is in the parameters of the redirect, not in the
+// status (RFC 6749 §4.1.2.1).
 func (a answer) leadsToFailure() bool {
 	if a.location == nil {
 		return false
@@ -109,7 +109,7 @@ func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	return send(b.http, r)
 }
 
-// mustSignIn signs in and returns an error if there is no code.
+// mustSignIn signs the user in. It returns an error if the response contains no code.
 func (b *browser) mustSignIn(ctx context.Context) error {
 	if a := b.signIn(ctx, newAuthorization(scope)); a.code() == "" {
 		return errors.New("no code after signing in: " + a.told())
@@ -117,7 +117,7 @@ func (b *browser) mustSignIn(ctx context.Context) error {
 	return nil
 }
 
-// mustCode returns an authorization code in a session.
+// mustCode returns an authorization code for the signed-in user.
 func (b *browser) mustCode(ctx context.Context, request authorization) (string, error) {
 	a := b.authorize(ctx, request.query)
 	if a.code() == "" {

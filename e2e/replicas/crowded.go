@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// measureCrowded measures each store with the sessions and grants of -people users.
+// measureCrowded measures each store while it contains the sessions and grants of -people users.
 func measureCrowded(ctx context.Context, s settings) error {
 	fmt.Printf("%d people, each with a session and a grant of one app:\n\n", s.people)
 	fmt.Print("| store | entries | size | for each person | start of a gateway: empty | full | refresh, p50: empty | full |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
@@ -38,7 +38,7 @@ func measureCrowded(ctx context.Context, s settings) error {
 	return s.crowdMemory(ctx)
 }
 
-// crowdMemory fills a memory store in this process, since a gateway's memory store cannot be filled from outside.
+// crowdMemory measures a memory store in this process, because a gateway's memory store cannot be filled from outside.
 func (s *settings) crowdMemory(ctx context.Context) error {
 	before := heap()
 	state := store.NewMemory(1<<30, 0)
@@ -49,7 +49,7 @@ func (s *settings) crowdMemory(ctx context.Context) error {
 	return err
 }
 
-// crowd fills a store with copies of one user's entries.
+// crowd measures a store filled with copies of one user's entries.
 func (s *settings) crowd(ctx context.Context, name string) error {
 	of, err := s.newSubject(ctx, name, 1)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *settings) crowd(ctx context.Context, name string) error {
 	return err
 }
 
-// restart restarts the gateway. It returns the duration of the startup and of a refresh.
+// restart restarts the gateway. It returns the duration of the start and of the first refresh.
 func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, err error) {
 	of.Gateways[0].Stop()
 	begun := time.Now()
@@ -111,7 +111,7 @@ func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, e
 	return start, took.quantile(0.5), nil
 }
 
-// most is larger than the number of entries.
+// most is a capacity that exceeds the number of entries.
 const most = 1 << 30
 
 // closer is a store that must be closed.
@@ -120,7 +120,7 @@ type closer interface {
 	Close() error
 }
 
-// open opens the store of a stopped gateway directly. It also returns a function for the store's size.
+// open opens the store of a stopped gateway directly. It also returns a function that returns the size of the store in bytes.
 func (of *subject) open(ctx context.Context) (closer, func() (int64, error), error) {
 	switch of.name {
 	case "file":
@@ -145,7 +145,7 @@ func (of *subject) open(ctx context.Context) (closer, func() (int64, error), err
 	return nil, nil, errors.New("no such store")
 }
 
-// tableSize returns the size of the table with its indexes.
+// tableSize returns the size of the table and its indexes in bytes.
 func tableSize(ctx context.Context, dsn string) (size int64, err error) {
 	connection, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -155,7 +155,7 @@ func tableSize(ctx context.Context, dsn string) (size int64, err error) {
 	return size, errors.Join(err, connection.Close(ctx))
 }
 
-// heap returns this process's memory in use.
+// heap returns the heap memory in use in this process in bytes.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -171,7 +171,7 @@ func fileSize(name string) (int64, error) {
 	return info.Size(), nil
 }
 
-// fill stores a copy of one user's entries per user, under different names.
+// fill stores a copy of one user's entries for each user. The copies have different names.
 func (s *settings) fill(ctx context.Context, state store.Store, person map[string][]byte) (entries int, err error) {
 	const batch = 3000
 	var calls []*store.Call
@@ -194,7 +194,7 @@ func (s *settings) fill(ctx context.Context, state store.Store, person map[strin
 	return entries, nil
 }
 
-// template returns one entry of each kind that users have.
+// template returns one entry of each kind that a user has.
 func template(ctx context.Context, state store.Store) (map[string][]byte, error) {
 	keys, err := state.List(ctx, "")
 	if err != nil {

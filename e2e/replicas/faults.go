@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// fault is a temporary failure.
+// fault is a temporary failure of one or more servers.
 type fault struct {
 	name  string
 	lasts time.Duration
@@ -17,19 +17,19 @@ type fault struct {
 	end   func() error
 }
 
-// occurredFault is a fault with its begin and end in the record.
+// occurredFault is a fault with its start and end, relative to the start of the record.
 type occurredFault struct {
 	name       string
 	begin, end time.Duration
 }
 
-// saboteur makes servers of a deployment fail, one at a time.
+// saboteur makes servers of a deployment fail, one fault at a time.
 type saboteur struct {
 	*deployment.Deployment
 	random *rand.Rand
 }
 
-// faults are the faults that the deployment supports now.
+// faults returns the faults that the deployment currently supports.
 func (s *saboteur) faults() []fault {
 	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
 	all := []fault{
@@ -42,7 +42,7 @@ func (s *saboteur) faults() []fault {
 	}
 	name, down := "the store", time.Second
 	if len(servers) > 1 {
-		name, down = "the master", 4*time.Second // longer than the Sentinels' timeout
+		name, down = "the master", 4*time.Second // exceeds the Sentinels' timeout
 	}
 	all = append(all, s.killed(name, servers[0], down), pauseFault(name, servers[0], 6*time.Second))
 	if s.Network.Cuts() {
@@ -55,7 +55,7 @@ func (s *saboteur) faults() []fault {
 	return all
 }
 
-// others are all servers that the first server communicates with.
+// others returns all servers with which the first server communicates.
 func (s *saboteur) others(servers []*deployment.Process) []*deployment.Process {
 	others := append([]*deployment.Process(nil), servers[1:]...)
 	for _, g := range s.Gateways {
@@ -85,7 +85,7 @@ func (s *saboteur) cut(name string, lasts time.Duration, some, from []*deploymen
 	}, s.Network.Heal}
 }
 
-// act causes one fault after another until the context ends, with time to recover in between.
+// act causes one fault after another until ctx is canceled, with time to recover in between.
 func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []occurredFault, err error) {
 	next := 0
 	var order []int
@@ -111,7 +111,7 @@ func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []occ
 	return all, nil
 }
 
-// wait waits, and reports whether the time has passed before the context ended.
+// wait waits for d. It returns false if ctx is canceled earlier.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

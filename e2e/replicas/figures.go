@@ -15,25 +15,25 @@ import (
 // workersOfFigures is the number of concurrent clients.
 const workersOfFigures = 8
 
-// subject is a deployment under measurement.
+// subject is a deployment that is measured.
 type subject struct {
 	*deployment.Deployment
 	name    string
 	workers []*worker
 }
 
-// worker is a client with browsers of different signed-in users, and a grant. No user has so many grants that the
-// gateway ends the oldest.
+// worker is a client with a grant, and browsers of different signed-in users. Each user has so few grants that the gateway does
+// not revoke the oldest one.
 type worker struct {
 	browsers []*browser
-	apps     []*app // one for each gateway, used in turn
+	apps     []*app // one app for each gateway, used in turn
 	turn     int
 	flows    int
 	tokens   tokens
 	patient  string
 }
 
-// app returns the app at the next gateway.
+// app returns the app that uses the next gateway.
 func (w *worker) app() *app {
 	w.turn++
 	return w.apps[w.turn%len(w.apps)]
@@ -53,7 +53,7 @@ var duties = []workload{
 	{"guarded read", (*worker).read},
 }
 
-// signIn signs in with a new browser.
+// signIn signs the user in with a new browser.
 func (w *worker) signIn(ctx context.Context) error {
 	w.flows++
 	b, err := newBrowser(w.app().issuer, w.app().http, w.browsers[w.flows%len(w.browsers)].user)
@@ -103,7 +103,7 @@ func (w *worker) read(ctx context.Context) error {
 	return nil
 }
 
-// newSubject deploys gateways with a store, bypassing nginx, and signs all users in.
+// newSubject deploys gateways with a store and signs all users in. Requests bypass nginx.
 func (s *settings) newSubject(ctx context.Context, store string, gateways int) (*subject, error) {
 	s.store, s.cuts = store, false
 	s.gateways = s.most(gateways)
@@ -146,7 +146,7 @@ func (of *subject) newWorker(ctx context.Context, i int) (w *worker, err error) 
 	return w, err
 }
 
-// cost is the load and the CPU time of one round of an operation.
+// cost is the load and CPU time of one round of an operation.
 type cost struct {
 	operations     int
 	elapsed        time.Duration
@@ -154,7 +154,7 @@ type cost struct {
 	took           spread
 }
 
-// measure has all workers repeat an operation for the given time.
+// measure repeats an operation with all workers for the given time.
 func (of *subject) measure(ctx context.Context, d workload, length time.Duration) (c cost, err error) {
 	before, storeBefore, err := of.cpu()
 	if err != nil {
@@ -181,7 +181,7 @@ func (of *subject) measure(ctx context.Context, d workload, length time.Duration
 	return c, errors.Join(append(errs, err)...)
 }
 
-// cpu returns the CPU time used so far by gateways and store.
+// cpu returns the CPU time in seconds that the gateways and the store have used so far.
 func (of *subject) cpu() (gateways, store float64, err error) {
 	for _, g := range of.Gateways {
 		seconds, err := g.CPU()
@@ -200,7 +200,7 @@ func (of *subject) cpu() (gateways, store float64, err error) {
 	return gateways, store, nil
 }
 
-// measureOperations measures all stores and prints Markdown tables.
+// measureOperations measures all stores and prints the results as Markdown tables.
 func measureOperations(ctx context.Context, s settings) error {
 	stores := []string{"memory", "file"}
 	for _, store := range []string{"redis", "postgres"} {
@@ -226,7 +226,7 @@ func measureOperations(ctx context.Context, s settings) error {
 	return nil
 }
 
-// compare measures each operation on each store.
+// compare measures each operation with each store.
 func (s *settings) compare(ctx context.Context, stores []string) error {
 	var subjects []*subject
 	defer func() {
@@ -288,7 +288,7 @@ func quantileOf(costs []cost, share float64) time.Duration {
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// scale measures one, two and three gateways with a store.
+// scale measures one, two and three gateways that share a store.
 func (s *settings) scale(ctx context.Context, store string) error {
 	fmt.Printf("\nGateways on %s, their clients taking them in turn:\n\n| operation | gateways | per second | CPU of all gateways | CPU of the store |\n|---|--:|--:|--:|--:|\n", store)
 	var subjects []*subject

@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// grantPool is the grants shared by the clients of a history. The oldest are dropped.
+// grantPool contains the grants that the clients of a history share. When the pool is full, the oldest grant is dropped.
 type grantPool struct {
 	mu     sync.Mutex
 	made   int
 	grants []*grant
 }
 
-// grant is the tokens of a grant known to the clients.
+// grant contains the tokens of a grant that clients have received.
 type grant struct {
 	subject string
 	mu      sync.Mutex
-	refresh []string // latest last
+	refresh []string // newest token last
 	access  string
 	uses    int
 }
 
-// Limits that keep the histories of grants short: the checker tries all orders of overlapping operations.
+// Limits that keep the history of each grant short, because the checker tries all orders of overlapping operations.
 const (
 	grantsAtOnce = 48
 	usesOfGrant  = 60
 )
 
-// add adds a grant and drops the oldest if the pool is full.
+// add adds a grant, and drops the oldest one if the pool is full.
 func (p *grantPool) add(session string) *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *grantPool) add(session string) *grant {
 	return g
 }
 
-// any returns one of the grants; nil if the pool is empty.
+// any returns a random grant; nil if the pool is empty.
 func (p *grantPool) any() *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,15 +52,15 @@ func (p *grantPool) any() *grant {
 	return p.grants[rand.IntN(len(p.grants))]
 }
 
-// all returns the grants that were not dropped.
+// all returns the grants in the pool.
 func (p *grantPool) all() []*grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*grant(nil), p.grants...)
 }
 
-// use returns tokens of the grant: the latest refresh token or, if stale, any earlier one. ok is false if the grant has no
-// such token or was used often enough.
+// use returns tokens of the grant: the latest refresh token or, if stale is true, a random earlier one. ok is false if the
+// grant has no such token or has reached its limit of uses.
 func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	return g.refresh[last], g.access, true
 }
 
-// learn stores new tokens. Several clients may get the same.
+// learn stores new tokens. Several clients may receive the same tokens.
 func (g *grant) learn(t tokens) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// historian is a client of a history: an app and a user's browser.
+// historian is one client of a history: an app and a user's browser.
 type historian struct {
 	number   int
 	record   *history.Record
 	pool     *grantPool
 	app      *app
 	browser  *browser
-	session  string // name of the browser's session; empty if signed out
+	session  string // name of the browser's session; empty if the user is signed out
 	sessions int
 	random   *rand.Rand
 }
 
-// act makes random requests until the context ends. A request in progress is completed.
+// act makes random requests until ctx is canceled. It completes a request that is in progress.
 func (h *historian) act(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.once(context.WithoutCancel(ctx)); err != nil {
@@ -39,14 +39,14 @@ func (h *historian) act(ctx context.Context) error {
 	return nil
 }
 
-// once makes one random request: mostly with tokens, as apps do.
+// once makes one random request. Most requests use tokens, as those of apps do.
 func (h *historian) once(ctx context.Context) error {
 	if h.session == "" {
 		return h.signIn(ctx)
 	}
 	switch n := h.random.IntN(100); {
 	case n < 1:
-		return h.signIn(ctx) // signs in with another browser
+		return h.signIn(ctx) // sign in with another browser
 	case n < 15:
 		h.newGrant(ctx)
 	case n < 40:
@@ -61,7 +61,7 @@ func (h *historian) once(ctx context.Context) error {
 	return nil
 }
 
-// tell adds an operation to the record. call is its start.
+// tell adds an operation to the record. call is the start of the operation.
 func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	o.Client, o.Call, o.Return = h.number, call, h.record.Now()
 	if o.Result != history.OK {
@@ -70,8 +70,8 @@ func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	h.record.Add(o)
 }
 
-// signIn opens a new browser. Without a response, the state of the session is unknown, so the next request opens another
-// browser.
+// signIn signs in with a new browser. If there is no response, the state of the session is unknown, so the next request uses
+// another browser.
 func (h *historian) signIn(ctx context.Context) error {
 	var err error
 	if h.browser, err = newBrowser(h.app.issuer, h.app.http, h.browser.user); err != nil {
@@ -94,7 +94,7 @@ func (h *historian) signIn(ctx context.Context) error {
 	return nil
 }
 
-// newGrant gets a code and exchanges it; occasionally twice, like a client that got no response.
+// newGrant gets a code and exchanges it. Occasionally it exchanges the code twice, like a client that got no response.
 func (h *historian) newGrant(ctx context.Context) {
 	request := newAuthorization(scope)
 	call := h.record.Now()
@@ -173,7 +173,7 @@ func (h *historian) revoke(ctx context.Context) {
 	h.tell(history.Operation{Kind: history.Revoke, Subject: g.subject, Token: token, Result: result(a)}, call, a)
 }
 
-// access uses an access token: at the FHIR API or for introspection.
+// access uses an access token at the FHIR API or in an introspection request.
 func (h *historian) access(ctx context.Context) {
 	g := h.pool.any()
 	if g == nil {

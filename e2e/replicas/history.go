@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// rules are the guarantees of a history's deployment. All servers share one clock, so the rules allow no clock skew.
+// rules returns the guarantees of the deployment. All servers share one clock, so the rules do not allow for clock skew.
 func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }
@@ -67,7 +67,7 @@ func outages(d *deployment.Deployment, record *history.Record) (all []history.Ou
 	return all, nil
 }
 
-// live runs the clients while servers fail.
+// live runs the clients while servers fail. It returns the faults.
 func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *history.Record) (faults []occurredFault, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.length)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *h
 	return faults, err
 }
 
-// last uses each grant once more after all servers have recovered, which reveals lost state.
+// last uses each grant once more after all servers have recovered. This reveals lost state.
 func (s *settings) last(d *deployment.Deployment, h *historian) error {
 	for _, g := range d.Gateways {
 		if err := g.Ready(30 * time.Second); err != nil {
@@ -122,7 +122,7 @@ func (s *settings) last(d *deployment.Deployment, h *historian) error {
 	return nil
 }
 
-// keep copies the record and the servers' logs to the folder out.
+// keep saves the record and copies the servers' logs to the folder out.
 func (s *settings) keep(d *deployment.Deployment, operations []history.Operation, faults []occurredFault) error {
 	folder := filepath.Join("out", "replicas-"+s.store)
 	if err := os.RemoveAll(folder); err != nil {

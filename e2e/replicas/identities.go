@@ -12,22 +12,22 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Users and clients of the deployment in addition to those of Caddyfile.example.
+// Users and clients that the deployment has in addition to those of Caddyfile.example.
 const (
 	people      = 240
 	password    = "right"
 	clientID    = "replicas-app"
-	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so wrong secrets of others cause no lockout
+	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so that other clients' wrong secrets cause no lockout
 	ehrID       = "replicas-ehr"
 	keyedID     = "replicas-keyed"
-	redirectURI = "https://app.example.org/callback" // nothing listens there
+	redirectURI = "https://app.example.org/callback" // no server listens at this address
 	scope       = "openid offline_access user/*.rs"
 )
 
-// passwordHash is the bcrypt hash of the password at the lowest cost, so that bcrypt does not dominate the measurements.
+// passwordHash is the bcrypt hash of the password with the lowest cost, so that bcrypt does not dominate the measurements.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
-// assertionKey signs the assertions of the client keyedID.
+// assertionKey signs the client assertions of the client keyedID.
 var assertionKey = func() *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -36,7 +36,7 @@ var assertionKey = func() *ecdsa.PrivateKey {
 	return key
 }()
 
-// identities returns Caddyfile.example with another address, more users and clients, and further options.
+// identities returns Caddyfile.example with another address, additional users, clients and options.
 func identities(address, options string) (string, error) {
 	text, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {

@@ -29,10 +29,10 @@ type settings struct {
 	calm     bool
 	round    time.Duration
 	people   int
-	person   map[string][]byte // entries of one user by kind
+	person   map[string][]byte // entries of one user in the store, by kind
 	cuts     bool
 	seed     uint64
-	folder   string                               // files of this run
+	folder   string                               // folder for the files of this run
 	between  func(address string) (string, error) // see deployment.Config
 }
 
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// errMissing lists programs that are not installed.
+// errMissing lists the required programs that are not installed.
 type errMissing []string
 
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
@@ -86,7 +86,7 @@ func run(s settings, command string) error {
 	return do(ctx, s)
 }
 
-// most returns the number of gateways that the store supports.
+// most returns gateways, or 1 if the store supports only one gateway.
 func (s *settings) most(gateways int) int {
 	if s.store == "memory" || s.store == "file" {
 		return 1
@@ -94,7 +94,7 @@ func (s *settings) most(gateways int) int {
 	return gateways
 }
 
-// deploy starts a deployment with options of the fhir block.
+// deploy starts a deployment with additional options in the fhir block.
 func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 	binary := os.Getenv("CADDY_BIN")
 	if binary == "" {
@@ -109,7 +109,7 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	address := net.JoinHostPort("localhost", port) // not reserved: another process may take it
+	address := net.JoinHostPort("localhost", port) // the port is not reserved: another process may use it before nginx does
 	if err := l.Close(); err != nil {
 		return nil, err
 	}

@@ -14,30 +14,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// graceOfRaces is the refresh_token_grace in all races but one.
+// graceOfRaces is the value of refresh_token_grace in all races except one.
 const graceOfRaces = time.Second
 
-// raceTrack is a deployment with an app and a signed-in user.
+// raceTrack is a deployment on which the races run, with an app and a signed-in user.
 type raceTrack struct {
 	*settings
 	*deployment.Deployment
 	app     *app
 	browser *browser
-	seen    []*app // the app at each gateway, bypassing nginx
+	seen    []*app // one app for each gateway, bypassing nginx
 }
 
-// race is a concurrent use of one value.
+// race is the concurrent use of one value.
 type race struct {
 	name string
-	// prepare creates the value. It returns the function that uses it, the value that a response won (empty if it
-	// lost), and the check after a round.
+	// prepare creates the value. It returns a function that uses the value, a function that returns what a response obtained
+	// ("" if the request lost), and the check after a round.
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
-	shared  bool // all must win the same value
-	alone   bool // used once, for comparison
-	later   bool // the check takes long and runs during further rounds
+	shared  bool // all requests must obtain the same result
+	alone   bool // the value is used only once, for comparison
+	later   bool // the check takes long, so it runs concurrently with later rounds
 }
 
-// check checks the state after a race. It returns the delay until each gateway applied the change.
+// check checks the state after a race. It returns the delays until each gateway applied the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
 func measureRaces(ctx context.Context, s settings) error {
@@ -128,7 +128,7 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	return nil
 }
 
-// checks collects the delays and errors of a race's checks.
+// checks collects the delays and errors that the checks of a race return.
 type checks struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
@@ -136,7 +136,7 @@ type checks struct {
 	err   error
 }
 
-// add runs a check, or starts it if later.
+// add runs a check. If later is true, it runs the check in the background.
 func (c *checks) add(ctx context.Context, check func(context.Context) ([]time.Duration, error), later bool) error {
 	run := func() {
 		lags, err := check(ctx)
@@ -159,7 +159,7 @@ func (c *checks) wait() (spread, error) {
 	return c.lags, c.err
 }
 
-// round has users use one value concurrently. It returns the check, if any.
+// round sends the given number of concurrent requests that use one value. It returns the check to run, if any.
 func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func(context.Context) ([]time.Duration, error), error) {
 	use, won, check, err := r.prepare(ctx)
 	if err != nil {
@@ -195,7 +195,7 @@ func atOnce(ctx context.Context, n int, use func(context.Context) answer) []answ
 	for i := range n {
 		finished.Go(func() {
 			started.Done()
-			started.Wait() // so that all requests are sent at once
+			started.Wait() // send all requests simultaneously
 			answers[i] = use(ctx)
 		})
 	}
@@ -222,7 +222,8 @@ func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	return mustTokens(t.app.exchange(ctx, code, request.verifier))
 }
 
-// refreshRace requires that all requests get the same successor. Reuse of the token after the grace must end the grant.
+// refreshRace requires that all requests get the same successor. Reuse of the old token after the grace period must revoke the
+// grant.
 func (t *raceTrack) refreshRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	use := func(ctx context.Context) answer { return t.app.refresh(ctx, first.Refresh) }
@@ -280,7 +281,7 @@ func (t *raceTrack) pushRace(ctx context.Context) (func(context.Context) answer,
 	return use, answer.code, nil, nil
 }
 
-// revocation revokes at one gateway. The other gateways must apply the revocation.
+// revocation revokes a grant at one gateway. All other gateways must apply the revocation.
 func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	if err != nil {
@@ -299,12 +300,13 @@ func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answe
 	return use, won, ends, nil
 }
 
-// ends checks that a winner's grant is revoked.
+// ends checks that the grant of the request that won is revoked at all gateways.
 func (t *raceTrack) ends(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error) {
 	return t.refusals(ctx, winner.tokens(), since)
 }
 
-// refusals returns the delay until each gateway refused an access token. Each gateway must then refuse the refresh token, too.
+// refusals returns the delays until each gateway rejected the access token. The gateway must then reject the refresh token,
+// too.
 func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (lags []time.Duration, err error) {
 	for n, seen := range t.seen {
 		for {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// report prints the results of the operations, and the effect of each kind of fault on operations that need the store.
+// report prints the results of the operations, and the effects of each kind of fault on operations that need the store.
 func report(operations []history.Operation, faults []occurredFault) {
 	fmt.Print("\n| operation | ok | refused | no answer, or 5xx | p50 | p99 | longest |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, kind := range []history.Kind{history.SignIn, history.Authorize, history.Exchange, history.Refresh, history.Revoke, history.Access} {
@@ -38,10 +38,10 @@ func report(operations []history.Operation, faults []occurredFault) {
 	}
 }
 
-// recovery is the time after a fault in which its effects are counted.
+// recovery is the time after a fault during which its effects are still counted.
 const recovery = 3 * time.Second
 
-// printFault prints the effects of a kind of fault over all its occurrences.
+// printFault prints the effects of all occurrences of one kind of fault.
 func printFault(operations []history.Operation, faults []occurredFault) {
 	changes, accesses := 0, 0
 	var longest time.Duration

@@ -9,7 +9,7 @@ import (
 // spread is a list of durations.
 type spread []time.Duration
 
-// quantile returns the duration that the given share did not exceed.
+// quantile returns the duration that the given share of durations does not exceed.
 func (s spread) quantile(share float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -18,7 +18,7 @@ func (s spread) quantile(share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// String returns three cells of a table.
+// String returns the quantiles as three cells of a Markdown table.
 func (s spread) String() string {
 	if len(s) == 0 {
 		return "| |"

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// counter is a proxy that counts round trips: requests of a client after a response.
+// counter is a proxy that counts round trips. A client's request after a response starts a new round trip.
 type counter struct {
 	target string
 	trips  atomic.Int64
-	bytes  atomic.Int64 // bytes in both directions
+	bytes  atomic.Int64 // number of bytes in both directions
 }
 
-// listen starts a proxy to an address.
+// listen starts a proxy that forwards to target, and returns its address.
 func (c *counter) listen(target string) (string, error) {
 	c.target = target
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func (c *counter) pass(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", c.target)
 	if err != nil {
-		return // the client gets an error
+		return // the client gets a connection error
 	}
 	defer server.Close()
 	var answered atomic.Bool
@@ -55,7 +55,7 @@ func (c *counter) pass(client net.Conn) {
 	}})
 }
 
-// reader reports the number of bytes read.
+// reader calls tell with the number of bytes of each read.
 type reader struct {
 	io.Reader
 	tell func(n int)
@@ -70,10 +70,10 @@ func (r reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// operationsCounted is the number of sequential operations for counting round trips.
+// operationsCounted is the number of sequential operations for which round trips are counted.
 const operationsCounted = 200
 
-// countTrips prints the round trips of each operation without the gateway's background traffic.
+// countTrips prints the round trips of each operation, minus those of the gateway's background traffic.
 func (s *settings) countTrips(ctx context.Context, store string) error {
 	count := new(counter)
 	s.between = count.listen
@@ -89,7 +89,7 @@ func (s *settings) countTrips(ctx context.Context, store string) error {
 	alone := float64(count.trips.Load()-before) / idle.Seconds()
 	fmt.Printf("\nRound trips to %s, by a proxy that counts them; %.1f a second of a gateway that nobody asks anything:\n\n| operation | round trips | bytes |\n|---|--:|--:|\n", store, alone)
 	for _, d := range duties {
-		if err := d.do(of.workers[0], ctx); err != nil { // values that are read only once
+		if err := d.do(of.workers[0], ctx); err != nil { // the first operation reads values that are read only once
 			return err
 		}
 		start, trips, bytes := time.Now(), count.trips.Load(), count.bytes.Load()

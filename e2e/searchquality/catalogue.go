@@ -8,19 +8,19 @@ import (
 	"path/filepath"
 )
 
-// catalogue is a terminology for lists.
+// catalogue is a terminology that lists can use.
 type catalogue struct {
 	// valueSet is the URL of the searched value set.
 	valueSet string
 
-	// from is the source file, empty if built in. fetch is the command that downloads it.
+	// from is the source file; empty for a built-in terminology. fetch is the command that downloads it.
 	from, fetch string
 
-	// write writes the definitions as a JSON file; terms includes synonyms as designations.
+	// write writes the definitions as a JSON file. If terms is true, it includes synonyms as designations.
 	write func(definitions, from string, terms bool) error
 }
 
-// catalogues are the terminologies by their names in lists.
+// catalogues contains the terminologies by the names that lists use.
 var catalogues = map[string]catalogue{
 	"icd10cm": {
 		valueSet: tabularValueSet,
@@ -37,7 +37,7 @@ var catalogues = map[string]catalogue{
 	"loinc": {valueSet: "http://hl7.org/fhir/ValueSet/c80-doc-typecodes"},
 }
 
-// open loads a terminology with the given options.
+// open loads the terminology with the given name.
 func open(ctx context.Context, name string, o options) (*searcher, error) {
 	c, ok := catalogues[name]
 	if !ok {
@@ -54,7 +54,7 @@ func open(ctx context.Context, name string, o options) (*searcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder) // not needed after loading
+	defer os.RemoveAll(folder) // the files are not needed after loading
 	definitions := filepath.Join(folder, name+".json")
 	if err := c.write(definitions, c.from, o.terms); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.from, err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tabularValueSet is the value set of all codes of ICD-10-CM.
+// tabularValueSet is the URL of the value set with all codes of ICD-10-CM.
 const tabularValueSet = "http://hl7.org/fhir/sid/icd-10-cm/vs"
 
 // concept is a code of ICD-10-CM.
@@ -20,7 +20,7 @@ type concept struct {
 	header                bool     // has child codes and is not selectable
 }
 
-// with returns the code with a seventh character, padded with X.
+// with returns the concept with the seventh character appended to its code, padded with X.
 func (c concept) with(s seventhCharacter) concept {
 	code := c.code
 	if len(code) == 3 {
@@ -32,7 +32,7 @@ func (c concept) with(s seventhCharacter) concept {
 	}
 }
 
-// MarshalJSON returns the concept of a CodeSystem.
+// MarshalJSON encodes the concept as an entry of CodeSystem.concept.
 func (c concept) MarshalJSON() ([]byte, error) {
 	type designation struct {
 		Value string `json:"value"`
@@ -60,7 +60,7 @@ func (c concept) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// writeICD10CM converts the tabular list in a Python package to a CodeSystem.
+// writeICD10CM converts the tabular list in the Python package to a CodeSystem.
 func writeICD10CM(definitions, from string, terms bool) error {
 	wheel, err := zip.OpenReader(from)
 	if err != nil {
@@ -83,7 +83,7 @@ func writeICD10CM(definitions, from string, terms bool) error {
 	return writeCodeSystem(definitions, t.Version, t.concepts(valid), terms)
 }
 
-// openOne opens the only file that matches a pattern: file names contain the month of the release.
+// openOne opens the only file that matches a pattern, because file names contain the month of the release.
 func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	names, err := fs.Glob(folder, pattern)
 	if err != nil {
@@ -95,7 +95,7 @@ func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	return folder.Open(names[0])
 }
 
-// validCodes reads the valid codes, without dots.
+// validCodes returns the valid codes, without dots.
 func validCodes(folder fs.FS) (map[string]bool, error) {
 	file, err := openOne(folder, "simple_icd_10_cm/data/code-list-*.txt")
 	if err != nil {
@@ -111,7 +111,7 @@ func validCodes(folder fs.FS) (map[string]bool, error) {
 	return valid, lines.Err()
 }
 
-// writeCodeSystem writes concepts as a code system, optionally with their terms as designations.
+// writeCodeSystem writes the concepts as a CodeSystem. If terms is true, it includes their terms as designations.
 func writeCodeSystem(name, version string, concepts []concept, terms bool) error {
 	if !terms {
 		for i := range concepts {

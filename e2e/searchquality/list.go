@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
-// testQuery is a query and its wanted codes.
+// testQuery is a query with its wanted codes.
 type testQuery struct {
 	query    string
-	wanted   []string // codes; A00* is any selectable code with this prefix
+	wanted   []string // wanted codes; A00* matches each selectable code with this prefix
 	category string
 	source   string
 }
 
-// wants reports whether a hit is wanted. A code that is not selectable is wanted only by its exact code.
+// wants reports whether a hit is wanted. A pattern does not match a code that is not selectable.
 func (q *testQuery) wants(hit expansion.Code) bool {
 	for _, w := range q.wanted {
 		prefix, below := strings.CutSuffix(w, "*")
@@ -45,7 +45,7 @@ func readList(name string) (*list, error) {
 	return l, nil
 }
 
-// parse parses a list. Duplicate queries are an error: they would count twice.
+// parse parses a list. Duplicate queries are an error, because they would be counted twice.
 func parse(text string) (*list, error) {
 	l, seen := &list{}, map[string]bool{}
 	for n, line := range strings.Split(text, "\n") {

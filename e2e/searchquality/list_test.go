@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// optionsFor returns the options that load the definitions of a folder.
+// optionsFor returns options that load the definitions in a folder.
 func optionsFor(folder string) definitions.Options {
 	return definitions.Options{Definitions: []string{folder}}
 }
@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every list is valid, and its wanted codes exist.
+// Each list is valid, and all its wanted codes exist.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	lists, err := filepath.Glob("testdata/*.tsv")

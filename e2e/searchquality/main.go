@@ -9,7 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the code systems
 )
 
 func main() {
@@ -35,14 +35,14 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options contains the values of the command's flags.
 type options struct {
 	synonyms, weights   string
 	from                string
 	terms, sums, misses bool
 }
 
-// run runs the queries of a list and prints the results.
+// run runs the queries of the list with the given file name and prints the results.
 func run(ctx context.Context, w io.Writer, name string, o options) error {
 	l, err := readList(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 	return printSums(w, answers)
 }
 
-// load returns the options for loading definitions.
+// load returns the options for loading the definitions in files.
 func (o options) load(files ...string) definitions.Options {
 	l := definitions.Options{Definitions: files, Core: len(files) == 0}
 	if o.synonyms != "" {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// printAnswers prints each answer or, if misses, only those with a rank beyond three.
+// printAnswers prints all answers or, if misses is true, only those whose first wanted hit is not in the first three.
 func printAnswers(w io.Writer, answers []answer, misses bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "rank\thits\tquery\tfound")
@@ -20,10 +20,10 @@ func printAnswers(w io.Writer, answers []answer, misses bool) error {
 	return table.Flush()
 }
 
-// within reports whether a wanted hit is among the first ranks.
+// within reports whether the first wanted hit is among the first ranks hits.
 func (a *answer) within(ranks int) bool { return a.rank > 0 && a.rank <= ranks }
 
-// place returns the rank as text.
+// place returns the rank as text for the output.
 func (a *answer) place() string {
 	if a.rank == 0 {
 		return "-"
@@ -31,7 +31,7 @@ func (a *answer) place() string {
 	return fmt.Sprint(a.rank)
 }
 
-// found returns the wanted hit or, if it is not the first, the first hits and the wanted codes.
+// found returns the wanted hit. If it is not the first hit, found also returns the first hits and the wanted codes.
 func (a *answer) found() string {
 	var text strings.Builder
 	if a.rank > 0 {
@@ -53,7 +53,7 @@ func (a *answer) found() string {
 	return text.String()
 }
 
-// sum counts answers.
+// sum contains counts over several answers.
 type sum struct {
 	category                       string
 	queries, first, three, ten, no int
@@ -103,7 +103,7 @@ func printSums(w io.Writer, answers []answer) error {
 	return table.Flush()
 }
 
-// share returns a number of queries and its percentage.
+// share returns a number of queries and its percentage as text.
 func (s *sum) share(n int) string {
 	return fmt.Sprintf("%d %3.0f%%", n, 100*float64(n)/float64(s.queries))
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// pageSize is the number of hits in a pick list.
+// pageSize is the number of hits on a page, as in a pick list.
 const pageSize = 10
 
 type searcher struct {
 	library  *terminology.Library
 	valueSet string
-	codes    []string // all codes, sorted
+	codes    []string // all codes of the value set, sorted
 }
 
-// answer is the result of a question.
+// answer is the result of a query.
 type answer struct {
 	testQuery
-	rank  int              // of the first wanted hit, from 1; 0 if none
-	hit   expansion.Code   // first wanted hit
-	first []expansion.Code // first page
+	rank  int              // rank of the first wanted hit, from 1; 0 if there is none
+	hit   expansion.Code   // the first wanted hit
+	first []expansion.Code // hits on the first page
 	total int
 }
 
-// newSearcher loads definitions and lists the codes of the value set.
+// newSearcher loads the definitions and all codes of the value set.
 func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*searcher, error) {
 	library, err := terminology.Load(ctx, o)
 	if err != nil {
@@ -49,7 +49,7 @@ func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*
 	return s, nil
 }
 
-// expand expands the value set; a nil count requests all codes.
+// expand expands the value set with a filter. If count is nil, it requests all codes.
 func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expansion.Expansion, error) {
 	return s.library.Expand(ctx, expansion.Query{
 		ValueSetRef:   expansion.ValueSetRef{URL: s.valueSet},
@@ -59,7 +59,7 @@ func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expa
 	})
 }
 
-// check reports the wanted codes that are not in the value set.
+// check returns an error that lists the wanted codes that are not in the value set.
 func (s *searcher) check(questions []testQuery) error {
 	var wrong []error
 	for _, q := range questions {
@@ -86,7 +86,7 @@ func (s *searcher) askAll(ctx context.Context, questions []testQuery) ([]answer,
 	return answers, nil
 }
 
-// ask requests a page for a question, and the complete expansion if the page has no wanted code.
+// ask requests the first page for a query. If the page has no wanted code, it also requests the complete expansion.
 func (s *searcher) ask(ctx context.Context, q testQuery) (answer, error) {
 	a := answer{testQuery: q}
 	count := pageSize
@@ -105,7 +105,7 @@ func (s *searcher) ask(ctx context.Context, q testQuery) (answer, error) {
 	return a, err
 }
 
-// find finds the first wanted hit.
+// find sets the rank and hit of the first wanted code.
 func (a *answer) find(hits *expansion.Expansion) {
 	rank := 0
 	for c := range hits.Codes() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// made is a tabular list with a seventh character, a placeholder and a synonym.
+// made is a small tabular list with a seventh character, a placeholder and a synonym.
 const made = `<ICD10CM.tabular><version>2026</version><chapter><section>
 <diag><name>I10</name><desc>Essential (primary)
  hypertension</desc><inclusionTerm><note>high blood pressure</note></inclusionTerm></diag>
@@ -20,7 +20,7 @@ const made = `<ICD10CM.tabular><version>2026</version><chapter><section>
  <diag><name>S72.9</name><desc>Fracture of leg</desc></diag></diag>
 </section></chapter></ICD10CM.tabular>`
 
-// writeTestWheel writes a package with the tabular list made.
+// writeTestWheel writes a Python package that contains the tabular list made, and returns its path.
 func writeTestWheel(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "made.whl")
@@ -74,7 +74,7 @@ func TestConcepts(t *testing.T) {
 	}
 }
 
-// The rank is that of the first wanted hit in the made terminology.
+// The rank of a query is that of the first wanted hit, here in the tabular list made.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -106,7 +106,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// A wanted code beyond the page is a miss, but has a rank.
+// If the first wanted hit is beyond the page, the query is a miss, but it has a rank.
 func TestRankBeyondThePage(t *testing.T) {
 	t.Parallel()
 	var concepts []concept
@@ -130,7 +130,7 @@ func TestRankBeyondThePage(t *testing.T) {
 	}
 }
 
-// The sums do not reveal the queries.
+// With -sums, the output does not contain the queries.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "list.tsv")

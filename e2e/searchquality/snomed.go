@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// globalPatientSet is the file with terms of SNOMED CT in HL7's package.
+// globalPatientSet is the path of the Global Patient Set of SNOMED CT in HL7's package.
 const globalPatientSet = "package/ValueSet-snomed-intl-gps.json"
 
-// writeSNOMED unpacks the Global Patient Set.
+// writeSNOMED extracts the Global Patient Set from HL7's package.
 func writeSNOMED(definitions, from string, _ bool) error {
 	file, err := os.Open(from)
 	if err != nil {
@@ -24,7 +24,7 @@ func writeSNOMED(definitions, from string, _ bool) error {
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
 		if err != nil {
-			return err // io.EOF: the package does not contain the file
+			return err // io.EOF means that the package does not contain the file
 		}
 		if header.Name == globalPatientSet {
 			text, err := io.ReadAll(archive)

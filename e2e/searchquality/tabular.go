@@ -17,16 +17,16 @@ type tabular struct {
 	} `xml:"chapter"`
 }
 
-// diagnosis is a code of the tabular list with its child codes.
+// diagnosis is a code in the tabular list with its child codes.
 type diagnosis struct {
 	Code      string             `xml:"name"`
 	Title     string             `xml:"desc"`
 	Terms     []string           `xml:"inclusionTerm>note"`
-	Sevenths  []seventhCharacter `xml:"sevenChrDef>extension"` // apply to child codes, too
+	Sevenths  []seventhCharacter `xml:"sevenChrDef>extension"` // also apply to child codes
 	Diagnoses []diagnosis        `xml:"diag"`
 }
 
-// seventhCharacter is a seventh character, which the tabular list does not repeat for each code.
+// seventhCharacter is a seventh character of codes. The tabular list defines it once for a code and its child codes.
 type seventhCharacter struct {
 	Character string `xml:"char,attr"`
 	Title     string `xml:",chardata"`
@@ -40,8 +40,8 @@ func readTabular(r io.Reader) (*tabular, error) {
 	return t, nil
 }
 
-// concepts returns the codes in the order of the list, parents first. A code with a seventh character exists if it is
-// in valid, which contains codes without dots.
+// concepts returns the codes in the order of the list, parents before children. A code with a seventh character is included if
+// it is in valid, which contains codes without dots.
 func (t *tabular) concepts(valid map[string]bool) []concept {
 	var all []concept
 	for _, c := range t.Chapters {
@@ -75,5 +75,5 @@ func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventhCha
 	return all
 }
 
-// collapseSpaces returns text with single spaces between its words.
+// collapseSpaces returns text with words separated by single spaces.
 func collapseSpaces(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A change is a call with the entries before and after it.
+// A change is a store call with the value of the entry before and after the call.
 type change struct {
 	name         string
-	before       string // value before the call; "": no entry
+	before       string // value before the call; "" if there is no entry
 	call         store.Call
 	found, after string
 }
@@ -26,8 +26,8 @@ var changes = []change{
 	{"Delete", "old", store.Call{Op: store.Delete}, "", ""},
 }
 
-// responseLost checks that a change succeeds and is made once although the response to the first one or two attempts is
-// lost.
+// responseLost checks that a change succeeds and is applied exactly once even if the responses to the first one or two attempts
+// are lost.
 func responseLost(t *testing.T, n *Network) {
 	for _, c := range changes {
 		for lost := range 3 {
@@ -57,7 +57,7 @@ func prepare(t *testing.T, n *Network, key, value string) {
 	}
 }
 
-// checkEntry checks an entry; "" means that it does not exist.
+// checkEntry checks the value of an entry; "" means that the entry does not exist.
 func checkEntry(t *testing.T, s store.Store, key, want string) {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
@@ -69,8 +69,8 @@ func checkEntry(t *testing.T, s store.Store, key, want string) {
 	}
 }
 
-// responseLostMeanwhile changes the entry through another gateway before the change is resent: the change succeeds, and
-// the other change stays.
+// responseLostMeanwhile changes the entry through another gateway before a change is resent. The resent change must succeed,
+// and the other change must not be overwritten.
 func responseLostMeanwhile(t *testing.T, n *Network) {
 	for _, c := range changes {
 		key := "meanwhile:" + c.name

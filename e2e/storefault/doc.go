@@ -1,4 +1,4 @@
-// Package storefault tests the behavior of a [store.SharedStore] when the network or its server fails.
+// Package storefault tests how a [store.SharedStore] behaves when the network or its server fails.
 //
 //	suite.go     [Suite]: the tests
 //	answer.go    changes with a lost response

@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A follower stores the values that are reported to it.
+// A follower contains the values in the updates that it has received.
 type follower struct {
 	mu     sync.Mutex
 	values map[string]string
 }
 
-// follow runs a follower until the end of the test.
+// follow subscribes a follower to the store until the end of the test.
 func follow(t *testing.T, s store.SharedStore) *follower {
 	f := &follower{values: map[string]string{}}
 	ctx, end := context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func (f *follower) hear(u store.Update) {
 	}
 }
 
-// await waits until the follower has exactly the given values.
+// await waits until the values of the follower equal want.
 func (f *follower) await(t *testing.T, want map[string]string) {
 	t.Helper()
 	knows := func() bool {
@@ -61,7 +61,7 @@ func (f *follower) await(t *testing.T, want map[string]string) {
 	}
 }
 
-// followerCut changes entries while the follower is disconnected. The changes are reported when it follows again.
+// followerCut changes entries while the follower is disconnected. The follower must receive the changes when it reconnects.
 func followerCut(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "revoked:old", []byte("v"), long))
 	followed := make(chan error, 1)
@@ -92,7 +92,7 @@ func followerCut(t *testing.T, n *Network) {
 	f.await(t, map[string]string{"revoked:new": "v"})
 }
 
-// followerSilent checks that a follower does not report having heard from the store while no response arrives.
+// followerSilent checks that while the store does not respond, Subscribe fails without reporting a later query time.
 func followerSilent(t *testing.T, n *Network) {
 	var mu sync.Mutex
 	var heard time.Time

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A Proxy forwards connections to a store's server until a test disrupts them.
+// A Proxy forwards connections to a store's server. Tests can disrupt these connections.
 type Proxy struct {
 	listener net.Listener
-	network  string // network of the server
+	network  string // network of the server's address, such as tcp or unix
 	server   string
 
 	mu     sync.Mutex
 	links  map[*link]bool
-	lose   int           // number of responses that will be lost
-	onLoss func()        // called before the connection is closed
-	silent bool          // responses are dropped
-	refuse bool          // connections are closed immediately
+	lose   int           // number of responses to drop
+	onLoss func()        // called before the connection of a dropped response is closed
+	silent bool          // whether responses are dropped
+	refuse bool          // whether connections are closed immediately
 	delay  time.Duration // delay of each response
 }
 
-// NewProxy runs a proxy on loopback until the end of the test. The server is at an address of a network, such as tcp
-// or unix.
+// NewProxy runs a proxy on loopback until the end of the test. network and server are the network (such as tcp or unix) and the
+// address of the server.
 func NewProxy(t *testing.T, network, server string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,18 +43,18 @@ func NewProxy(t *testing.T, network, server string) *Proxy {
 	return p
 }
 
-// Address returns the address of the proxy, host:port.
+// Address returns the address of the proxy as host:port.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// LoseAnswers closes the connection instead of forwarding each of the next n responses, so the server has
-// executed the request. onLoss is called before that, unless it is nil.
+// LoseAnswers makes the proxy close the connection instead of forwarding a response, for each of the next n responses. The
+// server has then executed the request. If onLoss is not nil, it is called before the connection is closed.
 func (p *Proxy) LoseAnswers(n int, onLoss func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose, p.onLoss = n, onLoss
 }
 
-// SetSilent drops all responses while connections stay open. Existing connections stay silent.
+// SetSilent makes the proxy drop all responses while connections stay open. Connections open at that time stay silent.
 func (p *Proxy) SetSilent(silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *Proxy) SetSilent(silent bool) {
 	}
 }
 
-// SetRefusing closes all connections, and new ones immediately.
+// SetRefusing makes the proxy close all connections, including new ones.
 func (p *Proxy) SetRefusing(refuse bool) {
 	p.mu.Lock()
 	p.refuse = refuse
@@ -74,14 +74,14 @@ func (p *Proxy) SetRefusing(refuse bool) {
 	}
 }
 
-// SetDelay delays each answer.
+// SetDelay makes the proxy delay each response by d.
 func (p *Proxy) SetDelay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Cut closes all connections.
+// Cut closes all existing connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// A link is a forwarded connection.
+// A link is one forwarded connection.
 type link struct {
 	client, server net.Conn
 	silent         bool // guarded by Proxy.mu
@@ -118,7 +118,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	go func() {
-		_, _ = io.Copy(l.server, l.client) // until one side closes
+		_, _ = io.Copy(l.server, l.client) // forwards until either side closes
 		l.close()
 	}()
 	p.passAnswers(l)
@@ -128,7 +128,7 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.links, l)
 }
 
-// link connects to the server. It returns nil if that fails.
+// link connects to the server for a client. It returns nil if the connection fails.
 func (p *Proxy) link(client net.Conn) *link {
 	server, err := net.DialTimeout(p.network, p.server, time.Second)
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *Proxy) passAnswers(l *link) {
 	}
 }
 
-// disturb returns the disruption of a response.
+// disturb returns how the next response on l is disrupted.
 func (p *Proxy) disturb(l *link) (lost, silent bool, delay time.Duration) {
 	p.mu.Lock()
 	onLoss := p.onLoss

@@ -11,21 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Suite tests the behavior of a store when the network or its server fails. It needs a server, and runs in real
-// time.
+// A Suite tests how a store behaves when the network or its server fails. It needs a server and takes real time.
 type Suite struct {
-	// New returns an empty store.
+	// New returns a network with an empty store.
 	New func(t *testing.T) *Network
 }
 
 // A Network is a store with connections that can be disrupted.
 type Network struct {
-	Store   store.SharedStore // connected through the proxy; it follows the kind revoked
-	Direct  store.SharedStore // the same store, connected directly
+	Store   store.SharedStore // connected through the proxy; subscribed to entries of the kind "revoked"
+	Direct  store.SharedStore // the same store, with a direct connection
 	Proxy   *Proxy            // disrupts connections
 	Timeout time.Duration     // timeout of the store's calls
 
-	// Stop kills the server like kill -9; Start restarts it with its data. Nil: these tests are skipped.
+	// Stop kills the server with SIGKILL; Start starts it again with its data. If nil, the tests that need them are skipped.
 	Stop, Start func()
 }
 
@@ -57,13 +56,13 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// long is the lifetime of entries in these tests.
+// long is a lifetime of entries that exceeds the duration of the tests.
 const long = time.Hour
 
-// slack is how much longer than its timeout a call may take on a busy machine.
+// slack is how much a call may exceed its timeout on a busy machine.
 const slack = time.Second
 
-// establishConnection establishes the connection, so that the next response is that of a call.
+// establishConnection makes a call to establish the connection, so that the next response belongs to a call of the test.
 func establishConnection(t *testing.T, n *Network) {
 	t.Helper()
 	must(t, n.Store.Put(t.Context(), "warm:1", []byte("v"), long))
@@ -71,7 +70,7 @@ func establishConnection(t *testing.T, n *Network) {
 	must(t, err)
 }
 
-// methods returns a call of each method.
+// methods returns a function for each method of the store that calls it.
 func methods(ctx context.Context, s store.Store) map[string]func() error {
 	return map[string]func() error{
 		"Put":    func() error { return s.Put(ctx, "none:1", nil, long) },
@@ -86,7 +85,7 @@ func methods(ctx context.Context, s store.Store) map[string]func() error {
 	}
 }
 
-// wantUnavailable makes a call that must fail within its timeout because of the store.
+// wantUnavailable checks that a call fails within its timeout and that the error is store.ErrUnavailable.
 func (n *Network) wantUnavailable(t *testing.T, name string, call func() error) {
 	t.Helper()
 	began := time.Now()
@@ -98,7 +97,7 @@ func (n *Network) wantUnavailable(t *testing.T, name string, call func() error) 
 	}
 }
 
-// wantBack waits until the store responds, without a new client.
+// wantBack waits until the store responds again. It does not create a new client.
 func (n *Network) wantBack(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -135,7 +134,7 @@ func noResponseToMany(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// callerCancels cancels the caller's context before the store's timeout: the error is that of the context.
+// callerCancels checks that a call returns the context's error if the caller cancels it before the store's timeout.
 func callerCancels(t *testing.T, n *Network) {
 	n.Proxy.SetSilent(true)
 	ctx, cancel := context.WithTimeout(t.Context(), n.Timeout/10)
@@ -157,7 +156,7 @@ func callerCancels(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// changeWithoutResponse reads the entries after a change without a response: it was made completely or not at all.
+// changeWithoutResponse checks that a change without a response was applied either completely or not at all.
 func changeWithoutResponse(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "code:1", []byte("v"), long))
 	n.Proxy.SetSilent(true)

@@ -1,5 +1,5 @@
-// Command synthetic creates and loads a synthetic code system, and prints the cost of loading and the duration of
-// searches in one process, for docs/evidence/performance.md:
+// Command synthetic creates and loads a synthetic code system. It prints the cost of loading and the duration of searches in
+// one process, for docs/evidence/performance.md:
 //
 //	cd e2e && go run ./synthetic -concepts 500000 -designations 3
 package main
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// measure takes all measurements.
+// measure takes and prints all measurements.
 func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	folder, err := os.MkdirTemp("", "synthetic")
 	if err != nil {
@@ -75,7 +75,7 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	return nil
 }
 
-// write writes the definitions, and returns their size.
+// write writes the definitions to folder and returns their size in bytes.
 func write(cs terminologytest.CodeSystem, folder string) (size int64, err error) {
 	f, err := os.Create(filepath.Join(folder, "codesystem.json"))
 	if err != nil {
@@ -96,7 +96,7 @@ func write(cs terminologytest.CodeSystem, folder string) (size int64, err error)
 	return info.Size(), nil
 }
 
-// memory prints the current and the maximum resident memory (Linux).
+// memory prints the current and the maximum resident memory of this process (Linux only).
 func memory() {
 	runtime.GC()
 	status, err := os.ReadFile("/proc/self/status")
@@ -113,7 +113,7 @@ func memory() {
 	fmt.Printf("heap: %d kB\n", m.HeapAlloc/1000)
 }
 
-// sendRequest sends one request.
+// sendRequest sends one $expand request to the handler. pairs are names and values of parameters.
 func sendRequest(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -122,7 +122,7 @@ func sendRequest(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	return h.Expand(w, &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: "/ValueSet/$expand", RawQuery: values.Encode()}})
 }
 
-// counter is a response writer that counts bytes.
+// counter is a response writer that counts the bytes of the body.
 type counter struct {
 	header http.Header
 	n      int
@@ -135,7 +135,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// measureFullExpansion measures an unpaged expansion: the first one, and repeated ones.
+// measureFullExpansion measures the first unpaged expansion and subsequent ones.
 func measureFullExpansion(h *api.Handler, valueSet string) error {
 	for _, name := range []string{"unpaged expansion, first time", "unpaged expansion", "unpaged expansion"} {
 		var before, after runtime.MemStats
@@ -152,7 +152,7 @@ func measureFullExpansion(h *api.Handler, valueSet string) error {
 	return nil
 }
 
-// measureTyping measures the prefixes of typed words, by their length.
+// measureTyping measures requests with prefixes of typed words, grouped by length.
 func measureTyping(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	fmt.Println("| letters | p50 | p99 | max | entries on average |\n|---|---|---|---|---|")
 	var all []string
@@ -190,7 +190,7 @@ func measureTyping(h *api.Handler, cs terminologytest.CodeSystem, workers int) e
 	return nil
 }
 
-// measureRepeated measures repetitions of one request.
+// measureRepeated measures repetitions of the same request.
 func measureRepeated(h *api.Handler, name string, workers int, pairs ...string) error {
 	t, err := run(workers, 1000*workers, func(int) error { return sendRequest(h, &counter{header: http.Header{}}, pairs...) })
 	if err != nil {

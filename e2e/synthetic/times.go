@@ -17,7 +17,7 @@ func (t times) at(part float64) time.Duration {
 	return t[min(len(t)-1, int(float64(len(t))*part))].Round(100 * time.Nanosecond)
 }
 
-// run sends n requests from several goroutines.
+// run sends n requests from workers goroutines and returns their durations.
 func run(workers, n int, ask func(i int) error) (times, error) {
 	t := make(times, n)
 	var next atomic.Int64
@@ -34,7 +34,7 @@ func run(workers, n int, ask func(i int) error) (times, error) {
 					return err
 				}
 				t[i] = time.Since(start)
-				runtime.Gosched() // a server's goroutine would wait for the network here
+				runtime.Gosched() // at this point, the goroutine of a real server would wait for the network
 			}
 		})
 	}

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// gateway is a gateway that is only a terminology server.
+// gateway is a gateway that serves only terminology.
 type gateway struct {
 	origin    string
 	accessLog string
 	process   *exec.Cmd
 }
 
-// caddyfile is the guide's "Only $expand", without a backend and with HL7's terminology.
+// caddyfile is the Caddyfile of docs/guides/expand-only.md without a backend and with HL7's terminology.
 const caddyfile = `{
 	admin off
 	auto_https off
@@ -90,7 +90,7 @@ func (g *gateway) stop() {
 	_ = g.process.Wait() // ignore the status of a killed process
 }
 
-// requests counts the requests to the gateway by method, path and status.
+// requests returns the number of requests to the gateway by method, path and status.
 func (g *gateway) requests() (map[string]int, error) {
 	file, err := os.Open(g.accessLog)
 	if err != nil {

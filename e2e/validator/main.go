@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// folder is this command's folder, and out the folder of its output.
+// folder contains this command, and out is the folder for its output.
 const (
 	folder = "validator"
 	out    = "out/validator"
 )
 
-// errMissing is returned if a dependency is unavailable, so that nothing was validated.
+// errMissing is returned if a dependency is not available, so that no resource can be validated.
 var errMissing = errors.New("cannot be had")
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run validates all resources. It returns the number of resources with unexpected messages.
+// run validates all resources and returns the number of resources with unexpected messages.
 func run() (wrong int, err error) {
 	started := time.Now()
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
@@ -73,7 +73,7 @@ func run() (wrong int, err error) {
 	return wrong, err
 }
 
-// dependencies returns the class path of the validator. Maven fetches missing classes.
+// dependencies returns the class path of the validator. Maven downloads missing artifacts.
 func dependencies() (classpath string, err error) {
 	for _, command := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(command); err != nil {
@@ -93,7 +93,7 @@ func dependencies() (classpath string, err error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// resources returns the absolute paths of the resources: the validator requires absolute paths.
+// resources returns the paths of the resources. They are absolute, because the validator requires that.
 func resources() ([]string, error) {
 	folder, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -102,9 +102,9 @@ func resources() ([]string, error) {
 	return filepath.Glob(filepath.Join(folder, "*.json"))
 }
 
-// validate runs the validator over the files. It writes its messages to answers.json.
+// validate runs the validator on the files. The validator writes its messages to answersFile.
 func validate(classpath, home string, g *gateway, files []string) error {
-	hosts := filepath.Join(home, "hosts") // empty: no name resolves
+	hosts := filepath.Join(home, "hosts") // an empty hosts file: no name resolves
 	arguments := append([]string{
 		"-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Duser.home=" + home, "-Djava.io.tmpdir=" + home, "-Djdk.net.hosts.file=" + hosts,

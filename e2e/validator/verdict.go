@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// answersFile is the validator's output.
+// answersFile is the file to which the validator writes its messages.
 const answersFile = out + "/answers.json"
 
-// notFound is part of the validator's message for a code system that the terminology server lacks.
+// notFound is part of the validator's message for a code system that the terminology server does not have.
 const notFound = "could not be found"
 
 // issue is one message of the validator.
@@ -24,7 +24,7 @@ type issue struct {
 	Expression []string
 }
 
-// validatorOutput is the Bundle that the validator writes: an OperationOutcome for each file, with the file name in an extension.
+// validatorOutput is the Bundle that the validator writes: one OperationOutcome per file, with the file name in an extension.
 type validatorOutput struct {
 	Entry []struct {
 		Resource struct {
@@ -34,8 +34,8 @@ type validatorOutput struct {
 	}
 }
 
-// verdicts returns the validator's messages by file name. The gateway's origin, which differs in each run, is
-// replaced with address.
+// verdicts returns the validator's messages by file name. It replaces the gateway's origin, which differs in each run, with
+// address.
 func verdicts(file, origin string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func verdicts(file, origin string) (map[string]string, error) {
 	return said, nil
 }
 
-// compare prints unexpected and missing messages. It returns the number of files with such messages.
+// compare prints unexpected and missing messages, and returns the number of files that have such messages.
 func compare(files []string, g *gateway) (wrong int, err error) {
 	said, err := verdicts(answersFile, g.origin)
 	if err != nil {
@@ -79,7 +79,7 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 	return wrong, printRequests(g)
 }
 
-// matchesExpectation compares and stores the messages for one file.
+// matchesExpectation writes the actual messages for one file, and reports whether they equal the expected ones.
 func matchesExpectation(file, said string) (bool, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ".json")
 	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
@@ -98,7 +98,7 @@ func matchesExpectation(file, said string) (bool, error) {
 	return len(lines) == 0, nil
 }
 
-// difference returns the lines that only one text has: - for the expected text, + for the actual one.
+// difference returns the lines that only one text contains: prefixed with - for expected, + for said.
 func difference(expected, said string) (lines []string) {
 	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(said), "\n")
 	for _, line := range left {

@@ -31,7 +31,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Each resource has a file of expected messages, and vice versa.
+// Each resource has a file with expected messages, and each such file has a resource.
 func TestEachResourceHasVerdict(t *testing.T) {
 	resources, verdicts := names(t, ".json"), names(t, ".txt")
 	if len(resources) == 0 || !slices.Equal(resources, verdicts) {

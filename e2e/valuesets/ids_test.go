@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// terminologyPackage is HL7's terminology; e2e/valuesets_test.go contains the command that fetches it.
+// terminologyPackage is HL7's terminology package. The comment in e2e/valuesets_test.go contains the command that downloads it.
 const terminologyPackage = "../node/packages/hl7.terminology.r4-7.0.1.tgz"
 
-// Every value set is found by search, and can be read and expanded by its id, as cqframework's terminology provider does.
+// Each value set can be found by search, and can be read and expanded by its id, as cqframework's terminology provider does.
 func TestSearchAndReadByID(t *testing.T) {
 	if _, err := os.Stat(terminologyPackage); err != nil {
 		t.Skip(err)
@@ -47,7 +47,7 @@ func TestSearchAndReadByID(t *testing.T) {
 	}
 }
 
-// responseContent is the part of a response that identifies its content.
+// responseContent contains the members of a response that identify its content.
 type responseContent struct {
 	ResourceType, ID, URL, Version string
 	Entry                          []struct{ Resource responseContent }
@@ -55,7 +55,7 @@ type responseContent struct {
 
 func (a responseContent) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
 
-// ask calls a handler. Errors return an empty answer.
+// ask calls an operation of the handler. If the operation returns an error, a is empty.
 func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a responseContent) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -1,9 +1,9 @@
-// Command valuesets reports how many value sets can be expanded, and the missing content of the others: the built-in value
-// sets of FHIR R4, and those of packages, files or folders:
+// Command valuesets reports how many value sets can be expanded, and what content is missing for the others. It checks the
+// built-in value sets of FHIR R4, and those in packages, files or folders:
 //
 //	cd e2e && go run ./valuesets node/packages/hl7.terminology.r4-7.0.1.tgz
 //
-// docs/evidence/valuesets.md names the source of the package. TestEveryValueSet checks the same through a gateway.
+// docs/evidence/valuesets.md describes where to get the package. TestEveryValueSet performs the same check through a gateway.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the code systems
 )
 
 func main() {

@@ -17,17 +17,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// bufferPool is a pool of response buffers.
 var bufferPool = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// putBuffer returns a buffer to the pool unless it is too large.
+// putBuffer returns a buffer of at most 1 MiB to the pool; larger buffers are left to the garbage collector.
 func putBuffer(buffer *[]byte) {
 	if cap(*buffer) <= 1<<20 {
 		bufferPool.Put(buffer)
 	}
 }
 
-// writeExpansion writes an expansion, or 304 Not Modified.
+// writeExpansion writes an expansion, or 304 Not Modified if its entity tag matches If-None-Match. large enables streaming.
 func writeExpansion(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
@@ -53,10 +52,10 @@ func writeExpansion(w *expansion.Writer, large bool, rw http.ResponseWriter, r *
 	return f.write(rw, r, *buffer)
 }
 
-// minStreamedEntries is the minimum number of entries of a response that is streamed.
+// minStreamedEntries is the number of entries above which a response is streamed.
 const minStreamedEntries = 4096
 
-// matchesTag reports whether If-None-Match contains a tag (RFC 9110 §13.1.2).
+// matchesTag reports whether header, an If-None-Match value, contains tag or is * (RFC 9110 §13.1.2).
 func matchesTag(header, tag string) bool {
 	for candidate := range strings.SplitSeq(header, ",") {
 		candidate = strings.TrimSpace(candidate)
@@ -70,7 +69,7 @@ func matchesTag(header, tag string) bool {
 // format is the format of a response.
 type format struct{ xml, pretty bool }
 
-// negotiate selects the format of a response. It rejects XML in a build without XML.
+// negotiate returns the format of a response. It returns an error for XML if the build does not include XML support.
 func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
 	f, err := requestedFormat(r, inputs)
 	if err == nil && f.xml && !negotiation.HasXML() {
@@ -79,7 +78,7 @@ func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
 	return f, err
 }
 
-// requestedFormat reads the parameter _format, otherwise the header Accept. Unknown media types in the header mean JSON.
+// requestedFormat returns the format in _format or, if absent, in Accept. Unknown media types in Accept mean JSON.
 func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err error) {
 	for i := range inputs {
 		switch in := &inputs[i]; in.Name {
@@ -88,7 +87,7 @@ func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err 
 			isFHIR, known := negotiation.FormatOf(kind)
 			switch f.xml = isFHIR == negotiation.XML; {
 			case kind == "":
-				continue // an empty value counts as absent
+				continue // an empty value is treated as absent
 			case known && !f.xml:
 				f.pretty = f.pretty || slices.ContainsFunc(inputs, func(in parameters.Input) bool { return in.Name == "_pretty" && in.Value == "true" })
 			case !known:
@@ -103,7 +102,7 @@ func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err 
 	return f, nil
 }
 
-// write writes a response with a resource given in JSON.
+// write writes body, a resource in JSON, in the format f.
 func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error {
 	header := w.Header()
 	kind, body, err := f.encode(body)
@@ -122,7 +121,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error
 	return nil
 }
 
-// encode converts a resource from JSON and returns its Content-Type.
+// encode converts body, a resource in JSON, to the format f and returns its Content-Type.
 func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	switch {
 	case f.xml:
@@ -140,7 +139,7 @@ func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	return contentTypeJSON, body, nil
 }
 
-// encodeProvisional converts the provisional response of an error from JSON.
+// encodeProvisional converts the error's provisional response, if there is one, from JSON to the format f.
 func (f format) encodeProvisional(err error) error {
 	e, ok := errors.AsType[*outcome.Error](err)
 	if !ok || e.Provisional == nil {

@@ -21,7 +21,7 @@ func (*discard) WriteHeader(int) {}
 
 func (*discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// benchmarkExpand measures a repeated request.
+// benchmarkExpand measures repetitions of the same $expand request.
 func benchmarkExpand(b *testing.B, pairs ...string) {
 	h := &api.Handler{Library: terminologytest.Core(b)}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+terminologytest.Query(pairs...), nil)

@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Call is a request for an operation.
+// Call is one call of an operation.
 type Call struct {
 	*http.Request
 
@@ -52,7 +52,7 @@ func (c *Call) readRequest(w http.ResponseWriter, bodyParameter string) ([]param
 	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations support only GET, HEAD and POST"}
 }
 
-// parseInstancePath returns the type and ID in a path [base]/Type/id/$operation, or "".
+// parseInstancePath returns the type and ID in a path [base]/Type/id/$operation, or empty strings for other paths.
 func parseInstancePath(path string) (kind, id string) {
 	path = path[:max(0, strings.LastIndexByte(path, '/'))]
 	if kind, id = parseTypeAndID(path); !definitions.IsResourceType(kind) {
@@ -61,7 +61,7 @@ func parseInstancePath(path string) (kind, id string) {
 	return kind, id
 }
 
-// Parameters reads the parameters common to all operations from inputs, path and headers.
+// Parameters returns the parameters common to all operations, read from inputs, the path and the headers.
 func (c *Call) Parameters(inputs []parameters.Input) (*Parameters, error) {
 	p := new(Parameters)
 	return p, c.readParameters(p, inputs)
@@ -80,8 +80,8 @@ func (c *Call) readParameters(p *Parameters, inputs []parameters.Input) error {
 	return nil
 }
 
-// maxCodes returns the maximum number of codes in the response. X-Too-Costly-Threshold lowers it, so that clients can test
-// the error.
+// maxCodes returns the maximum number of codes in the response. Clients can lower it with X-Too-Costly-Threshold to test the
+// too-costly error.
 func (c *Call) maxCodes() int {
 	limit := c.handler.Limits.MaxEntries()
 	if header := c.Header.Get("X-Too-Costly-Threshold"); header != "" {
@@ -92,7 +92,7 @@ func (c *Call) maxCodes() int {
 	return limit
 }
 
-// WithRequestResources returns l with the resources of the request.
+// WithRequestResources returns l with the resources sent in the request or, with a cache-id, in earlier requests.
 func (c *Call) WithRequestResources(l *terminology.Library, p *Parameters) (*terminology.Library, error) {
 	if len(p.Resources) == 0 && !p.hasCacheKey {
 		return l, nil
@@ -120,8 +120,8 @@ func (c *Call) expand(l *terminology.Library, p *Parameters) (*expansion.Expansi
 	return l.Expand(&c.Budget, p.Query)
 }
 
-// cacheKey returns the key for the cache-id of a request. It includes the credentials or the principal, so that clients
-// cannot access resources of other clients. It returns false without a cache-id.
+// cacheKey returns the cache key for the cache-id of a request. It includes the credentials or the principal, so that clients
+// cannot access each other's resources. ok is false if the request has no cache-id.
 func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
 		id = c.Header.Get("X-Cache-Id")
@@ -132,7 +132,7 @@ func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	return sha256.Sum256([]byte(id + "\x00" + c.senderID())), true
 }
 
-// senderID identifies the sender by the credentials, otherwise by the principal.
+// senderID identifies the sender by the Authorization header or, if it is absent, by the principal.
 func (c *Call) senderID() string {
 	if len(c.Header["Authorization"]) > 0 || c.handler.Principal == nil {
 		return c.Header.Get("Authorization")
@@ -140,8 +140,8 @@ func (c *Call) senderID() string {
 	return c.handler.Principal(c.Context())
 }
 
-// fetchInstance returns the library with the resource that the path identifies. If definitions are fetched, IDs are
-// those of the source first and of the library second.
+// fetchInstance returns l or, for an instance-level call, a library that also contains the fetched resource. If definitions are
+// fetched, an ID in the path refers to the source first and to the library second.
 func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
 	kind, id := parseInstancePath(c.URL.Path)
 	if id == "" || c.handler.FetchedDefinitions == nil {
@@ -150,8 +150,8 @@ func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, erro
 	return c.handler.FetchedDefinitions.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
 }
 
-// Fetch calls try with a library, and repeats it after fetching missing definitions as long as there are new ones. try
-// also returns the missing definitions that could change its result.
+// Fetch calls try with a library. While try reports missing definitions that can be fetched, Fetch adds them and calls try
+// again. try also returns the missing definitions that could change its result.
 func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
 	l, err := c.fetchInstance(l)
 	if err != nil {
@@ -200,10 +200,10 @@ func (c *Call) readInputs(w http.ResponseWriter, bodyParameter string) ([]parame
 	return parameters.AppendBody(inputs, r.Header.Get("Content-Type"), body, bodyParameter)
 }
 
-// maxPreallocated is the maximum memory allocated for a Content-Length before its body arrives, in bytes.
+// maxPreallocated is the maximum number of bytes allocated for a body, based on its Content-Length, before the body arrives.
 const maxPreallocated = 256 << 10
 
-// readBody reads the body of a POST and restores it, because the request may be forwarded.
+// readBody reads the body of a POST and then restores it, because the request may be forwarded.
 func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= maxBody {
@@ -226,7 +226,7 @@ func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 // maxParameterLength is the maximum length of a parameter in bytes.
 const maxParameterLength = 8 << 10
 
-// Parameters contains the parameters common to all operations. Create it with [Call.Parameters].
+// Parameters contains the parameters common to all operations. [Call.Parameters] returns it.
 type Parameters struct {
 	expansion.Query
 
@@ -235,11 +235,11 @@ type Parameters struct {
 
 	cacheID     string
 	cacheKey    [sha256.Size]byte
-	hasCacheKey bool // whether cacheKey is set
-	isGET       bool // GET returns a list unless a tree is requested, and always an offset (interface.md)
+	hasCacheKey bool // cacheKey is set
+	isGET       bool // GET: the expansion is a list unless a tree is requested, and always has an offset (docs/evidence/interface.md)
 }
 
-// read reads the parameters. It ignores unknown ones, as R4 specifies for operations.
+// read reads the parameters. It ignores unknown parameters, as R4 specifies for operations.
 func (p *Parameters) read(inputs []parameters.Input) error {
 	p.Parameters = inputs
 	for i := range inputs {
@@ -261,8 +261,8 @@ func (p *Parameters) read(inputs []parameters.Input) error {
 	return nil
 }
 
-// isRepeatable reports whether a parameter may occur repeatedly. Repeating any other parameter is an error because its
-// value would be ambiguous.
+// isRepeatable reports whether a parameter may be repeated. Repeating any other parameter is an error because its value would
+// be ambiguous.
 func (p *Parameters) isRepeatable(name string) bool {
 	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
 }
@@ -275,7 +275,7 @@ func isText(value string) bool {
 	})
 }
 
-// set reads a parameter and reports whether it is known.
+// set reads a parameter and reports whether its name is known.
 func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "cache-id":
@@ -290,8 +290,8 @@ func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 	return true, nil
 }
 
-// Coding reads a concept from a Coding or a code, where suffix is appended to the parameter names: codingA, or codeA
-// with the parameters system and version (R4 CodeSystem/$lookup, $subsumes).
+// Coding returns the concept that the request specifies as a Coding (such as codingA) or as a code (codeA, with system and
+// version). suffix is the end of these names, such as A (R4 CodeSystem/$lookup, $subsumes).
 func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	code, whole := "code"+suffix, "coding"+suffix
 	if in := parameters.Find(p.Parameters, whole); in != nil {
@@ -313,27 +313,27 @@ func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	return c, nil
 }
 
-// resourceCache caches libraries with the resources that requests sent under a cache-id.
+// resourceCache caches, per cache-id and client, the resources sent in requests and the libraries that contain them.
 type resourceCache struct {
-	maxBytes int64 // maximum bytes of JSON; their libraries need several times as much; default: 16 MiB
+	maxBytes int64 // maximum bytes of JSON, which need several times as much memory once loaded; default: 16 MiB
 	mu       sync.Mutex
 	items    boundedcache.Cache[[sha256.Size]byte, *cachedResources]
 }
 
-// cachedResources contains the resources sent under a cache-id.
+// cachedResources contains the resources sent with one cache-id.
 type cachedResources struct {
 	resources []jsontext.Value
-	hashes    map[[sha256.Size]byte]bool // hashes of the resources
+	hashes    map[[sha256.Size]byte]bool // SHA-256 of each resource
 	overlay
 	size int64
 }
 
-// overlay is a library with resources on top of a base library.
+// overlay is a library that adds resources to a base library.
 type overlay struct{ base, library *terminology.Library }
 
 const maxCacheIDs = 200
 
-// libraryFor returns a library with all resources sent under a key so far.
+// libraryFor returns base with all resources sent under a key so far, including those in sent.
 func (c *resourceCache) libraryFor(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
 	for {
 		item, existing, fresh := c.lookUp(key, sent)
@@ -344,14 +344,14 @@ func (c *resourceCache) libraryFor(base *terminology.Library, key [sha256.Size]b
 		if err := b.ChargeRead(totalSize(resources)); err != nil {
 			return nil, err
 		}
-		library, err := base.WithResources(resources...) // without holding the lock
+		library, err := base.WithResources(resources...) // the lock is not held here
 		if err != nil || c.add(key, item, existing, overlay{base, library}, fresh) {
 			return library, err
 		}
 	}
 }
 
-// lookUp returns the item of a key, its current library, and the resources that are new.
+// lookUp returns the item for a key, its current library, and those resources in sent that the item lacks.
 func (c *resourceCache) lookUp(key [sha256.Size]byte, sent []jsontext.Value) (item *cachedResources, current overlay, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,8 +363,8 @@ func (c *resourceCache) lookUp(key [sha256.Size]byte, sent []jsontext.Value) (it
 	return item, item.overlay, fresh
 }
 
-// add adds resources and the library that contains them to an item. It returns false if another request has changed the
-// item concurrently. Resources beyond the limit are not stored.
+// add adds fresh and now, the library that contains them, to an item. It returns false if another request changed the item
+// concurrently. If fresh would exceed the size limit, it is not stored.
 func (c *resourceCache) add(key [sha256.Size]byte, item *cachedResources, existing, now overlay, fresh []jsontext.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// TerminologyCapabilities serves [base]/metadata?mode=terminology. See [Handler.Expand] for responses and errors.
+// TerminologyCapabilities serves [base]/metadata?mode=terminology. For responses and errors, see [Handler.Expand].
 func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata supports only GET and HEAD"}
@@ -29,7 +29,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	return f.write(w, r, capabilities(h.currentLibrary()).AppendJSON(nil))
 }
 
-// capabilities returns the capabilities of a library with the registered operations.
+// capabilities returns the TerminologyCapabilities of a library, including the registered operations.
 func capabilities(l *terminology.Library) *terminology.Capabilities {
 	c := l.Capabilities()
 	for _, o := range registeredOperations {
@@ -45,8 +45,8 @@ func capabilities(l *terminology.Library) *terminology.Capabilities {
 	return c
 }
 
-// CapabilityStatement serves [base]/metadata if no other server does. It lists $expand, the registered operations, and
-// read and search of code systems and value sets. See [Handler.Expand] for responses and errors.
+// CapabilityStatement serves [base]/metadata for deployments without another FHIR server. It lists $expand, the registered
+// operations, and read and search of code systems and value sets. For responses and errors, see [Handler.Expand].
 func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
 	inputs, _, f, err := searchInputs(r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 	return f.write(w, r, h.capabilityStatement(requestURL(r)))
 }
 
-// Versions serves [base]/$versions with the FHIR version, 4.0. See [Handler.Expand] for responses and errors.
+// Versions serves [base]/$versions, which reports FHIR version 4.0. For responses and errors, see [Handler.Expand].
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(*Call, *terminology.Library, []parameters.Input) ([]byte, []outcome.Missing, error) {
 		out := parameters.NewWriter(nil)
@@ -70,7 +70,7 @@ func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// restResource is CapabilityStatement.rest.resource.
+// restResource is an element of CapabilityStatement.rest.resource.
 type restResource struct {
 	kind        string
 	interaction string
@@ -88,7 +88,7 @@ func restResources() []restResource {
 	return slices.DeleteFunc(list, func(x restResource) bool { return x.interaction == "" && len(x.operations) == 0 })
 }
 
-// readAndSearch contains rest.resource.interaction and searchParam of a type with read and search.
+// readAndSearch contains the members interaction and searchParam of rest.resource for types that support read and search.
 const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"searchParam":[` +
 	`{"name":"_id","type":"token"},{"name":"identifier","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
 	`{"name":"title","type":"string"},{"name":"url","type":"uri"},{"name":"version","type":"token"}]`
@@ -144,7 +144,7 @@ func (h *Handler) appendSecurity(dst []byte) []byte {
 // testSuiteVersion is the version of the HL7 terminology ecosystem tests that this package passes.
 const testSuiteVersion = "1.9.3"
 
-// appendFeature appends the extension for a feature of the HL7 terminology ecosystem.
+// appendFeature appends the extension that declares a feature of the HL7 terminology ecosystem IG.
 func appendFeature(dst []byte, definition, value string) []byte {
 	return append(dst, `{"url":"http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature","extension":[{"url":"definition","valueCanonical":"http://hl7.org/fhir/uv/`+
 		definition+`"},{"url":"value",`+value+`}]}`...)

@@ -111,7 +111,7 @@ func TestUnexpandable(t *testing.T) {
 	include := func(s string) string { return `{"include":[` + s + `]}` }
 	tests := []struct {
 		name, compose string
-		wrapped       error // nil: none of the exported errors
+		wrapped       error // nil if the error wraps none of the exported errors
 		names         []string
 	}{
 		{"missing code system", include(`{"system":"http://x/none"}`), outcome.ErrIncomplete, []string{"http://x/none"}},
@@ -162,7 +162,7 @@ func TestImportCycle(t *testing.T) {
 		fixture.ValueSet("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
 		fixture.ValueSet("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
 		fixture.ValueSet("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
-	for range 2 { // a failure must not leave partial state
+	for range 2 { // a failed expansion must not leave partial state behind
 		e := terminologytest.ExpandError(t, l, "url", "http://x/a")
 		if e.Status != http.StatusUnprocessableEntity || errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("got %d, %v", e.Status, e.Err)
@@ -183,7 +183,7 @@ func chain(n int) []string {
 
 func TestImportDepth(t *testing.T) {
 	l := terminologytest.Library(t, chain(40)...)
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/8"), "end") // 32 imports deep, 2^32 paths
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/8"), "end") // 32 imports deep, with 2^32 paths
 	e := terminologytest.ExpandError(t, l, "url", "http://x/7")
 	if e.Status != http.StatusUnprocessableEntity || e.Code != "too-costly" {
 		t.Errorf("got %d %s", e.Status, e.Code)
@@ -192,7 +192,7 @@ func TestImportDepth(t *testing.T) {
 }
 
 func TestDeepHierarchy(t *testing.T) {
-	const depth = 9000 // the JSON decoder stops at 10,000 levels; a concept uses two
+	const depth = 9000 // the JSON decoder supports 10,000 levels; each nested concept takes two
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/deep","status":"active","content":"complete","concept":[`)
 	for i := range depth / 2 {
@@ -225,7 +225,7 @@ func TestVersions(t *testing.T) {
 		fixture.ValueSet("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/latest"), "same new")
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/old"), "same old")
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // a different version, so a different code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // versions differ, so the codes are different
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
 	both := terminologytest.Expand(t, l, "url", "http://x/both")
 	terminologytest.WantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
@@ -246,12 +246,12 @@ func TestConceptDetails(t *testing.T) {
 		t.Errorf("got parameters %v", p)
 	}
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // matched by code
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // without a display, matched by code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // the filter matches the code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // the concept has no display; the filter matches its code
 }
 
 func TestRepeatedConcept(t *testing.T) {
-	// The same concept is nested under each of its parents, as some authors write it.
+	// Some authors repeat a concept under each of its parents.
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
 		{"code":"a","concept":[{"code":"ab","display":"AB"}]},{"code":"b","concept":[{"code":"ab","display":"AB again"},{"code":"b2"}]}]}`,
 		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
@@ -270,7 +270,7 @@ func TestFragmentKeepsListedCodes(t *testing.T) {
 	}
 }
 
-// TestLockedDate checks that the locked date selects the versions of code systems, regardless of the requested date.
+// TestLockedDate checks that ValueSet.compose.lockedDate selects the versions of code systems, even if the request has a date.
 func TestLockedDate(t *testing.T) {
 	system := func(version, date, code string) string {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)
@@ -289,7 +289,7 @@ func TestLockedDate(t *testing.T) {
 	}
 }
 
-// postExpand expands a value set by POST, and returns its contains and whether it has an offset.
+// postExpand expands a value set by POST. It returns the JSON of expansion.contains and whether the expansion has an offset.
 func postExpand(t *testing.T, l *terminology.Library, parameters string) (contains string, hasOffset bool) {
 	t.Helper()
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[`+parameters+`]}`)
@@ -400,7 +400,7 @@ func TestVersionsOfValueSets(t *testing.T) {
 	}
 }
 
-// randomHierarchy returns n concepts with random parents, possibly with cycles and loops.
+// randomHierarchy returns n concepts with random parents. A concept may be its own parent or part of a longer cycle.
 func randomHierarchy(r *rand.Rand, n int) (parents [][]int, codeSystem string) {
 	parents = make([][]int, n)
 	var concepts []string
@@ -416,7 +416,7 @@ func randomHierarchy(r *rand.Rand, n int) (parents [][]int, codeSystem string) {
 	return parents, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[` + strings.Join(concepts, ",") + `]}`
 }
 
-// hierarchyModel evaluates the hierarchical filters for a concept by their definition.
+// hierarchyModel returns the codes that each hierarchical filter selects for the concept of, evaluated naively.
 func hierarchyModel(parents [][]int, of int) map[string][]string {
 	var isA func(i, of int, seen []int) bool
 	isA = func(i, of int, seen []int) bool {
@@ -501,8 +501,8 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// The package hl7.terminology takes precedence over R4's copies of its code systems, although these have higher
-// versions. Code systems that only R4 defines are unaffected, and a stub without content replaces nothing.
+// TestPackageBeforeFrozenCopies checks that the package hl7.terminology takes precedence over R4's copies, even if these have
+// higher versions. Code systems that only R4 defines are unaffected, and a stub without content replaces nothing.
 func TestPackageBeforeFrozenCopies(t *testing.T) {
 	system := func(url, version, content, code string) string {
 		concept := `,"concept":[{"code":"` + code + `"}]`
@@ -546,7 +546,7 @@ func TestPackageBeforeFrozenCopies(t *testing.T) {
 	}
 }
 
-// Resources contained in a request's value set are used, but only for the response to this request.
+// TestContainedInRequest checks that resources contained in a request's value set apply only to this request.
 func TestContainedInRequest(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	for range 2 {

@@ -25,7 +25,7 @@ func TestFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs"}`
 	tests := []struct {
 		name, url string
-		loaded    []string // loaded in addition to the fetched definitions
+		loaded    []string // definitions loaded in addition to the fetched ones
 		there     []string
 		codes     string
 		asked     string
@@ -101,7 +101,7 @@ func TestFetchedFailures(t *testing.T) {
 		err       error
 		is        error
 		status    int
-		asked     int // number of fetches in two requests
+		asked     int // expected number of fetches for two requests
 	}{
 		{"not there", "http://x/vs", nil, nil, outcome.ErrUnknown, 404, 1},
 		{"part not there", "http://x/gone", nil, nil, outcome.ErrIncomplete, 422, 1},
@@ -137,7 +137,7 @@ func TestFetchedFailures(t *testing.T) {
 	}
 }
 
-// endlessSource is a source of value sets that each import another value set.
+// endlessSource is a source of value sets, each of which imports another one.
 type endlessSource struct{}
 
 func (endlessSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -164,7 +164,7 @@ func TestFetchedTogether(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		cancel() // the first client disconnects; the others get a response
+		cancel() // the first client disconnects; the other clients still get a response
 		if err := <-results; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
@@ -201,30 +201,30 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(time.Hour - time.Second)
 		step("a")
 		time.Sleep(time.Second)
-		step("a", it) // serves the old definition while fetching the new one
+		step("a", it) // serves the old definition while fetching the new one in the background
 		step("b")
 		source.Set(errors.New("down"))
 		time.Sleep(time.Hour)
 		step("b", it)
 		time.Sleep(30 * time.Second)
-		step("b") // not fetched again immediately
+		step("b") // a failed fetch is not repeated immediately
 		source.Set(errors.New("down"), "garbage")
 		time.Sleep(30 * time.Second)
 		step("b", it)
 		time.Sleep(10 * time.Hour)
-		step("b", it) // detects that the definition has expired
+		step("b", it) // fetches again and finds that the definition is older than MaxStale
 		step("", it)
 		source.Set(nil, young)
 		step("b", it)
 		source.Set(nil)
 		time.Sleep(time.Hour)
-		step("b", it) // detects that the definition was deleted
+		step("b", it) // fetches again and finds that the definition has been deleted
 		step("", it)
 		step("")
 		source.Set(nil, old)
 		time.Sleep(time.Minute)
 		step("a", it)
-		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // changed, expired, deleted
+		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // once each: changed, expired, deleted
 			t.Errorf("told of %q", changed)
 		}
 		source.Set(nil, young)
@@ -264,7 +264,7 @@ func TestFetchedBound(t *testing.T) {
 		}
 	}
 	f.MaxBytes = 0
-	for i := range 50 { // more than the maximum number of overlays
+	for i := range 50 { // exceeds the maximum number of overlays
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
 	}
 	for i := range 50 {
@@ -278,7 +278,7 @@ func TestFetchedBound(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/2"), "c2")
 }
 
-// generatedSource is a source with a value set for every URL.
+// generatedSource is a source that generates a value set for any URL.
 type generatedSource struct{}
 
 func (generatedSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -286,7 +286,7 @@ func (generatedSource) Definitions(_ context.Context, m outcome.Missing) ([]json
 	return []jsontext.Value{jsontext.Value(fixture.ComposedValueSet(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
 
-// A definition is not stored after a write if its fetch started before the write.
+// TestForgottenWhileFetched checks that a definition is not stored if it was changed on the server while being fetched.
 func TestForgottenWhileFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
 	source := &terminologytest.RecordingSource{Resources: []string{fixture.ComposedValueSet("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
@@ -299,7 +299,7 @@ func TestForgottenWhileFetched(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/vs"), "new")
 }
 
-// writingSource is a source that performs a write during the first fetch.
+// writingSource is a source that calls write once, during the first fetch.
 type writingSource struct {
 	*terminologytest.RecordingSource
 	write func()

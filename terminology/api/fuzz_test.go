@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// FuzzExpandQuery checks that any query string yields either a well-formed response within the limits, or an Error with
-// a 4xx status, but never both.
+// FuzzExpandQuery checks that any query string results in either a well-formed response within the limits or an Error with a
+// 4xx status.
 func FuzzExpandQuery(f *testing.F) {
 	for _, seed := range []string{
 		terminologytest.Query("url", gender), terminologytest.Query("url", gender, "filter", "ma fe", "offset", "1", "count", "2"),
@@ -47,7 +47,7 @@ func FuzzExpandQuery(f *testing.F) {
 	})
 }
 
-// checkAnswer checks the invariants of all responses.
+// checkAnswer checks the invariants of any response body.
 func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	t.Helper()
 	var e terminologytest.Expanded
@@ -73,7 +73,7 @@ func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	}
 }
 
-// FuzzDefinitions checks that any file is either loaded or rejected with an error, and that everything loaded can be
+// FuzzDefinitions checks that any file is either loaded or rejected with an error, and that every loaded definition can be
 // requested.
 func FuzzDefinitions(f *testing.F) {
 	for _, seed := range []string{

@@ -271,7 +271,7 @@ func TestWriteError(t *testing.T) {
 	}
 }
 
-// brokenWriter is the writer of a closed connection.
+// brokenWriter simulates the writer of a closed connection.
 type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }

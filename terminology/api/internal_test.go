@@ -34,7 +34,7 @@ func TestResourceCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestBodyAllocation checks that memory is allocated for received data, not for a large Content-Length.
+// TestBodyAllocation checks that memory is allocated as data arrives, not in advance for a large Content-Length.
 func TestBodyAllocation(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
 	body := &bufferSizeReader{Reader: strings.NewReader("{}")}
@@ -44,7 +44,7 @@ func TestBodyAllocation(t *testing.T) {
 	}
 }
 
-// bufferSizeReader records the size of the read buffer.
+// bufferSizeReader records the size of the buffer passed to Read.
 type bufferSizeReader struct {
 	io.Reader
 	room int

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// gcWriter runs the garbage collector at each of the first writes of a response.
+// gcWriter runs the garbage collector during each of the first five writes of a response.
 type gcWriter struct {
 	*httptest.ResponseRecorder
 	t      *testing.T
@@ -31,7 +31,7 @@ func (w *gcWriter) Write(part []byte) (int, error) {
 	return w.ResponseRecorder.Write(part)
 }
 
-// A library that is replaced during a request stays reachable until the response is written.
+// TestResponseRetainsLibrary checks that a library replaced during a request stays reachable until the response is written.
 func TestResponseRetainsLibrary(t *testing.T) {
 	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllCodesOf("s"))
 	before := fixture.OffHeapBytes()
@@ -50,7 +50,7 @@ func TestResponseRetainsLibrary(t *testing.T) {
 	fixture.WantOffHeapReleased(t, before)
 }
 
-// An expansion keeps its library reachable.
+// TestExpansionRetainsLibrary checks that an expansion keeps its library reachable.
 func TestExpansionRetainsLibrary(t *testing.T) {
 	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllCodesOf("s"))
 	before := fixture.OffHeapBytes()

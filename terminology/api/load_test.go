@@ -74,7 +74,7 @@ func TestDefinitionPatterns(t *testing.T) {
 	}
 }
 
-// Loading a folder without definitions logs a warning and succeeds, because files may be added later.
+// TestEmptyDefinitions checks that a folder without definitions only causes a warning, because files may be added later.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()
 	fixture.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
@@ -95,7 +95,7 @@ func TestLoadCancelled(t *testing.T) {
 }
 
 func TestMemberOrder(t *testing.T) {
-	// JSON members are unordered: resourceType is last, and nested concepts precede the members of their parent.
+	// JSON objects are unordered: resourceType is last, and nested concepts precede their parent's other members.
 	l := terminologytest.Library(t, `{"concept":[{"concept":[{"display":"In \u0026 \"out\"","code":"b"}],"property":[{"valueBoolean":true,"code":"hidden"}],"code":"a"}],
 		"property":[{"uri":"http://hl7.org/fhir/concept-properties#notSelectable","code":"hidden","type":"boolean"}],
 		"content":"complete","url":"http://x/cs","resourceType":"CodeSystem"}`,
@@ -132,7 +132,7 @@ func TestPrecedence(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := terminologytest.Library(t, append(test.resources, fixture.AllCodesOf("http://x/a"))...)
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/a-all"), test.want)
-			var valueSets []string // value sets that list codes of the code systems
+			var valueSets []string // value sets that list a code of each code system
 			for _, cs := range test.resources {
 				var d struct {
 					Version string
@@ -141,7 +141,7 @@ func TestPrecedence(t *testing.T) {
 				if err := json.Unmarshal([]byte(cs), &d); err != nil {
 					t.Fatal(err)
 				}
-				if len(d.Concept) > 0 { // value sets are either present or absent
+				if len(d.Concept) > 0 { // value sets have no counterpart of a code system without content
 					valueSets = append(valueSets, fixture.ComposedValueSet("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
 				}
 			}
@@ -230,7 +230,7 @@ func TestCoreSpotChecks(t *testing.T) {
 	})
 }
 
-// TestCoreSize limits the memory of the built-in definitions.
+// TestCoreSize checks that the built-in definitions stay within their memory limit.
 func TestCoreSize(t *testing.T) {
 	before := heap()
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true})
@@ -251,7 +251,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestImports checks that this package does not depend on the surrounding server.
+// TestImports checks that this package does not depend on the server that embeds it.
 func TestImports(t *testing.T) {
 	const ours, ground = "github.com/caddy-fhir/caddy-fhir/terminology/", "github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	files, err := filepath.Glob("*.go")
@@ -272,7 +272,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The elements of R4's resources and types are contexts with bound value sets, nearly all of them loaded.
+// TestCoreContexts checks that elements of R4 resources and data types are contexts, nearly all with loaded value sets.
 func TestCoreContexts(t *testing.T) {
 	l := terminologytest.Core(t)
 	for context, want := range map[string]string{

@@ -108,7 +108,7 @@ func TestExpandInstance(t *testing.T) {
 	}
 }
 
-// jsonOf returns a value as JSON with sorted members.
+// jsonOf returns the JSON of v with sorted members.
 func jsonOf(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)
@@ -135,7 +135,7 @@ func TestVersionRules(t *testing.T) {
 	tests := []struct {
 		name, url string
 		pairs     []string
-		want      string // the display, or a part of the error
+		want      string // display, or part of the error message
 	}{
 		{"latest", "cs-all", nil, "2.0.0"},
 		{"wildcard", "one", nil, "1.2.0"},
@@ -263,8 +263,8 @@ func TestCacheID(t *testing.T) {
 	}
 }
 
-// MaxVisitedCodes limits the codes that a value set gathers and those that it examines without a match. Otherwise a request
-// could send a value set that takes unlimited time.
+// TestMaxGathered checks that Bounds.VisitedCodes limits the codes that a value set includes plus those it examines without a
+// match. Otherwise, a request could contain a value set that takes unlimited time.
 func TestMaxGathered(t *testing.T) {
 	many := func(n int, include string) string { return strings.TrimSuffix(strings.Repeat(include+",", n), ",") }
 	filtered := func(filters string) string { return `{"system":"http://x/colours","filter":[` + filters + `]}` }
@@ -289,7 +289,7 @@ func TestMaxGathered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
-				l := terminologytest.ColourLibrary(t) // new for each limit, because a cached expansion costs nothing
+				l := terminologytest.ColourLibrary(t) // new for each limit, because a cached expansion has no cost
 				l.Definitions().Bounds.VisitedCodes = limit
 				if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
@@ -299,7 +299,7 @@ func TestMaxGathered(t *testing.T) {
 	}
 }
 
-// unrelated are parameters that do not affect the form of a response, with values that exclude no codes.
+// unrelated lists parameters that do not affect the form of a response. Their values do not exclude any codes.
 var unrelated = [][2]string{
 	{"displayLanguage", "de"}, {"displayLanguage", "x-none, *;q=0"}, {"includeDesignations", "true"}, {"includeDesignations", "false"},
 	{"includeDefinition", "true"}, {"activeOnly", "false"}, {"excludeNotForUI", "false"}, {"excludePostCoordinated", "true"},
@@ -309,8 +309,8 @@ var unrelated = [][2]string{
 	{"default-valueset-version", "http://x/other|1"}, {"cache-id", "1"}, {"_", "1700000000"}, {"_pretty", "true"}, {"_elements", "expansion"}, {"filter", " "},
 }
 
-// Only the HTTP method and excludeNested determine whether a response is a list or a tree, and whether it has an
-// offset. Otherwise a client that adds another parameter could lose top-level codes.
+// TestResponseForm checks that only the HTTP method and excludeNested determine whether a response is a list or a tree, and
+// whether it has an offset. Otherwise, a client that adds another parameter could miss codes at the top level.
 func TestResponseForm(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	forms := []struct {
@@ -360,7 +360,7 @@ func TestResponseForm(t *testing.T) {
 	}
 }
 
-// codesOnly formats an expansion as code{nested entries}.
+// codesOnly formats an expansion as a list of codes, with nested entries in braces: code{nested codes}.
 func codesOnly(contains []terminologytest.Entry) string {
 	var list []string
 	for _, c := range contains {
@@ -373,7 +373,7 @@ func codesOnly(contains []terminologytest.Entry) string {
 	return strings.Join(list, " ")
 }
 
-// A value set's own parameters do not turn the list of a GET into a tree either.
+// TestFormByValueSet checks that expansion parameters in a value set cannot turn the list of a GET into a tree.
 func TestFormByValueSet(t *testing.T) {
 	vs := `{"resourceType":"ValueSet","url":"http://x/own","status":"active","compose":{"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
 		"extension":[{"url":"name","valueCode":"excludeNested"},{"url":"value","valueBoolean":false}]}],"include":[{"system":"http://x/colours"}]}}`
@@ -387,7 +387,7 @@ func TestFormByValueSet(t *testing.T) {
 	}
 }
 
-// members returns the sorted member names of a response and the response.
+// members requests an expansion. It returns the sorted member names of the response, separated by spaces, and the members.
 func members(t *testing.T, h *api.Handler, pairs ...string) (names string, answer map[string]json.RawMessage) {
 	t.Helper()
 	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(pairs...))
@@ -435,7 +435,7 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// The number of codes can be requested even if there are too many to return.
+// TestSubsetCount checks that the total can be requested even if there are too many codes to return.
 func TestSubsetCount(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, described), Limits: expansion.Limits{Entries: 1}}
 	_, answer := members(t, h, "url", "http://x/v", "_summary", "count")
@@ -457,7 +457,7 @@ func TestSubsetRefused(t *testing.T) {
 	}
 }
 
-// Each subset of a response has its own entity tag.
+// TestSubsetTags checks that each subset of a response has a separate entity tag.
 func TestSubsetTags(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, described)}
 	seen := make(map[string]string)
@@ -474,7 +474,7 @@ func TestSubsetTags(t *testing.T) {
 	}
 }
 
-// A value set's own parameters are ignored if the request has the same parameter, even a blank one.
+// TestRequestOverridesValueSet checks that even a blank request parameter takes precedence over that of the value set.
 func TestRequestOverridesValueSet(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -513,7 +513,7 @@ func TestBlankDateOverridesValueSet(t *testing.T) {
 	}
 }
 
-// The parameters of a Query take precedence over the value set's own. A Query cannot have blank parameters.
+// TestQueryOverridesValueSet checks that the fields of a Query take precedence over the value set's parameters.
 func TestQueryOverridesValueSet(t *testing.T) {
 	l := terminologytest.Library(t, fixture.Colours, fixture.WithParameters("count", "few", "filter", "re"))
 	q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://x/own"}, Page: expansion.Page{Count: new(3)}}
@@ -541,7 +541,7 @@ func TestSubsetByValueSet(t *testing.T) {
 	}
 }
 
-// A value set that only requests its total never exceeds the limit of codes.
+// TestSummaryByValueSetIsNotTooCostly checks that a value set that requests only its total never exceeds the limit of codes.
 func TestSummaryByValueSetIsNotTooCostly(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
 	if w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/own")); err != nil {
@@ -549,7 +549,7 @@ func TestSummaryByValueSetIsNotTooCostly(t *testing.T) {
 	}
 }
 
-// The filter is validated before the resources of the request are read.
+// TestFilterIsCheckedFirst checks that the filter is validated before the resources in the request are read.
 func TestFilterIsCheckedFirst(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
@@ -557,11 +557,11 @@ func TestFilterIsCheckedFirst(t *testing.T) {
 	fixture.WantContains(t, w.Body.String(), "the filter is longer than 1000 bytes")
 }
 
-// moreCodes is a supplement with an alternate code of a concept.
+// moreCodes is a supplement that adds an alternate code to a concept of fixture.ComplexCodeSystem.
 const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","status":"active","supplements":"http://x/demanding",
 	"concept":[{"code":"b","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"b1"}]}]}]}`
 
-// All alternate codes of a concept are returned.
+// TestAlternateCodes checks that all alternate codes of a concept are returned, and those of a supplement only on request.
 func TestAlternateCodes(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ComplexCodeSystem, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	alternate := func(code string) string {

@@ -18,23 +18,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// randomDefinitions is a random set of definitions in a form for naive evaluation.
+// randomDefinitions is a random set of definitions in a form that is easy to evaluate naively.
 type randomDefinitions struct {
-	systems   map[string][]string // codes by system, in order
-	valueSets []composeModel      // each may import previous ones
+	systems   map[string][]string // codes by system, in definition order
+	valueSets []composeModel      // each may import value sets with lower indexes
 }
 
-// composeModel is a ValueSet.compose.
+// composeModel is ValueSet.compose.
 type composeModel struct{ Include, Exclude []includeModel }
 
-// includeModel is an entry of include or exclude.
+// includeModel is an entry of ValueSet.compose.include or exclude.
 type includeModel struct {
 	System   string
 	Concepts []string
-	ValueSet []int // indexes in world.valueSets
+	ValueSet []int // indexes in randomDefinitions.valueSets
 }
 
-// systemCode is a system and a code.
+// systemCode identifies a concept.
 type systemCode struct{ system, code string }
 
 // newRandomDefinitions returns definitions with few systems and codes, so that sets overlap. System s9 is never loaded.
@@ -60,7 +60,7 @@ func newRandomDefinitions(r *rand.Rand) randomDefinitions {
 	return w
 }
 
-// randomSet returns a random include of value set v.
+// randomSet returns a random include for value set v.
 func (w randomDefinitions) randomSet(r *rand.Rand, v int) includeModel {
 	var set includeModel
 	if v > 0 && r.IntN(2) == 0 {
@@ -80,13 +80,13 @@ func (w randomDefinitions) randomSet(r *rand.Rand, v int) includeModel {
 	return set
 }
 
-// naive evaluates value set v literally by the specification.
+// naive evaluates value set v literally as specified in R4.
 func (w randomDefinitions) naive(v int) []systemCode {
 	without := w.union(w.valueSets[v].Exclude)
 	return slices.DeleteFunc(w.union(w.valueSets[v].Include), func(c systemCode) bool { return slices.Contains(without, c) })
 }
 
-// union returns the union of includes.
+// union evaluates a list of includes.
 func (w randomDefinitions) union(sets []includeModel) []systemCode {
 	var all []systemCode
 	for _, set := range sets {
@@ -123,7 +123,7 @@ func (w randomDefinitions) intersection(set includeModel) []systemCode {
 	})
 }
 
-// resources returns the world as FHIR resources.
+// resources returns the definitions as FHIR resources.
 func (w randomDefinitions) resources() []string {
 	var all []string
 	for url, codes := range w.systems {
@@ -144,7 +144,7 @@ func (w randomDefinitions) resources() []string {
 	return all
 }
 
-// renderSets returns includes in FHIR form.
+// renderSets returns includes as members of FHIR JSON.
 func renderSets(sets []includeModel) []map[string]any {
 	var list []map[string]any
 	for _, set := range sets {
@@ -171,7 +171,7 @@ func renderSets(sets []includeModel) []map[string]any {
 	return list
 }
 
-// systemCodesOf returns the systems and codes of an expansion.
+// systemCodesOf returns the concepts of an expansion.
 func systemCodesOf(e terminologytest.Expanded) []systemCode {
 	var all []systemCode
 	for _, c := range e.Expansion.Contains {
@@ -221,8 +221,8 @@ func TestPagesFormFullExpansion(t *testing.T) {
 	}
 }
 
-// laterFilter returns a filter of R5 or R6 as HL7's converter writes it in R4. The unsupported operator is an
-// extension, and implicit rules of the value set declare a missing code.
+// laterFilter returns a filter with an R5 or R6 operator in the form in which HL7's converter writes it in R4: the operator is
+// an extension, and an implicit rule of the value set declares that the code is missing.
 func laterFilter(release, op, value string) string {
 	return fmt.Sprintf(`"filter":[{"property":"concept","_op":{"extension":[{"url":"http://x/other","valueCode":"is-a"},
 		{"url":"http://hl7.org/fhir/%s/StructureDefinition/extension-ValueSet.compose.include.filter.op","valueCode":%q}]},"value":%q}]`, release, op, value)
@@ -230,7 +230,7 @@ func laterFilter(release, op, value string) string {
 
 const omitted = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","implicitRules":"https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code",`
 
-// An operator of R5 is supported wherever a value set is read.
+// TestLaterOperators checks that R5 operators are supported wherever a value set is read.
 func TestLaterOperators(t *testing.T) {
 	const animal = `{"system":"http://x/animals",`
 	childOf, leaf := animal+laterFilter("5.0", "child-of", "animal")+`}`, animal+laterFilter("5.0", "descendent-leaf", "animal")+`}`
@@ -257,7 +257,7 @@ func TestLaterOperators(t *testing.T) {
 	}
 }
 
-// A filter with an unknown extension is rejected instead of evaluated differently.
+// TestLaterFiltersAreNotGuessed checks that a filter with an unknown extension is rejected.
 func TestLaterFiltersAreNotGuessed(t *testing.T) {
 	const nested = `{"url":"http://hl7.org/fhir/6.0/StructureDefinition/extension-ValueSet.compose.include.filter.filter","extension":[{"url":"op","valueCode":"="}]}`
 	for name, filter := range map[string]string{

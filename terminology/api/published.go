@@ -21,17 +21,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// definitionResource is a definition of the library as a resource. It lacks members that the library drops: narrative, metadata,
-// and extensions that no operation uses.
+// definitionResource is a definition of the library as a resource. It lacks members that the library drops: narrative,
+// metadata, and extensions that no operation uses.
 type definitionResource struct {
 	kind string
 	*definitions.Definition
 	otherMembers []fhirjson.Member
-	concepts     codesystem.List // concepts to include, or nil
+	concepts     codesystem.List // concepts to write; nil if there are none
 }
 
-// Read serves [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
-// It supports _summary and _elements. See [Handler.Expand] for responses and errors.
+// Read serves [base]/CodeSystem/{id} and [base]/ValueSet/{id} from the definitions of the library (R4 RESTful API, read). It
+// supports _summary and _elements. For responses and errors, see [Handler.Expand].
 func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	_, part, f, err := searchInputs(r)
 	if err != nil {
@@ -89,7 +89,7 @@ func listDefinitions(d *definitions.Set, kind string) []definitionResource {
 	return list
 }
 
-// append appends the resource or a subset of it.
+// append appends the resource, or the subset of it that part selects.
 func (p *definitionResource) append(dst []byte, part *expansion.Subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
 	dst = expansion.AppendSubsetted(dst) // always, because members may have been dropped
@@ -105,7 +105,7 @@ func (p *definitionResource) append(dst []byte, part *expansion.Subset) []byte {
 	return append(dst, '}')
 }
 
-// appendShared appends the elements that code systems and value sets share.
+// appendShared appends the elements that CodeSystem and ValueSet have in common.
 func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset) []byte {
 	for _, m := range d.StringMembers() {
 		if part.Has(m.Name) {
@@ -118,7 +118,7 @@ func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset)
 	return dst
 }
 
-// searchInputs reads the parameters of a read or search, the requested subset, and the format.
+// searchInputs returns the parameters of a read or search, the requested subset and the format.
 func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.Subset, f format, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "read and search support only GET and HEAD"}
@@ -145,10 +145,10 @@ func parseTypeAndID(path string) (kind, id string) {
 	return parts[len(parts)-2], parts[len(parts)-1]
 }
 
-// Search serves [base]/CodeSystem and [base]/ValueSet with the definitions that match all of the parameters url,
-// version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and omits them
-// from the self link; with Prefer: handling=strict they are an error. A page has _count definitions, by default 20 and
-// at most [expansion.Limits.Entries]. See [Handler.Expand] for responses and errors.
+// Search serves [base]/CodeSystem and [base]/ValueSet. It returns the definitions that match all of the parameters url,
+// version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and omits them from the
+// self link, but rejects them with Prefer: handling=strict. A page has _count definitions, by default 20 and at most
+// [expansion.Limits.Entries]. For responses and errors, see [Handler.Expand].
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
 	if err != nil {
@@ -192,15 +192,15 @@ func requestURL(r *http.Request) string {
 
 type resourceSearch struct {
 	tests          []func(p *definitionResource) bool
-	cost           int // cost of the tests per definition, in steps
+	cost           int // budget steps that the tests take per definition
 	budget         *budget.Budget
 	usedParameters url.Values
 	limit          int
 	count, offset  int
-	strict         bool // reject unknown parameters
+	strict         bool // unknown parameters are rejected
 }
 
-// isStrict reports whether a client prefers an error for unknown parameters: Prefer: handling=strict (RFC 7240 §4.4).
+// isStrict reports whether the client wants unknown parameters to be rejected: Prefer: handling=strict (RFC 7240 §4.4).
 func isStrict(header http.Header) bool {
 	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
 		name, value, _ := strings.Cut(preference, "=")
@@ -212,7 +212,7 @@ func isStrict(header http.Header) bool {
 	return false
 }
 
-// searchParameters contains the search parameters for definitions.
+// searchParameters maps each search parameter to the text of a definition that it is compared with.
 var searchParameters = map[string]func(p *definitionResource) string{
 	"url":     func(p *definitionResource) string { return p.URL },
 	"version": func(p *definitionResource) string { return p.Version },
@@ -222,7 +222,7 @@ var searchParameters = map[string]func(p *definitionResource) string{
 	"_id":     func(p *definitionResource) string { return p.ID },
 }
 
-// readParameter reads a parameter.
+// readParameter applies a parameter to the search.
 func (s *resourceSearch) readParameter(in *parameters.Input) error {
 	name, modifier, _ := strings.Cut(in.Name, ":")
 	of, known := searchParameters[name]
@@ -242,7 +242,7 @@ func (s *resourceSearch) readParameter(in *parameters.Input) error {
 	case in.Name == "identifier":
 		return s.addIdentifierTest(in)
 	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
-	case s.strict || name == "identifier": // a parameter with a modifier
+	case s.strict || name == "identifier": // identifier with a modifier, or unknown
 		return outcome.BadRequest("not-supported", "the search parameter %s is not supported", in.Name)
 	default:
 		return nil
@@ -251,7 +251,7 @@ func (s *resourceSearch) readParameter(in *parameters.Input) error {
 	return nil
 }
 
-// addTextTest reads a parameter that compares a text of each definition.
+// addTextTest adds a test that compares a text of each definition with the comma-separated values of a parameter.
 func (s *resourceSearch) addTextTest(in *parameters.Input, of func(*definitionResource) string, name, modifier string) error {
 	prepare, compare, err := newComparison(name, modifier)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *resourceSearch) addTextTest(in *parameters.Input, of func(*definitionRe
 	return nil
 }
 
-// addIdentifierTest reads the parameter identifier: comma-separated tokens (R4 §3.1.1.4.10).
+// addIdentifierTest adds a test for the parameter identifier, a list of comma-separated tokens (R4 §3.1.1.4.10).
 func (s *resourceSearch) addIdentifierTest(in *parameters.Input) error {
 	requested := strings.Split(in.Value, ",")
 	if err := s.budget.Charge(len(requested) + len(in.Value)/budget.ReadBytesPerStep); err != nil {
@@ -287,7 +287,7 @@ func (s *resourceSearch) addIdentifierTest(in *parameters.Input) error {
 	return nil
 }
 
-// identifier is an identifier of a definition.
+// identifier is an entry of a definition's identifier element.
 type identifier struct{ System, Value string }
 
 // matches reports whether a token matches the identifier: value, system|value, |value or system|.
@@ -299,18 +299,18 @@ func (i identifier) matches(token string) bool {
 	return token != "|" && i.System == system && (value == "" || i.Value == value)
 }
 
-// identifiers returns the identifiers of a CodeSystem or ValueSet.
+// identifiers returns the element identifier of a CodeSystem or ValueSet.
 func (p *definitionResource) identifiers() (list []identifier) {
 	for _, m := range p.otherMembers {
 		if m.Name == "identifier" {
-			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // a malformed member counts as no identifiers
+			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // a malformed member is treated as an empty list
 		}
 	}
 	return list
 }
 
-// newComparison returns the comparison of a parameter with a modifier: how to prepare the definition's value and the
-// requested value, and how to compare them.
+// newComparison returns two functions for a search parameter with a modifier. prepare normalizes both the definition's value
+// and the requested value; compare compares the results.
 func newComparison(name, modifier string) (prepare func(string) string, compare func(has, requested string) bool, err error) {
 	isString := name == "name" || name == "title"
 	same := func(has, requested string) bool { return has == requested }
@@ -327,7 +327,7 @@ func newComparison(name, modifier string) (prepare func(string) string, compare 
 	return nil, nil, outcome.BadRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
 }
 
-// tokenCode returns the code of a token in the form code or system|code.
+// tokenCode returns the code of a token, which is either code or system|code.
 func tokenCode(token string) string {
 	if _, code, ok := strings.Cut(token, "|"); ok {
 		return code
@@ -366,7 +366,7 @@ func (s *resourceSearch) newBundle(found []definitionResource, part *expansion.S
 	return append(entries.End(dst), '}'), nil
 }
 
-// appendLink appends a link to a page of the search.
+// appendLink appends a Bundle.link to a page of the search.
 func (s *resourceSearch) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
 	maps.Copy(query, s.usedParameters)

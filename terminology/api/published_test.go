@@ -40,8 +40,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadCore reads all built-in definitions and compares them with their input. Reading adds the tag SUBSETTED and
-// drops stored expansions and extensions of concepts.
+// TestReadCore reads all built-in definitions and compares them with their input. Resources that are read have the tag
+// SUBSETTED and lack stored expansions and the extensions of concepts.
 func TestReadCore(t *testing.T) {
 	t.Parallel()
 	decoder, err := zstd.NewReader(nil)
@@ -74,7 +74,7 @@ func TestReadCore(t *testing.T) {
 			}
 			of, ok := want[kind+p.URL+"|"+p.Version]
 			if !ok {
-				continue // a source
+				continue // from a registered source, not from the input
 			}
 			delete(got, "meta")
 			delete(of, "expansion")
@@ -86,7 +86,6 @@ func TestReadCore(t *testing.T) {
 	}
 }
 
-// withoutExtensions removes the extensions of concepts.
 func withoutExtensions(concepts any) {
 	list, _ := concepts.([]any)
 	for _, concept := range list {
@@ -145,7 +144,7 @@ func TestSearchset(t *testing.T) {
 	}
 }
 
-// The pages of a search are linked, and together contain all matches.
+// TestSearchsetPages checks that the pages of a search are linked and together contain all matches.
 func TestSearchsetPages(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	path, seen, total := "/ValueSet?status=draft&unknown=1&_elements=url&_count=200", 0, 0.0
@@ -168,7 +167,7 @@ func TestSearchsetPages(t *testing.T) {
 	}
 }
 
-// TestSearchBombs checks that searches that are costly to perform or to write are rejected.
+// TestSearchBombs checks that searches are rejected if performing them or writing their results is too costly.
 func TestSearchBombs(t *testing.T) {
 	var resources []string
 	for i := range 20 {
@@ -194,7 +193,7 @@ func TestSearchBombs(t *testing.T) {
 	}
 }
 
-// TestSearchByIdentifier finds definitions by their identifiers.
+// TestSearchByIdentifier checks that definitions are found by their identifiers.
 func TestSearchByIdentifier(t *testing.T) {
 	named := func(url, oid string) string {
 		return fmt.Sprintf(`{"resourceType":"ValueSet","id":"v","url":%q,"identifier":[{"system":"urn:ietf:rfc:3986","value":%q}],"compose":{"include":[]}}`, url, oid)

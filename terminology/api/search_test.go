@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// TestSearchResourceTypes searches names that FHIR writes without spaces: a part finds every display that contains it.
+// TestSearchResourceTypes checks that the words in names that FHIR writes without spaces, such as resource types, can be found.
 func TestSearchResourceTypes(t *testing.T) {
 	const types = "http://hl7.org/fhir/ValueSet/resource-types"
 	l := terminologytest.Core(t)
@@ -40,7 +40,7 @@ func TestSearchResourceTypes(t *testing.T) {
 	}
 }
 
-// TestSearchSupplement checks that texts of supplements are found like other texts, in the same tier.
+// TestSearchSupplement checks that designations in supplements are found like those in the code system, with the same rank.
 func TestSearchSupplement(t *testing.T) {
 	more := `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","supplements":"http://x/limbs","concept":[
 		{"code":"1","designation":[{"language":"de","value":"Arm, aus Knochen"}]},
@@ -88,7 +88,7 @@ func TestSearchSupplement(t *testing.T) {
 	}
 }
 
-// TestSearchBackwards checks that equally good matches keep the order of a long list.
+// TestSearchBackwards checks that equally good matches have the order of the value set, not of the code system.
 func TestSearchBackwards(t *testing.T) {
 	var list, want []string
 	for i := 600; i > 3; i-- {
@@ -99,7 +99,7 @@ func TestSearchBackwards(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
 }
 
-// TestSearchTwoRuns lists the later concepts of a code system before the earlier ones.
+// TestSearchTwoRuns checks the order of matches if a value set lists later concepts of a code system before earlier ones.
 func TestSearchTwoRuns(t *testing.T) {
 	var want []string
 	for i := 300; i < 600; i++ {
@@ -113,7 +113,7 @@ func TestSearchTwoRuns(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
 }
 
-// loadWith loads a code system with lists of synonyms.
+// loadWith loads a code system and the given synonym lists.
 func loadWith(t *testing.T, synonyms ...string) (*terminology.Library, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "cs.json")
@@ -122,7 +122,7 @@ func loadWith(t *testing.T, synonyms ...string) (*terminology.Library, error) {
 	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}, Synonyms: synonyms})
 }
 
-// TestSynonyms checks the built-in list and a custom list.
+// TestSynonyms checks that synonyms from the built-in list and from a custom file are found.
 func TestSynonyms(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -139,7 +139,7 @@ func TestSynonyms(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
 }
 
-// TestSynonymsInFullExpansion checks that synonyms apply to full expansions as to the library.
+// TestSynonymsInFullExpansion checks that synonyms of the library also apply to full expansions.
 func TestSynonymsInFullExpansion(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -176,7 +176,7 @@ func TestSynonymsInFullExpansion(t *testing.T) {
 	fixture.WantContains(t, string(body), `"code":"2"`)
 }
 
-// TestInvalidSynonymFiles checks that errors contain the file and line.
+// TestInvalidSynonymFiles checks that errors contain the file name and line.
 func TestInvalidSynonymFiles(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -188,7 +188,7 @@ func TestInvalidSynonymFiles(t *testing.T) {
 	}
 }
 
-// TestCorrectedFilter checks that the response contains the correction of a misspelled word.
+// TestCorrectedFilter checks that the response reports how a misspelled word was corrected.
 func TestCorrectedFilter(t *testing.T) {
 	t.Parallel()
 	l, err := loadWith(t)
@@ -206,7 +206,7 @@ func TestCorrectedFilter(t *testing.T) {
 	}
 }
 
-// TestGermanCompounds checks that parts find compounds in scanned, indexed and full expansions, and only in German.
+// TestGermanCompounds checks that parts find compounds in scanned, indexed and full expansions, but only in German.
 func TestGermanCompounds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -235,7 +235,7 @@ func TestGermanCompounds(t *testing.T) {
 	}
 }
 
-// loadWeighted loads resources with files of weights and returns the log.
+// loadWeighted loads resources and files that contain weights. It returns the library and the log.
 func loadWeighted(t *testing.T, resources []string, files ...string) (l *terminology.Library, log string, err error) {
 	t.Helper()
 	folder := t.TempDir()
@@ -258,8 +258,7 @@ func loadWeighted(t *testing.T, resources []string, files ...string) (l *termino
 	return l, text.String(), err
 }
 
-// fevers returns a code system with n concepts that match "fever" equally well. The first one is abstract. The concepts
-// may have weights.
+// fevers returns a code system with n concepts that match "fever" equally well. The first concept is abstract.
 func fevers(url string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"resourceType":"CodeSystem","url":%q,"content":"complete","concept":[
@@ -274,7 +273,7 @@ func fevers(url string, n int) string {
 	return b.String() + `]}`
 }
 
-// TestWeights checks the order by weight in scanned and indexed code systems.
+// TestWeights checks that matches are sorted by weight in scanned and indexed code systems.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{6, 600} {
@@ -324,7 +323,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeightsOfARequest checks that weights apply to a code system sent with the request.
+// TestWeightsOfARequest checks that weights apply to a code system that is sent with the request.
 func TestWeightsOfARequest(t *testing.T) {
 	t.Parallel()
 	l, _, err := loadWeighted(t, []string{fixture.AllCodesOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
@@ -337,7 +336,7 @@ func TestWeightsOfARequest(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
 }
 
-// TestWeightsAreChecked checks the log messages and errors from loading weights.
+// TestWeightsAreChecked checks the log messages and errors caused by invalid weights.
 func TestWeightsAreChecked(t *testing.T) {
 	t.Parallel()
 	resources := []string{fevers("http://x/cs", 4), fixture.AllCodesOf("http://x/cs")}
@@ -364,7 +363,7 @@ func TestWeightsAreChecked(t *testing.T) {
 	}
 }
 
-// TestWeightsChange checks that a changed file of weights is reloaded.
+// TestWeightsChange checks that a weights file is reloaded after a change.
 func TestWeightsChange(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -384,7 +383,7 @@ func TestWeightsChange(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "3 1 2")
 }
 
-// laymen is a concept map from lay terms to the code system of loadLaymen.
+// laymen is a concept map from lay terms to the code system in medicine.
 const laymen = `{"resourceType":"ConceptMap","url":"http://x/laymen","version":"1","status":"active","group":[{"source":"http://x/lay","target":"http://x/cs","element":[
 	{"code":"sugar","display":"Sugar disease","target":[{"code":"1","equivalence":"equivalent"}]},
 	{"code":"broken","display":"Broken wrist","target":[{"code":"2","display":"Fracture of forearm","equivalence":"wider"}]},
@@ -400,8 +399,8 @@ const medicine = `{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"h
 	{"code":"2","display":"Fracture of forearm"},{"code":"3","display":"Gastric ulcer"},{"code":"4","display":"Myocardial infarction"},{"code":"5","display":"Thorax injury"},
 	{"code":"6","display":"Syncope"},{"code":"7","display":"Broken wrist"},{"code":"8","display":"Stomach trouble"}]}`
 
-// loadLaymen loads a code system with a concept map, either among the definitions or from a separate file. NAMED in
-// synonyms is replaced by the path of the concept map.
+// loadLaymen loads medicine and a concept map. The concept map is one of the definitions or, if inFile is true, a separate
+// file, whose path replaces NAMED in synonyms.
 func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (*terminology.Library, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -445,7 +444,7 @@ func TestConceptMapAsSynonyms(t *testing.T) {
 	}
 }
 
-// TestConceptMapInALanguage checks that synonyms apply in the language of the concept map.
+// TestConceptMapInALanguage checks that the synonyms of a concept map apply only in the language of the concept map.
 func TestConceptMapInALanguage(t *testing.T) {
 	t.Parallel()
 	l, err := loadLaymen(t, strings.Replace(laymen, `"status"`, `"language":"de","status"`, 1), false, "http://x/laymen")
@@ -455,7 +454,7 @@ func TestConceptMapInALanguage(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "sugar disease"), "")
 }
 
-// TestConceptMapBackToLay checks that terms of the source code system find equivalent lay terms of the target.
+// TestConceptMapBackToLay checks that a concept map to lay terms adds the equivalent ones as synonyms.
 func TestConceptMapBackToLay(t *testing.T) {
 	t.Parallel()
 	turned := strings.NewReplacer(`"source":"http://x/lay","target":"http://x/cs"`, `"source":"http://x/cs","target":"http://x/lay"`, `"code":"sugar","display":"Sugar disease"`, `"code":"1"`,
@@ -467,7 +466,7 @@ func TestConceptMapBackToLay(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "honey urine"), "1")
 }
 
-// TestConceptMapsThatMakeNoSynonyms checks that errors describe the problem and its location.
+// TestConceptMapsThatMakeNoSynonyms checks that errors describe the problem and where it is.
 func TestConceptMapsThatMakeNoSynonyms(t *testing.T) {
 	t.Parallel()
 	const empty = `{"resourceType":"ConceptMap","url":"http://x/laymen","group":[{"source":"http://x/a","target":"http://x/b","element":[%s]}]}`

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// TestBombWhileWatched replaces a valid package with a decompression bomb: the loaded definitions stay.
+// TestBombWhileWatched checks that the loaded definitions stay in use if a package is replaced by a decompression bomb.
 func TestBombWhileWatched(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tgz")
 	fixture.WriteFile(t, name, fixture.Package(t, "package/a.json", fixture.Colours))
@@ -56,7 +56,7 @@ func TestRequestDefinitionsAreBounded(t *testing.T) {
 		{"a long system", fixture.ValueSet("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},
 		{"as many versions of a code system as may be", bundle(100, version), ""},
 		{"versions of a code system", bundle(100+1, version), "more than 100 versions"},
-		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the maximum number of definitions; the Bundle counts too
+		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // 10,000 definitions are allowed, including the Bundle
 		{"definitions", bundle(10_000, empty), "the request contains more than 10000 definitions"},
 		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(10_000+1, empty) + `]}`, "the request contains more than 10000 definitions"},
 	} {
@@ -80,7 +80,7 @@ const (
 	allOfMeasures = "1m=1 metres 20cm=20 centimetres 100cm=100 centimetres 3s=3 seconds"
 )
 
-// summarize summarizes an expansion: codes with displays, parameters, and the reason why it is not closed.
+// summarize summarizes an expansion: codes with displays, parameters, and why it is incomplete.
 func summarize(x terminologytest.Expanded) string {
 	var list []string
 	for _, c := range x.Expansion.Contains {
@@ -149,7 +149,7 @@ func TestExpandSource(t *testing.T) {
 	}
 }
 
-// Sources are available as CodeSystems with the notices that their licenses require.
+// TestPublishedSources checks that built-in sources can be read as CodeSystems with the notices that their licenses require.
 func TestPublishedSources(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for path, want := range map[string]string{

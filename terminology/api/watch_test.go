@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// testWatch is a watch of a folder with a fake clock.
+// testWatch watches a folder with a fake clock.
 type testWatch struct {
 	*terminology.Watch
 	folder string
@@ -31,7 +31,7 @@ type testWatch struct {
 	tick   time.Duration
 }
 
-// syncedBuffer is a concurrency-safe buffer for a log.
+// syncedBuffer is a log buffer that is safe for concurrent use.
 type syncedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -43,7 +43,7 @@ func (b *syncedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// take returns the log since the previous call.
+// take returns what was logged since the previous call.
 func (b *syncedBuffer) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *syncedBuffer) take() string {
 	return b.String()
 }
 
-// runWatch runs a test with a watch of a folder that contains a.json with code a.
+// runWatch runs a test that watches a folder. The folder initially contains a.json, a code system with the code a.
 func runWatch(t *testing.T, test func(t *testing.T, w *testWatch)) {
 	t.Helper()
 	folder := t.TempDir()
@@ -75,7 +75,7 @@ func runWatch(t *testing.T, test func(t *testing.T, w *testWatch)) {
 	})
 }
 
-// write writes a file with the time of the fake clock.
+// write writes a file and sets its modification time to the fake clock.
 func (w *testWatch) write(t *testing.T, name, content string) {
 	t.Helper()
 	name = filepath.Join(w.folder, name)
@@ -85,16 +85,16 @@ func (w *testWatch) write(t *testing.T, name, content string) {
 	}
 }
 
-// ticks waits for n intervals of the watch.
+// ticks waits for n watch intervals.
 func (w *testWatch) ticks(n int) { w.quarters(4 * n) }
 
-// quarters waits for n quarters of the watch's interval.
+// quarters waits for n quarters of the watch interval.
 func (w *testWatch) quarters(n int) {
 	time.Sleep(time.Duration(n) * w.tick / 4)
 	synctest.Wait()
 }
 
-// want checks the codes of a code system in the current library.
+// want checks the codes of a code system in the current library of the watch.
 func (w *testWatch) want(t *testing.T, system, codes string) {
 	t.Helper()
 	got := terminologytest.ExpandWith(t, &api.Handler{CurrentLibrary: w.Current}, "url", system+"?fhir_vs")
@@ -109,9 +109,9 @@ func TestWatchChange(t *testing.T) {
 		if w.Current() != first || w.log.take() != "" {
 			t.Error("loaded without a change")
 		}
-		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b")) // same size as before
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b")) // same size as the previous content
 		w.quarters(2)
-		w.want(t, "http://x/a", "a") // it may still be incomplete
+		w.want(t, "http://x/a", "a") // not loaded yet, because the file may be incomplete
 		w.quarters(1)
 		w.want(t, "http://x/a", "b")
 		fixture.WantContains(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
@@ -131,7 +131,7 @@ func TestWatchChange(t *testing.T) {
 	})
 }
 
-// A change is detected within the interval, whenever the files are written.
+// TestWatchWithinInterval checks that a change is detected within the interval, regardless of when the files are written.
 func TestWatchWithinInterval(t *testing.T) {
 	runWatch(t, func(t *testing.T, w *testWatch) {
 		for i := range 40 {
@@ -143,8 +143,8 @@ func TestWatchWithinInterval(t *testing.T) {
 	})
 }
 
-// A folder without definitions is watched for later ones. If all definitions of a folder disappear, as for an unmounted
-// volume, the watch reports an error and keeps the loaded definitions.
+// TestWatchEmptyFolder checks that definitions added to an empty folder are loaded. If all definitions in a folder disappear,
+// for example because a volume was unmounted, the watch reports an error and the loaded definitions stay in use.
 func TestWatchEmptyFolder(t *testing.T) {
 	runWatch(t, func(t *testing.T, w *testWatch) {
 		name := filepath.Join(w.folder, "a.json")
@@ -228,7 +228,7 @@ func TestWatchStart(t *testing.T) {
 	}
 }
 
-// TestWatchWhileServing sends requests during library swaps: each response must be based on a single library.
+// TestWatchWhileServing sends requests while libraries are being replaced. Each response must be based on a single library.
 func TestWatchWhileServing(t *testing.T) {
 	folder := t.TempDir()
 	write := func(n int) {
@@ -274,7 +274,7 @@ func TestWatchWhileServing(t *testing.T) {
 	group.Wait()
 }
 
-// TestWatchSwappedFolder swaps the folder behind the file names, as Kubernetes does for ConfigMaps.
+// TestWatchSwappedFolder replaces the folder that contains the files, as Kubernetes does for ConfigMaps.
 func TestWatchSwappedFolder(t *testing.T) {
 	runWatch(t, func(t *testing.T, w *testWatch) {
 		link := func(target, name string) {
@@ -299,7 +299,7 @@ func TestWatchSwappedFolder(t *testing.T) {
 	})
 }
 
-// Refresh checks the files immediately.
+// TestRefresh checks that Refresh loads changed files immediately.
 func TestRefresh(t *testing.T) {
 	runWatch(t, func(t *testing.T, w *testWatch) {
 		before := w.Current()

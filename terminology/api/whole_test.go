@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// buildFullExpansion builds the full expansion of a handler page by page.
+// buildFullExpansion builds a full expansion from pages of count entries that h serves.
 func buildFullExpansion(t testing.TB, h *api.Handler, b *expansion.FullExpansionBuilder, count int, pairs ...string) *expansion.FullExpansion {
 	t.Helper()
 	for more := true; more; {
@@ -37,7 +37,7 @@ func buildFullExpansion(t testing.TB, h *api.Handler, b *expansion.FullExpansion
 	return whole
 }
 
-// fullExpansionPage returns a page of a full expansion.
+// fullExpansionPage returns page p of a full expansion, decoded from JSON.
 func fullExpansionPage(t testing.TB, w *expansion.FullExpansion, p expansion.Page) terminologytest.Expanded {
 	t.Helper()
 	body, err := w.Expand(p, nil, 100_000)
@@ -51,7 +51,7 @@ func fullExpansionPage(t testing.TB, w *expansion.FullExpansion, p expansion.Pag
 	return got
 }
 
-// TestFullExpansionMatchesServer compares the pages of a full expansion with those of the server that it was fetched from.
+// TestFullExpansionMatchesServer compares the pages of a full expansion with those of the server it was fetched from.
 func TestFullExpansionMatchesServer(t *testing.T) {
 	core := &api.Handler{Library: terminologytest.Core(t)}
 	colours := &api.Handler{Library: terminologytest.ColourLibrary(t)}
@@ -59,7 +59,7 @@ func TestFullExpansionMatchesServer(t *testing.T) {
 		name    string
 		h       *api.Handler
 		params  []string
-		terse   bool // fetched with designations, requested without
+		terse   bool // designations are fetched, but omitted from the pages
 		filters string
 	}{
 		{"small", core, []string{"url", gender}, false, "m|fe|other|x|male unknown|mlae"},
@@ -83,7 +83,7 @@ func TestFullExpansionMatchesServer(t *testing.T) {
 				for _, count := range []int{0, 1, 20, 5000} {
 					for _, offset := range []int{0, 3} {
 						if filter == "" && offset == 0 && count >= w.Len() {
-							continue // the entire expansion may be a tree there
+							continue // the server may return the entire expansion as a tree
 						}
 						pairs := append(slices.Clip(test.params), "offset", strconv.Itoa(offset), "count", strconv.Itoa(count))
 						if filter != "" {
@@ -91,7 +91,7 @@ func TestFullExpansionMatchesServer(t *testing.T) {
 						}
 						there := terminologytest.ExpandWith(t, test.h, pairs...)
 						here := fullExpansionPage(t, w, expansion.Page{Filter: filter, Offset: &offset, Count: &count})
-						if filter != "" { // the order may differ because the full expansion lacks the hierarchy
+						if filter != "" { // the order may differ because the full expansion lacks the hierarchy of the server
 							sortByCode(&here)
 							sortByCode(&there)
 							if (count < w.Len() || offset > 0) && len(here.Expansion.Contains) == len(there.Expansion.Contains) {
@@ -115,7 +115,7 @@ func TestFullExpansionMatchesServer(t *testing.T) {
 	}
 }
 
-// TestFullExpansionKeepsMembers checks that members that this server would not produce are preserved.
+// TestFullExpansionKeepsMembers checks that members are preserved even if this server would never produce them.
 func TestFullExpansionKeepsMembers(t *testing.T) {
 	const entry = `{"extension":[{"url":"http://mine","valueString":"x \u00e9"}],"system":"http://x","abstract":true,"inactive":true,"version":"7","code":"a","display":"Alpha",` +
 		`"designation":[{"language":"de","use":{"system":"http://s","code":"c"},"value":"Anfang"}],"_display":{"id":"1"}}`
@@ -144,7 +144,7 @@ func TestFullExpansionKeepsMembers(t *testing.T) {
 	}
 }
 
-// pageOf returns a page with the given codes.
+// pageOf returns an expansion page with the given codes. total and offset are JSON members, or empty.
 func pageOf(total, offset string, codes ...string) string {
 	var entries []string
 	for _, code := range codes {
@@ -157,8 +157,8 @@ func TestFullExpansionPages(t *testing.T) {
 	four := func(codes ...string) string { return pageOf(`"total":4,`, "", codes...) }
 	tests := []struct {
 		name  string
-		pages []string // pages requested with count 2
-		want  string   // codes; empty: no full expansion
+		pages []string // responses to requests with count=2
+		want  string   // codes, or empty if no full expansion can be built
 		lie   bool
 	}{
 		{"two", []string{four("a", "b"), four("c", "d")}, "a b c d", false},
@@ -215,7 +215,6 @@ func TestFullExpansionPages(t *testing.T) {
 	}
 }
 
-// sortByCode sorts the entries of a page.
 func sortByCode(vs *terminologytest.Expanded) {
 	slices.SortFunc(vs.Expansion.Contains, func(a, b terminologytest.Entry) int {
 		return cmp.Or(strings.Compare(a.System, b.System), strings.Compare(a.Code, b.Code))

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// discard is a ResponseWriter that only keeps the header, as net/http's does while a handler runs.
+// discard is a ResponseWriter that only stores the header, as net/http's does while a handler runs.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header {
@@ -30,7 +30,7 @@ func bodyOf(n int) string {
 	return `{"resourceType":"ValueSet","contains":[` + strings.Repeat(entry, n/len(entry)) + `{}]}`
 }
 
-// BenchmarkBare measures a handler that writes the same bytes as BenchmarkHit without a cache.
+// BenchmarkBare measures a handler without a cache that writes the same bytes as BenchmarkHit.
 func BenchmarkBare(b *testing.B) {
 	body := []byte(bodyOf(2 << 10))
 	length := fmt.Sprint(len(body))
@@ -64,7 +64,7 @@ func BenchmarkNotModified(b *testing.B) {
 	benchmarkHit(b, 2<<10, get(expandURL, "Accept: application/fhir+json", "If-None-Match: "+w.header.Get("Etag")))
 }
 
-// benchmarkHit repeats a request with a stored response.
+// benchmarkHit repeats a request whose response is stored.
 func benchmarkHit(b *testing.B, size int, r *http.Request) {
 	c := New(Options{})
 	call := Call{Scheme: &Scheme{}, Principal: Principal{Issuer: "https://as.example", User: "alice", Client: "app"}, Produce: newOrigin(bodyOf(size)).produce}
@@ -113,7 +113,7 @@ func BenchmarkServer(b *testing.B) {
 	b.Run("not modified", func(b *testing.B) { benchmarkServer(b, cached, "If-None-Match: *\r\n") })
 }
 
-// benchmarkServer repeats a request over one connection.
+// benchmarkServer repeats a request over a single connection.
 func benchmarkServer(b *testing.B, handler http.HandlerFunc, header string) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -139,7 +139,7 @@ func benchmarkServer(b *testing.B, handler http.HandlerFunc, header string) {
 	}
 }
 
-// BenchmarkKey measures the key computation for a request that has no alias.
+// BenchmarkKey measures computing the key of a request that has no alias.
 func BenchmarkKey(b *testing.B) {
 	r := get(expandURL+"&filter=asth&count=20", "Accept: application/fhir+json", "Accept-Language: en-US,en;q=0.9")
 	b.ReportAllocs()

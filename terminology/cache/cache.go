@@ -17,30 +17,30 @@ const cacheName = "caddy-fhir"
 
 // Options configures a [Cache]. Zero values mean defaults.
 type Options struct {
-	// MaxSize is the maximum size of the cache in bytes, including bodies, their compressed forms, headers, keys and data
+	// MaxSize is the maximum size of the cache in bytes. It includes bodies, their compressed forms, headers, keys and data
 	// structures. Default: 64 MiB.
 	MaxSize int64
 
-	// TTL is the lifetime of a response without explicit lifetime, and the maximum of any lifetime. Default: 1 hour.
+	// TTL is the lifetime of responses that specify none, and the maximum lifetime. Default: 1 hour.
 	TTL time.Duration
 
-	// NegativeTTL is the TTL of negative responses (404, 410, 422), which are never used stale. Default: 10 seconds.
+	// NegativeTTL is like TTL, but for negative responses (404, 410, 422), which are never served stale. Default: 10 seconds.
 	NegativeTTL time.Duration
 
-	// FailureTTL is how long a failure of the origin (status 5xx or 429, or [UnavailableError]) is the response to all requests
+	// FailureTTL is how long a failure of the origin (status 5xx or 429, or [UnavailableError]) is returned for all requests
 	// with the same key, unless a stale response is available. Retry-After takes precedence, up to [MaxRetryAfter]. If
-	// negative, only concurrent requests share a failure without Retry-After. Default: 1 second.
+	// FailureTTL is negative, a failure without Retry-After is shared only by concurrent requests. Default: 1 second.
 	FailureTTL time.Duration
 
-	// StaleWhileRevalidate is how long a stale response is used while a new one is fetched in the background (RFC 5861
-	// §3). Responses can shorten it. Default: 0, clients wait for the new response.
+	// StaleWhileRevalidate is how long a stale response is served while a new one is fetched in the background (RFC 5861 §3).
+	// Responses can specify a shorter time. Default: 0, clients wait for the new response.
 	StaleWhileRevalidate time.Duration
 
-	// StaleIfError is how long a stale response is used if fetching a new one fails (RFC 5861 §4). Responses can shorten
-	// it. Default: 0, clients get the failure.
+	// StaleIfError is how long a stale response is served if fetching a new one fails (RFC 5861 §4). Responses can specify a
+	// shorter time. Default: 0, clients get the failure.
 	StaleIfError time.Duration
 
-	// Timeout is the maximum duration of a call of a producer. Default: 30 seconds.
+	// Timeout is the maximum duration of a producer call. Default: 30 seconds.
 	Timeout time.Duration
 }
 
@@ -63,8 +63,8 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-// Cache stores responses. It is safe for concurrent use. It runs goroutines only while fetching responses and does not
-// need to be closed. Create it with [New].
+// Cache stores responses. It is safe for concurrent use. It runs goroutines only while fetching responses, so it does not need
+// to be closed. Create it with [New].
 type Cache struct {
 	options *Options
 	store   *store
@@ -72,28 +72,27 @@ type Cache struct {
 	hits, stale, misses atomic.Uint64
 }
 
-// New returns an empty cache.
+// New returns an empty cache with the given options.
 func New(options Options) *Cache {
 	c := &Cache{options: options.withDefaults()}
 	c.store = newStore(c.options.MaxSize)
 	return c
 }
 
-// ErrNotCached is returned for a request with only-if-cached without a stored response: status 504 (RFC 9111 §5.2.1.7).
+// ErrNotCached is returned for a request with only-if-cached if no response is stored: status 504 (RFC 9111 §5.2.1.7).
 var ErrNotCached error = notCachedError{}
 
 type notCachedError struct{}
 
-// Error implements error.
 func (notCachedError) Error() string {
 	return "no stored response, and the request has Cache-Control: only-if-cached"
 }
 
-// LoggedElsewhere excludes the error from the log of failures, because the client requested it with only-if-cached.
+// LoggedElsewhere excludes the error from the failure log: the client requested it with only-if-cached.
 func (notCachedError) LoggedElsewhere() {}
 
-// Serve writes a stored response, or the response of call.Produce, which it stores if allowed. If Serve returns an
-// error of the producer, it has not written anything.
+// Serve writes the stored response or, if there is none, calls call.Produce, writes its response, and stores it if allowed. If
+// the producer returns an error, Serve returns it without having written anything.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
 	directives := parseClientDirectives(r.Header)
 	if directives.noStore || !isCacheable(r.Method) {
@@ -131,7 +130,7 @@ type clientDirectives struct {
 	noStore      bool
 	noCache      bool
 	onlyIfCached bool
-	maxAge       time.Duration // negative: unlimited
+	maxAge       time.Duration // negative if the request has no max-age
 }
 
 func parseClientDirectives(header http.Header) clientDirectives {
@@ -152,7 +151,7 @@ func (w *clientDirectives) allows(age time.Duration) bool {
 	return !w.noCache && (w.maxAge < 0 || age <= w.maxAge)
 }
 
-// lookup finds an entry by the raw request, otherwise by its key. The target is nil if the raw request found the entry.
+// lookup finds an entry by the raw request or, failing that, by its key. The target is nil if the raw request matched an alias.
 func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	var buffer [768]byte
 	raw := call.Scheme.appendRaw(buffer[:0], r, call.Principal)
@@ -168,8 +167,8 @@ func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	return c.store.get(t.key, raw), &t, nil
 }
 
-// forward writes a response from the producer or, if that fails, a stale response if allowed. why is the fwd parameter
-// of Cache-Status.
+// forward writes a response from the producer. If the producer fails, it writes the stale response if that is allowed. why is
+// the parameter fwd of Cache-Status.
 func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *target, old *entry, why string) error {
 	c.misses.Add(1)
 	f, err := c.fetch(r, call, t, old)
@@ -197,8 +196,8 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	return c.write(w, r, call, res.entry, now, []string{status})
 }
 
-// bypass writes a response of the producer without the cache. The producer still gets a normalized request if the
-// request can be parsed, and GET instead of HEAD.
+// bypass writes a response from the producer without using the cache. If the request can be parsed, the producer still gets a
+// normalized request, with GET instead of HEAD.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
 	directives := r
 	if t, err := call.Scheme.target(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
@@ -214,10 +213,10 @@ func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why s
 	return relay(w, r, call, response, cacheName+"; fwd="+why)
 }
 
-// Stats contains counters since the creation of the cache, and its current size.
+// Stats contains counters since the creation of the cache, and the current size of the cache.
 type Stats struct {
-	// Hits, Stale and Misses count requests served with a fresh response, with a stale response, and by the producer. A
-	// stale response after a failure also counts in Misses.
+	// Hits, Stale and Misses count requests served with a fresh response, with a stale response, and by the producer. A stale
+	// response served after a failure also counts as a miss.
 	Hits, Stale, Misses uint64
 
 	// Evictions counts the responses removed because of MaxSize.
@@ -237,13 +236,13 @@ func (c *Cache) Stats() Stats {
 	}
 }
 
-// Header values shared by many responses; must not be modified.
+// Header values shared by many responses; they must not be modified.
 var (
 	varies        = []string{"Accept, Accept-Encoding, Accept-Language"}
 	variesByUser  = []string{"Accept, Accept-Encoding, Accept-Language, Authorization"}
 	cookie        = []string{"Cookie"}
 	publicNoCache = []string{"public, no-cache"}
-	// Not public even if all users get the same response, because a shared cache would bypass the guard.
+	// Private even if all users get the same response: a shared cache would bypass the guard.
 	privateNoCache = []string{"private, no-cache"}
 	privateNoStore = []string{"private, no-store"}
 )
@@ -260,12 +259,12 @@ func (e *entry) ageHeadersAt(age time.Duration) *ageHeaders {
 	return s
 }
 
-// ttl returns the remaining freshness of an entry in seconds; negative if stale.
+// ttl returns the remaining lifetime of an entry in seconds; negative if the entry is stale.
 func (e *entry) ttl(age time.Duration) int64 {
 	return int64(e.fresh/time.Second) - int64(age/time.Second)
 }
 
-// write writes an entry. status is Cache-Status; nil means the status of a hit.
+// write writes an entry. status is the value of Cache-Status; nil means a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
 	s := e.ageHeadersAt(e.age(now))
 	if status == nil {
@@ -303,7 +302,7 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	return e.writeForm(w, r, call, f)
 }
 
-// isAuthorised reports whether a request has credentials or a principal.
+// isAuthorised reports whether a request has credentials (Authorization or Cookie) or a principal.
 func isAuthorised(r *http.Request, call *Call) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || call.Principal != (Principal{})
 }
@@ -315,7 +314,7 @@ func setVary(header http.Header, values []string) {
 	header["Vary"] = values
 }
 
-// writeNotModified writes 304 (RFC 9110 §15.4.5).
+// writeNotModified writes 304 Not Modified with the headers that RFC 9110 §15.4.5 requires.
 func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	header := w.Header()
 	header["Etag"] = f.etag
@@ -326,7 +325,7 @@ func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	return nil
 }
 
-// writeForm writes a form without Accept-Ranges (RFC 9110 §14.3): an eighth header would grow the map.
+// writeForm writes a form of the entry. It omits Accept-Ranges (RFC 9110 §14.3), because an eighth header would grow the map.
 func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, call *Call, f *form) error {
 	header := w.Header()
 	for i := range e.headers {
@@ -357,11 +356,11 @@ func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, bod
 	return nil
 }
 
-// hopByHop lists headers of a connection (RFC 9110 §7.6.1), and headers that the response writer sets.
+// hopByHop lists hop-by-hop headers (RFC 9110 §7.6.1) and headers that relay and the server set.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes a response without storing it. Responses to authorized requests become private regardless of the
-// origin's Cache-Control, because the origin is unaware of the guard (RFC 9111 §3.5).
+// relay writes a response without storing it. Responses to authorized requests are always private, regardless of the origin's
+// Cache-Control, because the origin does not know about the guard (RFC 9111 §3.5).
 func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Response, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {
@@ -384,27 +383,27 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Response, stat
 	return call.writeBody(w, r, a.Status, a.Body, a.IsLocal)
 }
 
-// Response is a response of a [Producer].
+// Response is the response that a [Producer] returns.
 type Response struct {
-	// Status is the HTTP status. Responses with 200 are stored, and for a short time those with 404, 410 and 422.
+	// Status is the HTTP status. Responses with status 200 are stored, and those with 404, 410 and 422 for a short time.
 	Status int
 
 	// Header is the response header. Cache-Control, Expires, Age, Date and Vary determine the lifetime (RFC 9111 §5).
-	// Content-Type, Content-Language, Content-Location, Last-Modified and, for validation, ETag are stored; other headers
-	// are sent only to the first client.
+	// Content-Type, Content-Language, Content-Location, Last-Modified and, for validation, ETag are stored. Other headers are
+	// sent only to the first client.
 	Header http.Header
 
 	// Body is the complete body without content coding. It must not be modified.
 	Body []byte
 
-	// EntityTag is the opaque part of a strong entity tag for the body. Set it if clients also get the response, with the
+	// EntityTag is the opaque part of a strong entity tag for the body. Set it if clients can also get the response, with the
 	// same tag, without the cache. Default: a hash of the body.
 	EntityTag string
 
-	// IsLocal reports whether this process produced the response. Default: false, another server did.
+	// IsLocal reports whether this process produced the response. Default: false, another server produced it.
 	IsLocal bool
 
-	// Negative marks a fallback response with status 200, which is stored as briefly as a 404. Default: false.
+	// Negative marks a fallback response with status 200 that is stored only as briefly as a 404. Default: false.
 	Negative bool
 
 	// Tags are the canonicals of the value sets, code systems and concept maps that the response depends on, with |version
@@ -412,37 +411,37 @@ type Response struct {
 	Tags []string
 }
 
-// Producer produces a response. Its request is the client's in normalized form: a GET or POST with only the headers in
-// the key, credentials and trace headers. The producer must not depend on anything else that differs between requests.
-// The request's context outlives the client's request because other clients may wait for the same response.
+// Producer produces a response. Its request is the client's in normalized form: a GET or POST that has only the headers in the
+// key, credentials and trace headers. The producer must not depend on anything else that differs between requests. The
+// request's context outlives the client's request, because other clients may be waiting for the response.
 //
-// To validate a stale response, the request has If-None-Match or If-Modified-Since. A [Response] with status 304 confirms
-// the stored response.
+// To validate a stale response, the request has If-None-Match or If-Modified-Since. A [Response] with status 304 confirms the
+// stored response.
 //
-// Anything but a complete and valid FHIR response must be an error: failures (5xx), truncated bodies, HTML pages.
-// Errors are not stored, and a stale response is used instead if available.
+// Anything other than a complete and valid FHIR response must be returned as an error: failures (5xx), truncated bodies, HTML
+// pages. Errors are not stored; a stale response is served instead if one is available.
 type Producer func(r *http.Request) (*Response, error)
 
-// Call is a request with its context from the handler.
+// Call contains what [Cache.Serve] needs to know about a request in addition to the [http.Request].
 type Call struct {
 	// Scheme configures the key. Required.
 	Scheme *Scheme
 
-	// Principal is the user and client that the request was authorized for.
+	// Principal is the user and client for which the request was authorized. Default: anonymous.
 	Principal Principal
 
-	// Body is the body of a POST in canonical form, which the producer's request gets. It must not be modified.
+	// Body is the body of a POST in canonical form. The producer's request gets this body. It must not be modified.
 	Body []byte
 
 	// Produce produces the response. Required.
 	Produce Producer
 
-	// WriteLocalHeader writes the header of a response that this process produced, instead of the writer's WriteHeader. Default:
-	// nil, WriteHeader.
+	// WriteLocalHeader replaces the writer's WriteHeader for responses produced in this process. Default: nil, WriteHeader is
+	// called.
 	WriteLocalHeader func(w http.ResponseWriter, status int)
 
-	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
-	// Default: nil, the request's own context is used.
+	// Detach returns a context that Produce may use after the client's request has ended. It is called before the request ends.
+	// Default: nil, the request's context is used.
 	Detach func(context.Context) context.Context
 }
 
@@ -452,9 +451,9 @@ func (a *Response) hasCompleteBody() bool {
 	return (length == "" || length == strconv.Itoa(len(a.Body))) && (coding == "" || strings.EqualFold(coding, "identity"))
 }
 
-// InvalidateTag removes the responses that depend on a definition, and those without tags, and returns their number.
-// With a version (url|version), it removes those tagged with this version or without version. A response that is being
-// produced is still sent to its waiting clients, but is not stored, and later requests fetch a new one.
+// InvalidateTag removes the responses that depend on a definition, and those without tags, and returns their number. For a
+// canonical with a version (url|version), it removes those tagged with this version or without a version. A response that is
+// still being produced is sent to the clients waiting for it, but is not stored; later requests fetch a new one.
 func (c *Cache) InvalidateTag(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -477,7 +476,7 @@ func (c *Cache) InvalidateSystem(canonical string) int {
 	})
 }
 
-// dependentEntries returns the entries that depend on a version of a canonical.
+// dependentEntries returns the entries that depend on a version of a definition. An empty version matches all.
 func (s *store) dependentEntries(canonical, version string) (found []*entry) {
 	for e := range s.tags[canonical] {
 		if e.dependsOn(canonical, version) {
@@ -497,7 +496,7 @@ func (c *Cache) Purge() int {
 	})
 }
 
-// invalidate starts a new generation and removes the found entries.
+// invalidate starts a new generation, removes the entries that find returns, and returns their number.
 func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -537,7 +536,7 @@ func (x index) drop(e *entry) {
 	}
 }
 
-// untaggedKey is the key of entries without tags.
+// untaggedKey is the index key of entries without tags.
 const untaggedKey = ""
 
 func (e *entry) indexKeys() iter.Seq[string] {
@@ -554,7 +553,7 @@ func (e *entry) indexKeys() iter.Seq[string] {
 	}
 }
 
-// dependsOn reports whether an entry depends on a version of a definition, or on its current version. An empty version
+// dependsOn reports whether an entry depends on the given version of a definition, or on its current version. An empty version
 // matches all.
 func (e *entry) dependsOn(canonical, version string) bool {
 	if version == "" || e.tags == nil {

@@ -19,7 +19,7 @@ import (
 
 var errDown = errors.New("down")
 
-// TestLifetime follows a response from creation to expiration.
+// TestLifetime follows a response from creation until it can no longer be served stale.
 func TestLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one")
@@ -45,7 +45,7 @@ func TestLifetime(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		expect(t, serve(t, c, get(expandURL), call), "two", "fwd=stale; ttl=-120; detail=stale-if-error")
 		checkCalls(t, o, 3)
-		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=-120") // the last attempt has just failed
+		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=-120") // not retried yet, because the last attempt failed moments ago
 		checkCalls(t, o, 3)
 		time.Sleep(11 * time.Second)
 		serve(t, c, get(expandURL), call)
@@ -58,7 +58,7 @@ func TestLifetime(t *testing.T) {
 	})
 }
 
-// TestBackgroundFailure checks that a failing origin is not called for each request.
+// TestBackgroundFailure checks that background revalidation does not call a failing origin for each request.
 func TestBackgroundFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one")
@@ -80,7 +80,7 @@ func TestBackgroundFailure(t *testing.T) {
 	})
 }
 
-// TestRefusedInBackground checks that a refusal during background revalidation ends the use of the stale response.
+// TestRefusedInBackground checks that the stale response is no longer served once background revalidation returns 403.
 func TestRefusedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one")
@@ -102,7 +102,7 @@ func TestStoredResponses(t *testing.T) {
 		status  int
 		scheme  *Scheme
 		headers []string
-		lasts   time.Duration // 0: not stored
+		lasts   time.Duration // 0 if the response is not stored
 	}{
 		"silent":                         {200, plain, nil, time.Minute},
 		"max-age":                        {200, plain, []string{"Cache-Control: max-age=30"}, 30 * time.Second},
@@ -163,7 +163,7 @@ func TestStoredResponses(t *testing.T) {
 	}
 }
 
-// TestNegative checks that a fallback response is stored as briefly as a negative response.
+// TestNegative checks that a response marked as Negative is stored as briefly as a 404.
 func TestNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(*http.Request) (*Response, error) {
@@ -185,7 +185,7 @@ func TestNegative(t *testing.T) {
 	})
 }
 
-// TestStaleBounds checks that a stale response is not used longer than its own directives allow.
+// TestStaleBounds checks that a stale response is not served longer than its Cache-Control directives allow.
 func TestStaleBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		headers      []string
@@ -313,8 +313,8 @@ func TestRequestDirectives(t *testing.T) {
 	}
 }
 
-// TestAge checks that a response with an Age but without a lifetime counts as that old (RFC 9111 §5.1) and is stored as
-// long as others.
+// TestAge checks that a response with Age but no lifetime starts at this age (RFC 9111 §5.1) and is stored as long as other
+// responses.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one", "Age: 7200")
@@ -333,8 +333,7 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// TestEntityTag checks that a producer's entity tag is kept, with the suffix of each coding, after validation and after
-// a restart.
+// TestEntityTag checks that the producer's entity tag survives validation, and that coded forms add a suffix.
 func TestEntityTag(t *testing.T) {
 	o := &origin{answer: func(r *http.Request) (*Response, error) {
 		if r.Header.Get("If-None-Match") == `"made"` {
@@ -358,8 +357,8 @@ func TestEntityTag(t *testing.T) {
 	checkCalls(t, o, 2)
 }
 
-// TestBypassSendsSameRequest checks that a bypassed request reaches the producer in the same form as others, and that HEAD
-// returns the Content-Length of GET (RFC 9110 §8.6).
+// TestBypassSendsSameRequest checks that a bypassed request reaches the producer in the same form as other requests, and that
+// HEAD returns the Content-Length of GET (RFC 9110 §8.6).
 func TestBypassSendsSameRequest(t *testing.T) {
 	for name, query := range map[string]string{"understood": "", "not understood": "&a;b"} {
 		o := &origin{answer: func(r *http.Request) (*Response, error) {
@@ -395,7 +394,7 @@ func TestRelayedIsNotShared(t *testing.T) {
 	}
 }
 
-// TestNotUnderstood checks that the producer handles requests that cannot be parsed.
+// TestNotUnderstood checks that requests that cannot be parsed are passed to the producer.
 func TestNotUnderstood(t *testing.T) {
 	for _, query := range []string{"&filter=%zz", "&a;b", "&_format=yaml", "&_format=json&_format=xml", "&_pretty=true&_pretty=false"} {
 		o := newOrigin("one")
@@ -415,7 +414,7 @@ func TestNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestBypassFails checks that an error during a bypass writes nothing.
+// TestBypassFails checks that nothing is written if the producer fails during a bypass.
 func TestBypassFails(t *testing.T) {
 	w := httptest.NewRecorder()
 	o := &origin{answer: fails(errDown)}
@@ -425,7 +424,7 @@ func TestBypassFails(t *testing.T) {
 	}
 }
 
-// TestRelayed checks that a response that is not stored is relayed unchanged except for hop-by-hop headers.
+// TestRelayed checks that a response that is not stored is relayed unchanged, except for hop-by-hop headers.
 func TestRelayed(t *testing.T) {
 	o := &origin{answer: func(*http.Request) (*Response, error) {
 		return jsonAnswer(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
@@ -442,7 +441,7 @@ func TestRelayed(t *testing.T) {
 	}
 }
 
-// TestFHIRVersion checks that the producer's request has the FHIR version of the key.
+// TestFHIRVersion checks that the producer's request contains the FHIR version that is part of the key.
 func TestFHIRVersion(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: func(r *http.Request) (*Response, error) { return jsonAnswer(200, r.Header.Get("Accept")), nil }}
@@ -458,7 +457,7 @@ func TestFHIRVersion(t *testing.T) {
 	checkCalls(t, o, 1)
 }
 
-// TestRevalidatedResponse checks that a confirmed response keeps its compressed forms and gets its new tags.
+// TestRevalidatedResponse checks that a response confirmed by a 304 keeps its compressed forms and gets the tags of the 304.
 func TestRevalidatedResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one", `ETag: "v1"`)
@@ -481,7 +480,7 @@ func TestRevalidatedResponse(t *testing.T) {
 	})
 }
 
-// TestInvalidateWhileRefreshing checks that a refresh discarded by an invalidation is repeated.
+// TestInvalidateWhileRefreshing checks that a background refresh is repeated if an invalidation has discarded its result.
 func TestInvalidateWhileRefreshing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOrigin("one")
@@ -494,7 +493,7 @@ func TestInvalidateWhileRefreshing(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		for range 3 {
-			expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-60") // while it is being refreshed
+			expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-60") // the refresh is still running
 		}
 		synctest.Wait()
 		c.InvalidateTag("http://example.org/other")
@@ -553,8 +552,7 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 }
 
-// TestStaleAfterFailure checks that the origin is retried equally soon with and without a stale response: after
-// FailureTTL or Retry-After.
+// TestStaleAfterFailure checks that the origin is retried after FailureTTL or Retry-After, with or without a stale response.
 func TestStaleAfterFailure(t *testing.T) {
 	down := fails(errDown)
 	busy := responds(503, "busy", "Retry-After: 7")
@@ -598,7 +596,7 @@ func TestStaleAfterFailure(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsRemainingTime checks that later clients get only the remaining time of Retry-After.
+// TestRetryAfterIsRemainingTime checks that later clients get the remaining time as Retry-After.
 func TestRetryAfterIsRemainingTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
@@ -623,7 +621,7 @@ func TestInvalidationClearsFailures(t *testing.T) {
 	checkCalls(t, o, 2)
 }
 
-// TestFailuresAreBounded checks the maximum number of stored failures.
+// TestFailuresAreBounded checks that the number of stored failures is limited.
 func TestFailuresAreBounded(t *testing.T) {
 	o := &origin{answer: fails(&UnavailableError{Err: errDown})}
 	c := New(Options{FailureTTL: time.Hour})
@@ -642,7 +640,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	checkCalls(t, large, 2)
 }
 
-// TestRetryAfter checks the values of Retry-After.
+// TestRetryAfter checks how values of Retry-After are parsed.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
@@ -656,7 +654,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// tagged returns a producer of responses with tags.
+// tagged returns a producer whose responses have the given tags.
 func tagged(tags ...string) Producer {
 	return func(*http.Request) (*Response, error) {
 		a := jsonAnswer(200, "one")
@@ -717,8 +715,8 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// TestInvalidateDuringRequest checks that a response that may be based on outdated definitions is not stored, and not
-// sent to requests made after the change.
+// TestInvalidateDuringRequest checks that a response that may be based on outdated definitions is neither stored nor sent to
+// requests made after the change.
 func TestInvalidateDuringRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Int64
@@ -740,11 +738,11 @@ func TestInvalidateDuringRequest(t *testing.T) {
 	})
 }
 
-// TestInvalidationRace repeatedly changes a definition and invalidates it during concurrent requests. A request after
-// an invalidation never gets an older response.
+// TestInvalidationRace repeatedly changes a definition and invalidates it during concurrent requests. A request that starts
+// after an invalidation must never get an older response.
 func TestInvalidationRace(t *testing.T) {
 	var version, told atomic.Int64
-	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // short TTL, so that background refreshes occur too
+	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // the short TTL also causes background refreshes
 	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Response, error) {
 		a := jsonAnswer(200, fmt.Sprint(version.Load()))
 		a.Tags = []string{"http://vs"}
@@ -783,14 +781,14 @@ func TestInvalidationRace(t *testing.T) {
 	all.Wait()
 }
 
-// combination contains everything that a response may depend on. Each combination has a distinct response.
+// combination contains everything that a response may depend on. Each combination has a different response.
 type combination struct {
 	varyBy                                        VaryBy
 	user, client, token, format, language, filter string
 	body                                          string
 }
 
-// wants returns the expected response, which contains only those parts that responses may depend on.
+// wants returns the expected response. It contains only the parts of the combination that the response may depend on.
 func (x combination) wants() string {
 	who := "all"
 	switch {
@@ -808,7 +806,7 @@ func (x combination) wants() string {
 // padding makes responses large enough to compress.
 var padding = strings.Repeat("padding ", 200)
 
-// request returns the request for a combination in one of several equivalent notations.
+// request returns the request for a combination, in one of several equivalent notations chosen at random.
 func (x combination) request(random *rand.Rand) *http.Request {
 	method := http.MethodGet
 	if x.body != "" {
@@ -837,8 +835,7 @@ func (x combination) request(random *rand.Rand) *http.Request {
 	return r
 }
 
-// TestResponsesMatchRequests runs many concurrent requests and invalidations, and checks that each response matches its
-// request exactly.
+// TestResponsesMatchRequests runs many concurrent requests and invalidations. Each response must match its request exactly.
 func TestResponsesMatchRequests(t *testing.T) {
 	c := New(Options{MaxSize: 300 << 10, TTL: 20 * time.Millisecond, StaleWhileRevalidate: time.Minute, StaleIfError: time.Minute})
 	pick := func(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
@@ -854,7 +851,7 @@ func TestResponsesMatchRequests(t *testing.T) {
 		call := &Call{Scheme: &Scheme{VaryBy: x.varyBy}, Principal: Principal{User: x.user, Client: x.client}, Body: []byte(x.body)}
 		private := x.varyBy != VaryByNone && random.IntN(10) == 0
 		call.Produce = func(r *http.Request) (*Response, error) {
-			// The response may depend only on the parts of this request that are in the key.
+			// The producer must not use any part of this request that is missing from the key.
 			_, format, _ := strings.Cut(r.Header.Get("Accept"), "+")
 			y := x
 			y.format, y.language, y.filter = format, r.Header.Get("Accept-Language"), strings.ReplaceAll(r.URL.Query().Get("filter"), "&", "%26")
@@ -913,37 +910,36 @@ func TestResponsesMatchRequests(t *testing.T) {
 	}
 }
 
-// origin is a producer that counts its calls.
+// origin is a producer that counts calls.
 type origin struct {
 	calls  atomic.Int64
 	answer Producer
 }
 
-// produce implements Producer.
 func (o *origin) produce(r *http.Request) (*Response, error) {
 	o.calls.Add(1)
 	return o.answer(r)
 }
 
-// call returns a call for a public response.
+// call returns a call of the producer that may be shared by all users.
 func (o *origin) call() *Call { return &Call{Scheme: plain, Produce: o.produce} }
 
-// newOrigin returns a producer of a fixed body, with headers given as "Name: value".
+// newOrigin returns an origin that always responds with body. Headers have the form "Name: value".
 func newOrigin(body string, headers ...string) *origin {
 	return &origin{answer: responds(http.StatusOK, body, headers...)}
 }
 
-// responds returns a producer of a fixed response, with headers given as "Name: value".
+// responds returns a producer of a fixed response. Headers have the form "Name: value".
 func responds(status int, body string, headers ...string) Producer {
 	return func(*http.Request) (*Response, error) { return jsonAnswer(status, body, headers...), nil }
 }
 
-// fails returns a producer that always fails.
+// fails returns a producer that always returns err.
 func fails(err error) Producer {
 	return func(*http.Request) (*Response, error) { return nil, err }
 }
 
-// jsonAnswer returns a JSON response.
+// jsonAnswer returns a JSON response. Headers have the form "Name: value".
 func jsonAnswer(status int, body string, headers ...string) *Response {
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
 	for _, line := range headers {
@@ -955,12 +951,12 @@ func jsonAnswer(status int, body string, headers ...string) *Response {
 
 const expandURL = "http://fhir.example.org/fhir/R4/ValueSet/$expand?url=http://example.org/vs"
 
-// get returns a GET request with headers given as "Name: value".
+// get returns a GET request. Headers have the form "Name: value".
 func get(url string, headers ...string) *http.Request {
 	return newRequest(http.MethodGet, url, headers...)
 }
 
-// newRequest returns a request with headers given as "Name: value".
+// newRequest returns a request without a body. Headers have the form "Name: value".
 func newRequest(method, url string, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, url, nil)
 	for _, line := range headers {
@@ -970,7 +966,7 @@ func newRequest(method, url string, headers ...string) *http.Request {
 	return r
 }
 
-// serve sends a request through a cache.
+// serve sends a request through a cache and fails the test on errors.
 func serve(t *testing.T, c *Cache, r *http.Request, call *Call) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -980,7 +976,7 @@ func serve(t *testing.T, c *Cache, r *http.Request, call *Call) *httptest.Respon
 	return w
 }
 
-// expect checks body and Cache-Status of a response.
+// expect checks the body and the Cache-Status of a response.
 func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 	t.Helper()
 	if got, _ := io.ReadAll(w.Body); string(got) != body {
@@ -991,7 +987,7 @@ func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 	}
 }
 
-// checkCalls checks the number of calls of an origin.
+// checkCalls checks how often an origin was called.
 func checkCalls(t *testing.T, o *origin, want int64) {
 	t.Helper()
 	if got := o.calls.Load(); got != want {
@@ -999,10 +995,10 @@ func checkCalls(t *testing.T, o *origin, want int64) {
 	}
 }
 
-// plain is the scheme of public responses.
+// plain is the scheme of responses shared by all users.
 var plain = &Scheme{VaryBy: VaryByNone}
 
-// check checks that the data structures of a store are consistent.
+// check returns an error if the data structures of a store are inconsistent.
 func (s *store) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

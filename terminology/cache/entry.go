@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// entry is a stored response, ready to be written. Only its atomic fields and its place change.
+// entry is a stored response, ready to be written. Only its atomic fields and its position change.
 type entry struct {
 	key     Key
 	status  int
@@ -29,12 +29,12 @@ type entry struct {
 	tags    []string
 	local   bool // produced by this process
 	forms   [codingCount]lazyForm
-	created time.Time // time of creation at the origin
+	created time.Time // when the origin created the response
 	freshness
 
-	uses       atomic.Uint32 // number of uses, capped at two
+	uses       atomic.Uint32 // number of uses, capped at 2
 	ageHeaders atomic.Pointer[ageHeaders]
-	retry      atomic.Int64 // earliest next fetch after a failure or during a fetch, in Unix nanoseconds
+	retry      atomic.Int64 // earliest time of the next fetch after a failure or during a fetch, in Unix nanoseconds
 
 	position storePosition // guarded by the store's mutex
 }
@@ -46,7 +46,7 @@ type field struct {
 
 var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
 
-// writtenHeaders are written unchanged. ETag is excluded because the entry's tag may belong to another coding.
+// writtenHeaders are written unchanged. ETag is excluded because the tag of the entry may belong to another coding.
 var writtenHeaders = storedHeaders[:4]
 
 func newEntry(t *target, a *Response, f freshness, now time.Time) *entry {
@@ -54,14 +54,14 @@ func newEntry(t *target, a *Response, f freshness, now time.Time) *entry {
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {
-			e.origin[name] = slices.Clip(values) // so that appending does not modify the producer's slice
+			e.origin[name] = slices.Clip(values) // appending must not modify the producer's slice
 		}
 	}
 	e.prepare(a.Body, a.EntityTag)
 	return e
 }
 
-// prepare sets the headers and the uncompressed form of the body, with a computed tag if tag is empty.
+// prepare sets the headers to write and the uncompressed form of the body. If tag is empty, it is computed.
 func (e *entry) prepare(body []byte, tag string) {
 	for _, name := range writtenHeaders {
 		if values := e.origin[name]; len(values) > 0 {
@@ -77,7 +77,8 @@ func (e *entry) prepare(body []byte, tag string) {
 	e.forms[identityCoding].Store(newForm(identityCoding, body, tag))
 }
 
-// revalidated returns an entry with the old body and the header updated from a 304 (RFC 9111 §4.3.4).
+// revalidated returns an entry with the body of old and with its header updated from a, a 304 response (RFC 9111 §4.3.4). It
+// also reports whether the entry may be stored.
 func (o *Options) revalidated(old *entry, t *target, a *Response, now time.Time) (*entry, bool) {
 	header := old.origin.Clone()
 	maps.Copy(header, a.Header)
@@ -97,13 +98,13 @@ func (o *Options) revalidated(old *entry, t *target, a *Response, now time.Time)
 	return e, ok
 }
 
-// Measured overhead of an entry and of a tag in bytes; verified by a test.
+// Overhead of an entry and of a tag in bytes, measured; a test verifies it.
 const (
 	entryOverhead = 1500
 	tagOverhead   = 260
 )
 
-// cost returns the size of an entry in bytes without its aliases.
+// cost returns the size of an entry in bytes, excluding its aliases.
 func (e *entry) cost() int64 {
 	size := entryOverhead + len(e.forms[identityCoding].Load().body)
 	for name, values := range e.origin {
@@ -125,8 +126,8 @@ func (e *entry) cost() int64 {
 
 func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.created)) }
 
-// chooseForm returns the form to write: the coding that the client prefers, from the second use on; identity before that
-// and where compression does not help. grown is the growth of the entry in bytes.
+// chooseForm returns the form to write. From the second use on, this is the coding that the client prefers; before that, and
+// where compression does not help, it is identity. grown is the number of bytes by which the entry has grown.
 func (e *entry) chooseForm(accepts *weights) (f *form, grown int) {
 	plain := e.forms[identityCoding].Load()
 	mustCode := accepts[identityCoding] == 0
@@ -153,13 +154,13 @@ func (e *entry) chooseForm(accepts *weights) (f *form, grown int) {
 	return f, f.cost()
 }
 
-// isWorthCoding reports whether a coding makes the body smaller, or has not been tried yet.
+// isWorthCoding reports whether a coding makes a body of the given length smaller or has not been tried yet.
 func (e *entry) isWorthCoding(c coding, length int) bool {
 	f := e.forms[c].Load()
 	return f == nil || len(f.body) < length
 }
 
-// storePosition is the position of an entry in the store.
+// storePosition describes where an entry is in the store.
 type storePosition struct {
 	segment int
 	element *list.Element
@@ -167,17 +168,17 @@ type storePosition struct {
 	size    int64
 }
 
-// ageHeaders contains the headers of an entry that change every second.
+// ageHeaders contains the headers of a hit that change every second.
 type ageHeaders struct {
-	second int64 // age of the entry
+	second int64 // age of the entry in seconds
 	age    []string
-	status []string // Cache-Status of a hit
+	status []string // value of Cache-Status for a hit
 }
 
 // coding is a content coding (RFC 9110 §8.4.1).
 type coding uint8
 
-// Content codings. If a client accepts several equally, the highest is used.
+// Content codings. If a client accepts several equally, the one with the highest value is used.
 const (
 	identityCoding coding = iota
 	gzipCoding
@@ -185,23 +186,23 @@ const (
 	codingCount // number of codings
 )
 
-// names are the codings in headers. suffixes are appended to the entity tags of coded forms. They differ from those of
-// Caddy's encode, which strips its own.
+// codingNames are the values of Content-Encoding. etagSuffixes are appended to the entity tags of coded forms. They differ from
+// the suffixes of Caddy's encode handler, which it strips.
 var (
 	codingNames  = [codingCount]string{"", "gzip", "zstd"}
 	etagSuffixes = [codingCount]string{"", "-gz", "-zs"}
 )
 
-// minCompressedSize is the minimum size of a body to compress, in bytes. Smaller bodies fit into one packet.
+// minCompressedSize is the minimum size in bytes of a body that is compressed. Smaller bodies fit into one packet.
 const minCompressedSize = 1024
 
-// weights contains the client's preference for each coding in thousandths; 0 means not acceptable.
+// weights contains the weight that the client gives each coding, in thousandths; 0 means not acceptable.
 type weights [codingCount]int
 
-// unlistedWeight is the weight of identity if it is not listed: acceptable, but last.
+// unlistedWeight is the weight of identity if it is not listed: acceptable, but least preferred.
 const unlistedWeight = 1
 
-// acceptedCodings parses Accept-Encoding (RFC 9110 §12.5.3). Without the header, only identity is acceptable.
+// acceptedCodings parses Accept-Encoding (RFC 9110 §12.5.3). If the header is absent, only identity is acceptable.
 func acceptedCodings(values []string) (w weights) {
 	w = weights{identityCoding: unlistedWeight}
 	var named [codingCount]bool
@@ -227,7 +228,7 @@ func acceptedCodings(values []string) (w weights) {
 	return w
 }
 
-// codingOf returns the coding with a name; x-gzip means gzip (RFC 9110 §8.4.1.3).
+// codingOf returns the coding with the given name; x-gzip is an alias of gzip (RFC 9110 §8.4.1.3).
 func codingOf(name string) (coding, bool) {
 	switch {
 	case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
@@ -240,7 +241,7 @@ func codingOf(name string) (coding, bool) {
 	return identityCoding, false
 }
 
-// best returns the available coding that the client prefers.
+// best returns the coding with the highest weight among those for which isAvailable returns true.
 func (w *weights) best(isAvailable func(coding) bool) coding {
 	best := identityCoding
 	for c := identityCoding + 1; c < codingCount; c++ {
@@ -251,7 +252,7 @@ func (w *weights) best(isAvailable func(coding) bool) coding {
 	return best
 }
 
-// form is a body in one coding.
+// form is a body in one content coding.
 type form struct {
 	coding coding
 	body   []byte
@@ -260,7 +261,7 @@ type form struct {
 	length []string
 }
 
-// lazyForm is a form that is computed on first use.
+// lazyForm is a form that is encoded on first use.
 type lazyForm struct {
 	atomic.Pointer[form]
 	compressing atomic.Bool
@@ -268,7 +269,7 @@ type lazyForm struct {
 
 const formOverhead = 250
 
-// newForm returns a form for a coded body; tag is that of the uncompressed body.
+// newForm returns a form for an encoded body. tag is the uncompressed body's entity tag; newForm adds a suffix.
 func newForm(c coding, body []byte, tag string) *form {
 	tag += etagSuffixes[c]
 	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
@@ -286,14 +287,14 @@ func encode(c coding, body []byte) []byte {
 	w := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(w)
 	w.Reset(&b)
-	_, _ = w.Write(body) // a bytes.Buffer never fails
+	_, _ = w.Write(body) // bytes.Buffer never returns an error
 	_ = w.Close()
 	return bytes.Clone(b.Bytes())
 }
 
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// zstdEncoder uses windows that every client can decode (RFC 9659 §3).
+// zstdEncoder uses windows no larger than every client must support (RFC 9659 §3).
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -302,8 +303,8 @@ var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2), including weak tags. It
-// stops at a syntax error.
+// entityTags yields the opaque parts of the tags in If-None-Match, including weak tags, or * (RFC 9110 §13.1.2). It stops at a
+// syntax error.
 func entityTags(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, rest := range values {
@@ -330,7 +331,7 @@ func entityTags(values []string) func(yield func(string) bool) {
 	}
 }
 
-// matchingForm returns a form of the entry that the client already has and accepts, or nil.
+// matchingForm returns a form that the client already has and accepts, or nil.
 func (e *entry) matchingForm(header http.Header, accepts *weights) *form {
 	values := header["If-None-Match"]
 	if len(values) == 0 || e.status != http.StatusOK {
@@ -347,7 +348,7 @@ func (e *entry) matchingForm(header http.Header, accepts *weights) *form {
 	return nil
 }
 
-// directives contains the directives of a Cache-Control header; names are in lower case.
+// directives contains the directives of a Cache-Control header by lower-case name.
 type directives map[string]string
 
 // parseDirectives parses Cache-Control (RFC 9111 §5.2).
@@ -371,7 +372,7 @@ func (d directives) has(name string) bool {
 	return ok
 }
 
-// seconds returns the value of a directive in seconds. An invalid value counts as 0 (RFC 9111 §4.2.1).
+// seconds returns the value of a directive in seconds. An invalid value is treated as 0 (RFC 9111 §4.2.1).
 func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	text, ok := d[name]
 	if !ok {
@@ -384,11 +385,10 @@ func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// freshness contains the lifetimes of a response.
 type freshness struct {
-	age time.Duration // age on arrival
+	age time.Duration // age of the response when it arrived
 
-	// Durations since the creation of the response, which was age before its arrival.
+	// Durations since the response was created; on arrival, it is already age old.
 	fresh                time.Duration // usable without revalidation
 	staleWhileRevalidate time.Duration // usable during revalidation (RFC 5861 §3)
 	staleIfError         time.Duration // usable after a failure (RFC 5861 §4)
@@ -401,8 +401,8 @@ func isNegative(status int) bool {
 
 func (a *Response) isNegative() bool { return a.Negative || isNegative(a.Status) }
 
-// freshnessOf returns the lifetimes of a response and whether it may be stored at all (RFC 9111 §3). The options limit
-// the lifetimes of the response and provide the defaults.
+// freshnessOf returns the lifetimes of a response and whether it may be stored at all (RFC 9111 §3). The options provide
+// default lifetimes and limit those of the response.
 func (o *Options) freshnessOf(a *Response, key Key, now time.Time) (f freshness, ok bool) {
 	d := parseDirectives(a.Header["Cache-Control"])
 	switch {
@@ -410,7 +410,7 @@ func (o *Options) freshnessOf(a *Response, key Key, now time.Time) (f freshness,
 		len(a.Body) == 0,
 		d.has("no-store"),
 		d.has("private") && !key.personal,
-		len(a.Header["Set-Cookie"]) > 0, // addressed to a single client
+		len(a.Header["Set-Cookie"]) > 0, // Set-Cookie is for a single client
 		!keyCoversVary(a.Header["Vary"], key):
 		return f, false
 	}
@@ -442,12 +442,12 @@ func isFailure(status int) bool {
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
-// canRevalidate reports whether a response is worth storing only for validation.
+// canRevalidate reports whether a response that is already stale is worth storing because it can be validated.
 func canRevalidate(a *Response) bool {
 	return a.Status == http.StatusOK && a.Header.Get("Etag") != ""
 }
 
-// cappedSeconds returns the value of a directive capped at limit, or limit without the directive.
+// cappedSeconds returns the value of a directive, but at most limit. If the directive is absent, it returns limit.
 func (d directives) cappedSeconds(name string, limit time.Duration) time.Duration {
 	if value, ok := d.seconds(name); ok {
 		return min(value, limit)
@@ -455,7 +455,7 @@ func (d directives) cappedSeconds(name string, limit time.Duration) time.Duratio
 	return limit
 }
 
-// explicitLifetime returns the explicit lifetime of a response (RFC 9111 §4.2.1).
+// explicitLifetime returns the lifetime that the response specifies, if any (RFC 9111 §4.2.1).
 func explicitLifetime(d directives, header http.Header, now time.Time) (lifetime time.Duration, explicit bool) {
 	for _, name := range []string{"s-maxage", "max-age"} {
 		if lifetime, explicit = d.seconds(name); explicit {
@@ -468,7 +468,7 @@ func explicitLifetime(d directives, header http.Header, now time.Time) (lifetime
 	}
 	end, err := http.ParseTime(expires[0])
 	if err != nil {
-		return 0, true // an invalid date is in the past (RFC 9111 §5.3)
+		return 0, true // an invalid date means a time in the past (RFC 9111 §5.3)
 	}
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		now = date
@@ -476,7 +476,7 @@ func explicitLifetime(d directives, header http.Header, now time.Time) (lifetime
 	return max(0, end.Sub(now)), true
 }
 
-// ageOf returns the age of a response by its Age or Date, whichever is higher (RFC 9111 §4.2.3).
+// ageOf returns the age of a response on arrival: the higher of Age and the time since Date (RFC 9111 §4.2.3).
 func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		age = now.Truncate(time.Second).Sub(date)
@@ -487,8 +487,8 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	return max(0, age)
 }
 
-// keyCoversVary reports whether the key covers all headers in Vary (RFC 9111 §4.1). Of the headers that the producer gets,
-// only credentials can be missing in the key.
+// keyCoversVary reports whether the key covers all headers in Vary (RFC 9111 §4.1). Credentials are the only headers that the
+// producer gets but a key may lack.
 func keyCoversVary(vary []string, key Key) bool {
 	for name := range negotiation.ListItems(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })

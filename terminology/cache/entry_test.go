@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// large is a body worth compressing.
+// large is a body that is worth compressing.
 var large = `{"resourceType":"ValueSet","x":"` + strings.Repeat("concept ", 1000) + `"}`
 
 // decode removes a content coding.
@@ -87,7 +87,7 @@ func TestCodings(t *testing.T) {
 
 func itoa(n int) string { return newForm(identityCoding, make([]byte, n), "").length[0] }
 
-// TestSmall checks that a small body is not compressed unless identity is not acceptable.
+// TestSmall checks that a small body is compressed only if identity is not acceptable.
 func TestSmall(t *testing.T) {
 	c := New(Options{})
 	call := &Call{Scheme: plain, Produce: newOrigin("small").produce}
@@ -160,7 +160,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestSharedHeaders checks that modifying the header of one response does not affect others.
+// TestSharedHeaders checks that modifying the header of one response does not affect other responses.
 func TestSharedHeaders(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: func(*http.Request) (*Response, error) {
@@ -199,7 +199,7 @@ func TestSharedHeaders(t *testing.T) {
 	}
 }
 
-// TestNegativeNotModified checks that a negative response never results in 304 (RFC 9110 §13.2.1).
+// TestNegativeNotModified checks that a 304 is never returned instead of a negative response (RFC 9110 §13.2.1).
 func TestNegativeNotModified(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: responds(404, "{}")}

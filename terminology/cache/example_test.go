@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// A handler serves responses from the cache and provides a producer for misses.
+// A handler serves responses from the cache and passes a producer for misses.
 func ExampleCache_Serve() {
 	answers := cache.New(cache.Options{MaxSize: 256 << 20})
 	scheme := &cache.Scheme{Namespace: "/fhir/R4", VaryBy: cache.VaryByNone}

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// fetch is a request to the producer. It is prepared in advance because the client's request may end first.
+// fetch is a prepared producer call. It is prepared before the call because the client's request may end first.
 type fetch struct {
 	target     *target
 	request    *http.Request // request for the producer
@@ -38,14 +38,14 @@ func (c *Cache) fetch(r *http.Request, call *Call, t *target, old *entry) (*fetc
 	return &fetch{t, call.request(r, t.representation, old), call.Produce, old, c.store.currentGeneration()}, nil
 }
 
-// collapse calls the producer once for concurrent requests with the same key, and for requests shortly after a failure.
-// A response that is neither storable nor a failure is only for the first client; the others call the producer
-// themselves. The call continues after its client has disconnected.
+// collapse calls the producer once for concurrent requests with the same key, and returns a recent failure without calling the
+// producer. If the response is neither storable nor a failure, only the first client gets it; the other clients call the
+// producer themselves. The call continues if its client disconnects.
 func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed bool, err error) {
 	led := false
 	done := f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
 		if e := c.store.peek(f.target.key); e != nil && e != f.staleEntry {
-			return &result{response: &Response{Status: e.status}, entry: e, stored: true}, nil // stored since the lookup
+			return &result{response: &Response{Status: e.status}, entry: e, stored: true}, nil // another request stored it after the lookup
 		}
 		if res, failed, err := f.generation.failures.get(f.target.key, time.Now()); failed {
 			return res, err
@@ -71,7 +71,7 @@ func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed 
 	return res, false, err
 }
 
-// refresh calls the producer in the background, unless a call is in progress or has recently failed.
+// refresh calls the producer in the background, unless a call is in progress or failed recently.
 func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now time.Time) {
 	retry := old.retry.Load()
 	pause := now.Add(c.options.Timeout).UnixNano()
@@ -88,13 +88,13 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 		if err != nil || res.isFailure() {
 			c.delayRetry(old, res, err, time.Now())
 		} else {
-			old.retry.Store(0) // the entry still exists only if an invalidation prevented its replacement
+			old.retry.Store(0) // matters only if an invalidation prevented the replacement of the entry
 		}
 		return res, err
 	})
 }
 
-// delayRetry delays the next fetch for a stale entry by as much as after a failure without a stale entry.
+// delayRetry delays the next fetch for a stale entry by the same time as after a failure without a stale entry.
 func (c *Cache) delayRetry(old *entry, res *result, err error, now time.Time) {
 	pause := cmp.Or(retryAfterOf(res, err, now), max(0, c.options.FailureTTL))
 	old.retry.Store(now.Add(pause).UnixNano())
@@ -104,7 +104,7 @@ var errIncompleteBody = errors.New("the response body does not match its Content
 
 var errUnexpected304 = errors.New("unexpected 304 Not Modified: the request was not conditional")
 
-// runFetch calls the producer and stores its response.
+// runFetch calls the producer and stores its response if allowed.
 func (c *Cache) runFetch(ctx context.Context, f *fetch) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -130,18 +130,17 @@ func (c *Cache) runFetch(ctx context.Context, f *fetch) (*result, error) {
 	storable = storable && res.entry != nil
 	res.stored = storable && c.store.add(res.entry, f.generation, now)
 	if f.staleEntry != nil && !storable && !res.isFailure() {
-		c.store.discard(f.staleEntry) // outdated, and the new response may not be stored
+		c.store.discard(f.staleEntry) // the entry is outdated, and the new response may not be stored
 	}
 	return res, nil
 }
 
-// panicError reports a panic of a producer. The panic is recovered because other clients may be waiting.
+// panicError reports that a producer panicked. The panic is recovered because other clients may be waiting for the response.
 type panicError struct {
-	Value any    // panic value
-	Stack []byte // stack trace from [debug.Stack]; not for clients
+	Value any    // argument of panic
+	Stack []byte // stack trace from [debug.Stack]; must not be sent to clients
 }
 
-// Error implements error.
 func (e *panicError) Error() string {
 	return fmt.Sprintf("panic while producing the response: %v", e.Value)
 }
@@ -154,7 +153,7 @@ func (e *panicError) Unwrap() error {
 
 var errNoResponse = errors.New("the producer wrote no response")
 
-// produce calls a producer and converts a panic to an error.
+// produce calls a producer and converts a panic into an error.
 func produce(producer Producer, r *http.Request) (response *Response, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -167,11 +166,11 @@ func produce(producer Producer, r *http.Request) (response *Response, err error)
 	return response, err
 }
 
-// forwardedHeaders are headers that the producer gets although not every key contains them. Responses must not depend on them
-// unless the caller sets [Scheme.VaryBy] accordingly.
+// forwardedHeaders are sent to the producer although not every key contains them. Responses must not depend on them unless the
+// caller sets [Scheme.VaryBy] accordingly.
 var forwardedHeaders = []string{"Authorization", "Traceparent", "Tracestate"}
 
-// request returns the request for the producer, reduced to the parts in the key and the headers in forwardedHeaders.
+// request returns the producer's request: r reduced to the parts in the key and the headers in forwardedHeaders.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
 	header := make(http.Header, len(forwardedHeaders)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{forwardedHeaders, c.Scheme.Headers} {
@@ -211,7 +210,7 @@ func setUnlessEmpty(header http.Header, name, value string) {
 	}
 }
 
-// isShared reports whether a result is a failure that all requests with the key may get.
+// isShared reports whether a result is a failure that all requests with the same key may get.
 func (r *result) isShared(key Key) bool {
 	if !r.isFailure() {
 		return false
@@ -221,15 +220,15 @@ func (r *result) isShared(key Key) bool {
 	return !private && len(header["Set-Cookie"]) == 0 && keyCoversVary(header["Vary"], key)
 }
 
-// result is the result of a producer call.
+// result is the result of a successful producer call.
 type result struct {
 	response  *Response
 	entry     *entry // nil if the response may not be stored
 	stored    bool
-	validated bool // the producer confirmed the old entry
+	validated bool // the producer confirmed the stale entry
 }
 
-// status returns parameters of Cache-Status.
+// status returns the parameters fwd-status and stored of Cache-Status.
 func (r *result) status() (status string) {
 	if r.validated {
 		status = "; fwd-status=304"
@@ -242,30 +241,30 @@ func (r *result) status() (status string) {
 	return status
 }
 
-// isFailure reports whether the producer returned a failure.
+// isFailure reports whether the producer returned a response with a failure status.
 func (r *result) isFailure() bool { return r.entry == nil && isFailure(r.response.Status) }
 
-// UnavailableError is the error of a [Producer] after its origin failed. All requests with the same key get it for
-// [Options.FailureTTL], to protect the origin.
+// UnavailableError is returned by a [Producer] whose origin has failed. To protect the origin, all requests with the same key
+// get this error for [Options.FailureTTL].
 type UnavailableError struct {
-	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
+	// RetryAfter is the Retry-After of the origin (RFC 9110 §10.2.3). Default: 0, none was sent.
 	RetryAfter time.Duration
 
-	// Err is the cause. Required.
+	// Err is the cause of the failure. Required.
 	Err error
 }
 
-// Error implements error.
+// Error implements the error interface.
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the cause.
+// Unwrap returns Err.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// MaxRetryAfter is the maximum Retry-After that is honored, so that a wrong header does not block the service.
+// MaxRetryAfter is the maximum Retry-After that is honored, so that an incorrect header does not block the service.
 const MaxRetryAfter = 5 * time.Minute
 
-// ParseRetryAfter returns the wait time of a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter], or 0 if it is
-// missing or invalid.
+// ParseRetryAfter returns the wait specified by a Retry-After header (RFC 9110 §10.2.3), but at most [MaxRetryAfter]. It
+// returns 0 if the header is missing or invalid.
 func ParseRetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	var wait time.Duration
@@ -284,23 +283,23 @@ func FormatRetryAfter(wait time.Duration) string {
 
 const (
 	maxFailures    = 1000     // maximum number of stored failures
-	maxFailureBody = 16 << 10 // maximum size in bytes
+	maxFailureBody = 16 << 10 // maximum size of the body in a stored failure, in bytes
 )
 
-// failure is a failure of an origin.
+// failure is a recent failure of the origin.
 type failure struct {
 	res           *result // nil if err is set
 	err           error
-	hadRetryAfter bool // whether Retry-After was sent
+	hadRetryAfter bool // the origin sent Retry-After
 	until         time.Time
 }
 
-// failures contains the recent failures of a generation.
+// failures contains the recent failures in a generation.
 type failures struct {
 	byKey boundedcache.Cache[[sha256.Size]byte, failure]
 }
 
-// get returns the stored failure for a key with the remaining Retry-After, until the origin may be retried.
+// get returns the stored failure for a key, with the remaining Retry-After, or false if the origin may be retried.
 func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err error) {
 	last, ok := f.byKey.Get(key.sum)
 	if !ok || !now.Before(last.until) {
@@ -319,7 +318,7 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 	return &result{response: &response}, true, nil
 }
 
-// record stores a failure if it may be shared.
+// record stores a failure if it may be shared by requests.
 func (f *failures) record(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
 	unavailable := (*UnavailableError)(nil)
@@ -332,7 +331,7 @@ func (f *failures) record(key Key, res *result, err error, ttl time.Duration) {
 	}
 }
 
-// retryAfterOf returns the origin's wait time after a failure, or 0 without Retry-After.
+// retryAfterOf returns the wait that the origin requested after a failure, or 0 if it sent no Retry-After.
 func retryAfterOf(res *result, err error, now time.Time) time.Duration {
 	if unavailable := (*UnavailableError)(nil); errors.As(err, &unavailable) {
 		return min(unavailable.RetryAfter, MaxRetryAfter)

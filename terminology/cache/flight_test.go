@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestRequestCollapsing sends a thousand concurrent requests for a response that is missing, then for a stale one.
+// TestRequestCollapsing sends a thousand concurrent requests, first for a missing response, then for a stale one.
 func TestRequestCollapsing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(*http.Request) (*Response, error) {
@@ -52,7 +52,7 @@ func TestRequestCollapsing(t *testing.T) {
 	})
 }
 
-// TestLate checks that requests use a stored response even if their lookup preceded its storing.
+// TestLate checks that requests use a stored response even if it was stored after their lookup.
 func TestLate(t *testing.T) {
 	o := newOrigin("one")
 	c := New(Options{})
@@ -73,7 +73,7 @@ func TestLate(t *testing.T) {
 	checkCalls(t, o, 1)
 }
 
-// TestClientDisconnects checks that a disconnecting client does not cancel the response for others.
+// TestClientDisconnects checks that a client that disconnects does not cancel the response for other clients.
 func TestClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(r *http.Request) (*Response, error) {
@@ -89,7 +89,7 @@ func TestClientDisconnects(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // makes client 0 the first
+				time.Sleep(time.Duration(i) * time.Millisecond) // client 0 must be first
 				ctx := t.Context()
 				if i%2 == 0 {
 					var cancel context.CancelFunc
@@ -155,7 +155,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestUnshareableResponse checks that a response for one client is not shared with waiting requests.
+// TestUnshareableResponse checks that a response meant for one client is not sent to other waiting clients.
 func TestUnshareableResponse(t *testing.T) {
 	for name, header := range map[string]string{"no-store": "Cache-Control: no-store", "private": "Cache-Control: private", "cookie": "Set-Cookie: a=b"} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestUnshareableResponse(t *testing.T) {
 	}
 }
 
-// TestUsersDoNotWaitForEachOther checks that requests of different users are not collapsed.
+// TestUsersDoNotWaitForEachOther checks that requests from different users are not collapsed.
 func TestUsersDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{})
@@ -220,7 +220,7 @@ func TestRequestAfterwards(t *testing.T) {
 	})
 }
 
-// TestPrivateAmongUsersOfAClient checks that users of a client do not share private responses.
+// TestPrivateAmongUsersOfAClient checks that users of the same client do not share private responses.
 func TestPrivateAmongUsersOfAClient(t *testing.T) {
 	c := New(Options{})
 	for _, user := range []string{"alice", "bob", ""} {
@@ -248,7 +248,7 @@ func TestPost(t *testing.T) {
 	checkCalls(t, o, 2)
 }
 
-// The producer gets a context that was detached during the client's request, once per response.
+// TestDetach checks that the producer's context is detached during the client's request, once per response.
 func TestDetach(t *testing.T) {
 	type key struct{}
 	c := New(Options{})

@@ -15,12 +15,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// VaryBy determines which requests share responses.
+// VaryBy specifies which requests may share responses.
 type VaryBy uint8
 
 const (
-	// VaryByUser shares responses only within one user, client and scope, or within a client without a user. Clients of a
-	// user may have different permissions. It is the default.
+	// VaryByUser, the default, shares responses only between requests with the same user, client and scope, or the same client
+	// and scope if there is no user. Clients of a user may have different permissions.
 	VaryByUser VaryBy = iota
 
 	// VaryByClient shares responses among the users of a client.
@@ -30,11 +30,11 @@ const (
 	VaryByNone
 )
 
-// Principal is the user and client that the access token authorizes. The zero value is anonymous.
+// Principal is the user and client that an access token authorizes. The zero value is an anonymous principal.
 type Principal struct {
-	Issuer   string // issuer of User and Client, which are unique only per issuer
-	User     string // empty without a user
-	Client   string // client that the token was issued to
+	Issuer   string // issuer of the access token; User and Client are unique only per issuer
+	User     string // empty if the token is not for a user
+	Client   string // client to which the token was issued
 	Scope    string // granted scope
 	Patient  string // patient in the launch context
 	FHIRUser string // the user's FHIR resource
@@ -42,36 +42,36 @@ type Principal struct {
 
 // Scheme configures keys. It must not be modified while in use.
 type Scheme struct {
-	// Namespace separates handlers that share a [Cache]. Handlers with equal spaces must produce equal responses.
+	// Namespace separates handlers that share a [Cache]. Handlers with the same namespace must produce the same responses.
 	Namespace string
 
-	// Epoch identifies the version of the definitions. Responses of another epoch are not found.
+	// Epoch identifies the version of the definitions. Responses stored in other epochs are not found.
 	Epoch string
 
-	// VaryBy determines which requests share responses.
+	// VaryBy specifies which requests may share responses. Default: [VaryByUser].
 	VaryBy VaryBy
 
-	// Headers lists, in canonical form, the request headers that responses depend on in addition to Accept and
-	// Accept-Language. The producer gets no other headers, so responses cannot depend on them.
+	// Headers lists, in canonical form, request headers on which responses depend, in addition to Accept and Accept-Language.
+	// The producer gets no other headers, so responses cannot depend on them.
 	Headers []string
 }
 
-// Key identifies a response by the SHA-256 of everything it depends on, so that it does not reveal anything about a
-// request or its client.
+// Key identifies a response. It is the SHA-256 of everything that the response depends on, so that it reveals nothing about the
+// request or the client.
 type Key struct {
 	sum      [sha256.Size]byte
-	personal bool // for a single user, a client without a user, or one set of credentials
+	personal bool // responses are for one user, one client without a user, or one set of credentials
 }
 
-// target is the response that a request selects: its key and representation.
+// target identifies the response that a request selects.
 type target struct {
 	key            Key
 	representation representation
 }
 
-// target returns the target of a request. It ignores the order of parameters with different names, their escaping, and
-// the place where the representation is specified. body is the body of a POST. It returns an error for an invalid query
-// string or _format; the response to such a request must not be stored.
+// target returns the target of a request. It ignores the order of parameters with different names, how they are escaped, and
+// whether headers or parameters specify the representation. body is the body of a POST. An invalid query string or _format is
+// an error; the response to such a request must not be stored.
 func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t target, err error) {
 	list, err := parseParameters(r.URL.RawQuery)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t ta
 	return t, nil
 }
 
-// methodClass maps HEAD to GET.
+// methodClass returns GET for HEAD and other methods unchanged.
 func methodClass(method string) string {
 	if method == http.MethodHead {
 		return http.MethodGet
@@ -109,8 +109,8 @@ func isCacheable(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
 }
 
-// appendRaw appends the unparsed parts of a GET or HEAD that determine its key, to find an entry without parsing. It
-// returns nil for other methods.
+// appendRaw appends those parts of a GET or HEAD request that determine its key, without parsing them. It is used to find an
+// entry by alias. It returns nil for other methods.
 func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []byte {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
@@ -135,7 +135,7 @@ func (s *Scheme) appendHeaders(dst []byte, header http.Header) []byte {
 	return dst
 }
 
-// Kinds of scope. They are part of keys to distinguish a user from a client of the same name.
+// Kinds of scope. They are part of the key, so that a user and a client with the same name have different keys.
 const (
 	scopeAll byte = iota
 	scopeAnonymous
@@ -144,8 +144,8 @@ const (
 	scopeCredentials
 )
 
-// appendScope appends whom a response is for, and reports whether that is a single user, client or set of credentials.
-// Credentials without a principal are appended because the producer may forward them.
+// appendScope appends the principal or credentials that a response is for. personal reports whether they are a single user,
+// client or set of credentials. Without a principal, credentials are appended because the producer may forward them.
 func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []byte, personal bool) {
 	authorization, cookie := header["Authorization"], header["Cookie"]
 	switch {
@@ -163,7 +163,7 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	return append(dst, scopeAnonymous), false
 }
 
-// includesCredentials reports whether keys contain the credentials of a request with this principal.
+// includesCredentials reports whether the keys of requests with this principal contain the credentials.
 func (s *Scheme) includesCredentials(p Principal) bool {
 	return s.VaryBy != VaryByNone && p.User == "" && p.Client == ""
 }
@@ -187,10 +187,10 @@ func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }
 
 type parameter struct{ name, value string }
 
-// parameters are unescaped and stably sorted by name: the order of values may be significant.
+// parameters are unescaped and sorted by name. The sort is stable because the order of values may be significant.
 type parameters []parameter
 
-// errSemicolon rejects semicolons, which some servers parse as a separator and others as part of a value.
+// errSemicolon is returned for semicolons, because some servers parse them as separators, others as part of a value.
 var errSemicolon = errors.New("invalid semicolon separator in query")
 
 func parseParameters(query string) (list parameters, err error) {
@@ -215,7 +215,7 @@ func parseParameters(query string) (list parameters, err error) {
 	return list, nil
 }
 
-// extract removes the parameters with a name and returns their values.
+// extract removes the parameters with the given name and returns their values.
 func (l parameters) extract(name string) (rest parameters, values []string) {
 	rest = slices.DeleteFunc(l, func(p parameter) bool {
 		if p.name == name {
@@ -226,7 +226,7 @@ func (l parameters) extract(name string) (rest parameters, values []string) {
 	return rest, values
 }
 
-// has reports whether a parameter has a nonempty value.
+// has reports whether a parameter with this name has a nonempty value.
 func (l parameters) has(name string) bool {
 	return slices.ContainsFunc(l, func(p parameter) bool { return p.name == name && p.value != "" })
 }
@@ -239,27 +239,27 @@ func (l parameters) append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart appends a part of a key with its length, so that different parts never yield the same key.
+// appendPart appends a part of a key after its length, so that different lists of parts never have the same key.
 func appendPart(dst []byte, part string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
 }
 
-// representation is the requested form of a response, from the parameters _format and _pretty and the headers Accept
-// and Accept-Language.
+// representation is the requested form of a response, based on the parameters _format and _pretty and the headers Accept and
+// Accept-Language.
 type representation struct {
 	format      negotiation.Format
 	pretty      bool
-	fhirVersion string // from the media type (R4 §2.21.0.6); may be empty
-	language    string // normalized Accept-Language; empty if displayLanguage is given
+	fhirVersion string // parameter fhirVersion of the media type (R4 §2.21.0.6); may be empty
+	language    string // normalized Accept-Language; empty if the request has displayLanguage
 }
 
-// Errors of representations that the producer rejects.
+// Errors for representations that the producer rejects.
 var (
 	errFormat            = errors.New("_format must be json or xml")
 	errRepeatedParameter = errors.New("_format and _pretty must not be repeated")
 )
 
-// negotiate removes the parameters of the representation from the list. _format takes precedence over Accept (R4
+// negotiate removes _format and _pretty from the list and returns the representation. _format takes precedence over Accept (R4
 // §3.1.0.1.11).
 func negotiate(list parameters, header http.Header) (parameters, representation, error) {
 	var r representation
@@ -277,7 +277,7 @@ func negotiate(list parameters, header http.Header) (parameters, representation,
 		return list, r, nil
 	}
 	kind, version, _ := strings.Cut(formats[0], ";")
-	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // an unescaped plus sign
+	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // was an unescaped plus sign
 	var known bool
 	if r.format, known = negotiation.FormatOf(strings.ToLower(kind)); !known {
 		return list, r, errFormat
@@ -296,7 +296,7 @@ func (r representation) append(dst []byte) []byte {
 	return appendPart(appendPart(dst, r.fhirVersion), r.language)
 }
 
-// apply sets the headers that request exactly this representation.
+// apply sets the headers so that they request exactly this representation.
 func (r representation) apply(header http.Header) {
 	accept := "application/fhir+json"
 	if r.format == negotiation.XML {

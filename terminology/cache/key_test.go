@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// keyOf returns the key of a request.
 func keyOf(t *testing.T, s *Scheme, r *http.Request, p Principal, body string) Key {
 	t.Helper()
 	target, err := s.target(r, p, []byte(body))
@@ -166,7 +165,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestKeyProperties sends random parameters in two equivalent notations.
+// TestKeyProperties checks random parameters: equivalent notations have the same key, other parameters a different one.
 func TestKeyProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	names := []string{"url", "filter", "count", "property", "designation", "a b", "ü", ""}
@@ -235,7 +234,7 @@ func TestProducersRequest(t *testing.T) {
 	}
 }
 
-// TestProducersCookie checks that the producer gets only cookies in the key, and no request IDs.
+// TestProducersCookie checks that the producer gets cookies only if they are part of the key, and never gets request IDs.
 func TestProducersCookie(t *testing.T) {
 	for name, tt := range map[string]struct {
 		scheme    Scheme

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	maxAliases       = 8       // per entry: raw requests that find it without parsing
-	maxAliasSize     = 4 << 10 // bytes
-	aliasOverhead    = 80      // bytes in addition to the request
-	typicalEntrySize = 2 << 10 // assumed entry size, for the size of the sketch
+	maxAliases       = 8       // maximum aliases per entry; an alias is a raw request that finds the entry without parsing
+	maxAliasSize     = 4 << 10 // maximum size of an alias in bytes
+	aliasOverhead    = 80      // bytes per alias in addition to the raw request
+	typicalEntrySize = 2 << 10 // assumed entry size in bytes, for sizing the sketch
 )
 
-// store is a size-bounded set of entries with W-TinyLFU eviction (Einziger, Friedman, Manes 2017). A new entry starts
-// in a small window. It moves to the main part, a segmented LRU, only into free space or if the evicted entries are
-// used less in total. So one-time requests never evict popular entries.
+// store is a size-bounded set of entries with W-TinyLFU eviction (Einziger, Friedman, Manes 2017). A new entry starts in a
+// small window. It moves to the main part, a segmented LRU, only if there is free space or if it is used more than all the
+// entries that it evicts. Therefore, one-time requests never evict popular entries.
 //
-// One lock guards everything, so that removed entries cannot be found and counters are exact.
+// A single lock guards all fields, so that removed entries cannot be found and counters are exact.
 type store struct {
 	mu                 sync.Mutex
 	entries            map[[sha256.Size]byte]*entry
 	aliases            map[string]*entry // by raw request
-	tags               index             // by URL of a canonical; "" for entries without tags
+	tags               index             // by canonical URL; "" for entries without tags
 	segments           [3]segment
 	sketch             *sketch
-	max                int64 // maximum sizes in bytes: total, window, main part
+	max                int64 // maximum sizes in bytes, for the entire store, the window and the main part
 	maxWindow, maxMain int64
 	generation         *generation
 	evicted, rejected  uint64
 }
 
-// segment is a list of entries, most recently used first.
+// segment is a list of entries, with the most recently used first.
 type segment struct {
 	list.List
 	bytes int64
@@ -48,15 +48,15 @@ const (
 	segmentProtected        // used since leaving the window
 )
 
-// Size limits: the window has 1/windowShare of the store, the protected segment 4/5 of the rest. An entry has at most
+// Size limits: the window gets 1/windowShare of the store, the protected segment 4/5 of the rest. An entry may use at most
 // 1/entryShare, so that it cannot evict all others.
 const (
 	windowShare = 100
 	entryShare  = 4
 )
 
-// generation is the period between two invalidations. A response fetched in one generation may be outdated in the next,
-// and is neither stored nor used there.
+// generation is the period between two invalidations. A response fetched in one generation may be outdated in the next, where
+// it is neither stored nor used.
 type generation struct {
 	flights  singleflight.Group
 	failures failures
@@ -77,7 +77,7 @@ func newStore(limit int64) *store {
 	}
 }
 
-// find returns the entry with an alias, or nil.
+// find returns the entry with the alias raw, or nil.
 func (s *store) find(raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *store) find(raw []byte) *entry {
 	return e
 }
 
-// get returns the entry with a key, or nil, and adds the alias raw unless it is nil.
+// get returns the entry with the given key, or nil. Unless raw is nil, get adds it as an alias of the entry.
 func (s *store) get(key Key, raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,14 +103,14 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
-// peek is like get, but without counting a use.
+// peek is like get, but does not count as a use and adds no alias.
 func (s *store) peek(key Key) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[key.sum]
 }
 
-// alias adds an alias to an entry, replacing the oldest alias beyond maxAliases.
+// alias adds an alias to an entry. If the entry already has maxAliases, the oldest alias is removed.
 func (s *store) alias(e *entry, raw []byte) {
 	if raw == nil || len(raw) > maxAliasSize || s.aliases[string(raw)] == e {
 		return
@@ -127,7 +127,8 @@ func (s *store) alias(e *entry, raw []byte) {
 	s.resize(e, int64(len(alias)+aliasOverhead))
 }
 
-// add stores an entry of a generation, replacing any entry with the same key, and reports whether it was stored.
+// add stores an entry unless its generation, made, has ended, and reports whether it did. It replaces an entry with the same
+// key.
 func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	return s.entries[e.key.sum] == e
 }
 
-// replace replaces an entry with a new entry for the same key, which inherits its segment and aliases.
+// replace replaces old with an entry that has the same key and inherits its segment and aliases.
 func (s *store) replace(old, e *entry) {
 	to, aliases := old.position.segment, old.position.aliases
 	s.remove(old)
@@ -176,7 +177,7 @@ func (s *store) discard(e *entry) {
 	}
 }
 
-// grow increases the size of an entry, if it is still stored.
+// grow adds to the recorded size of an entry if it is still stored.
 func (s *store) grow(e *entry, by int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,13 +192,13 @@ func (s *store) resize(e *entry, by int64) {
 	s.segments[e.position.segment].bytes += by
 }
 
-// expirationSamples is the number of entries checked for expiration per added entry.
+// expirationSamples is the number of entries that add checks for expiration.
 const expirationSamples = 4
 
-// expire removes some expired entries; the more expired entries exist, the more it removes.
+// expire checks a few random entries and removes the expired ones. The more entries have expired, the more it removes.
 func (s *store) expire(now time.Time) {
 	n := 0
-	for _, e := range s.entries { // starts at a random entry
+	for _, e := range s.entries { // iteration starts at a random entry
 		if n++; n > expirationSamples {
 			return
 		}
@@ -249,7 +250,7 @@ func (s *store) mainBytes() int64 {
 }
 func (s *store) bytes() int64 { return s.mainBytes() + s.segments[segmentWindow].bytes }
 
-// balance enforces the size limits of all parts.
+// balance enforces the size limits of the window and the main part.
 func (s *store) balance() {
 	for s.segments[segmentWindow].bytes > s.maxWindow {
 		candidate := s.segments[segmentWindow].leastRecent()
@@ -261,15 +262,15 @@ func (s *store) balance() {
 	}
 }
 
-// admit moves a candidate from the window to the main part if it is used more than the entries to evict, and removes it
-// otherwise.
+// admit moves a candidate from the window to the main part if it is used more than the entries that it would evict. Otherwise,
+// it removes the candidate.
 func (s *store) admit(candidate *entry) {
 	excess := s.mainBytes() + candidate.position.size - s.maxMain
 	uses := s.sketch.estimate(candidate.key.hash())
 	var victims []*entry
 	for victim := s.victim(nil); excess > 0; victim = s.victim(victim) {
 		if victim == nil {
-			uses = 0 // too large for the main part
+			uses = 0 // candidate exceeds the main part
 			break
 		}
 		if uses -= s.sketch.estimate(victim.key.hash()); uses <= 0 {
@@ -289,7 +290,7 @@ func (s *store) admit(candidate *entry) {
 	s.moveToFront(candidate, segmentProbation)
 }
 
-// victim returns the entry to evict after the given one; nil means the first.
+// victim returns the next entry to evict after the given one. nil returns the first.
 func (s *store) victim(after *entry) *entry {
 	if after == nil {
 		if e := s.segments[segmentProbation].leastRecent(); e != nil {
@@ -311,7 +312,7 @@ func (s *store) evict(e *entry) {
 	s.remove(e)
 }
 
-// remove removes an entry with its aliases and tags.
+// remove removes an entry and its aliases and tags.
 func (s *store) remove(e *entry) {
 	s.unlink(e)
 	delete(s.entries, e.key.sum)
@@ -322,20 +323,20 @@ func (s *store) remove(e *entry) {
 	s.tags.drop(e)
 }
 
-// sketch estimates how often keys were recently used: a count-min sketch behind a doorkeeper (TinyLFU: Einziger,
-// Friedman, Manes 2017). Keys used once are only in the doorkeeper, a Bloom filter.
+// sketch estimates how often keys were used recently. It is a count-min sketch behind a doorkeeper, a Bloom filter that absorbs
+// keys used only once (TinyLFU: Einziger, Friedman, Manes 2017).
 type sketch struct {
-	seed       uint64 // protects against crafted hash collisions
+	seed       uint64 // random, to prevent crafted hash collisions
 	counters   [sketchRows][]uint8
 	doorkeeper []uint64
-	shift      int // shift that reduces a hash to an index of counters
+	shift      int // right shift that reduces a hash to a counter index
 	added      int
 	sampleSize int // number of additions after which the counters are halved
 }
 
 const (
 	sketchRows = 4  // counters per key; the smallest is the estimate
-	maxCount   = 15 // maximum of a counter
+	maxCount   = 15 // maximum value of a counter
 )
 
 func newSketch(n int64) *sketch {
@@ -344,7 +345,7 @@ func newSketch(n int64) *sketch {
 	for i := range s.counters {
 		s.counters[i] = make([]uint8, 1<<width)
 	}
-	s.doorkeeper = make([]uint64, 1<<width/8) // 8 bits per counter
+	s.doorkeeper = make([]uint64, 1<<width/8) // 8 doorkeeper bits per counter
 	return s
 }
 
@@ -354,7 +355,7 @@ func (s *sketch) counterIndex(hash uint64, row int) uint64 {
 	return hash * s.seed * oddMultipliers[row] >> s.shift
 }
 
-// doorkeeperBits returns the two bit positions of a key in the doorkeeper.
+// doorkeeperBits returns the two words and bit masks of a key in the doorkeeper.
 func (s *sketch) doorkeeperBits(hash uint64) (word1, bit1, word2, bit2 uint64) {
 	high, low := bits.Mul64(hash^s.seed, oddMultipliers[0])
 	mask := uint64(len(s.doorkeeper) - 1)
@@ -378,7 +379,7 @@ func (s *sketch) add(hash uint64) {
 	}
 }
 
-// estimate returns the approximate number of uses of a key. Apart from aging, it never underestimates.
+// estimate returns the approximate number of uses of a key, at most maxCount+1. Except for aging, it never underestimates.
 func (s *sketch) estimate(hash uint64) int {
 	count := maxCount
 	for row := range s.counters {
@@ -391,7 +392,7 @@ func (s *sketch) estimate(hash uint64) int {
 	return count
 }
 
-// age halves all counters, so that past uses lose weight.
+// age halves all counters, so that older uses have less weight.
 func (s *sketch) age() {
 	for row := range s.counters {
 		for i := range s.counters[row] {

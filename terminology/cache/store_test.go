@@ -15,7 +15,7 @@ import (
 
 var slow = flag.Bool("slow", false, "ask ten times as often")
 
-// testEntry returns the entry for test key n, fresh for an hour.
+// testEntry returns an entry for test key n that stays fresh for an hour.
 func testEntry(n uint64, body []byte) *entry {
 	q := &target{key: testKey(n)}
 	a := &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
@@ -35,8 +35,8 @@ func (s *store) wants(n uint64, size int) bool {
 	return false
 }
 
-// TestScan mixes a hundred thousand one-time keys, or a million, with a realistic workload. The one-time keys must
-// neither increase memory nor evict popular entries.
+// TestScan checks that one-time keys neither increase memory nor evict popular entries. It mixes 100,000 of them (a million
+// with the flag slow) with a realistic workload.
 func TestScan(t *testing.T) {
 	filters := uint64(100_000)
 	if *slow {
@@ -46,7 +46,7 @@ func TestScan(t *testing.T) {
 	t.Run("room for a third of it", func(t *testing.T) { testScan(t, 2500<<10, filters/5) })
 }
 
-// testScan requests four one-time keys between each two realistic requests.
+// testScan requests four one-time keys after each realistic request.
 func testScan(t *testing.T, limit int64, filters uint64) {
 	const honest, body = 2000, 2 << 10
 	s := newStore(limit)
@@ -83,7 +83,7 @@ func testScan(t *testing.T, limit int64, filters uint64) {
 	}
 }
 
-// heap returns the heap memory in use in bytes.
+// heap returns the heap memory in use, in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -128,7 +128,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestStoreProperties performs random operations and checks that the data structures stay consistent.
+// TestStoreProperties performs random operations and checks that the data structures remain consistent.
 func TestStoreProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	s := newStore(200 << 10)
@@ -152,7 +152,7 @@ func TestStoreProperties(t *testing.T) {
 		case 3, 4, 5, 6:
 			e := testEntry(n, make([]byte, random.IntN(8000)))
 			e.tags = []string{fmt.Sprint(n % 10)}
-			e.retention = time.Duration(random.IntN(3)) * time.Hour // 0: expired
+			e.retention = time.Duration(random.IntN(3)) * time.Hour // 0 means already expired
 			s.add(e, s.currentGeneration(), time.Now())
 		default:
 			raw := fmt.Append(nil, n, random.IntN(20))
@@ -170,7 +170,7 @@ func TestStoreProperties(t *testing.T) {
 	}
 }
 
-// TestGrowthEvicts checks that forms added later count towards the limit.
+// TestGrowthEvicts checks that forms added to an entry later count toward the size limit.
 func TestGrowthEvicts(t *testing.T) {
 	s := newStore(100 << 10)
 	for n := range uint64(40) {
@@ -186,7 +186,7 @@ func TestGrowthEvicts(t *testing.T) {
 	}
 }
 
-// TestReplacementStaysPopular checks that the replacement of a popular entry stays popular.
+// TestReplacementStaysPopular checks that the replacement for a popular entry inherits its segment and aliases.
 func TestReplacementStaysPopular(t *testing.T) {
 	s := newStore(1 << 20)
 	for n := range uint64(20) {
@@ -265,7 +265,7 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// TestAliases checks the limit of aliases per entry; other raw requests find the entry by its key.
+// TestAliases checks that the number of aliases per entry is limited.
 func TestAliases(t *testing.T) {
 	s := newStore(1 << 20)
 	s.wants(1, 100)
@@ -284,7 +284,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestEvictionByPopularity checks that even reused entries are evicted for more popular ones.
+// TestEvictionByPopularity checks that entries are evicted in favor of more popular ones even if they were reused.
 func TestEvictionByPopularity(t *testing.T) {
 	s := newStore(100 << 10)
 	for range 2 {
@@ -310,7 +310,7 @@ func TestEvictionByPopularity(t *testing.T) {
 	}
 }
 
-// TestAliasesCount checks that aliases count towards the limit.
+// TestAliasesCount checks that aliases count toward the size limit.
 func TestAliasesCount(t *testing.T) {
 	s := newStore(100 << 10)
 	for n := range uint64(100) {

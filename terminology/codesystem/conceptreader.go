@@ -10,31 +10,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// ConceptReader reads designations and extensions of concepts in code systems and value sets. It stores texts in an
-// arena, and languages and uses in tables.
+// ConceptReader reads the designations and extensions of concepts in code systems and value sets. It stores texts in an arena,
+// and languages and uses in tables.
 type ConceptReader struct {
-	// Languages are the languages of designations; the first is empty.
+	// Languages are the languages of designations. The first one is empty.
 	Languages []string
 
-	// Uses are the uses of designations; the first is empty.
+	// Uses are the uses of designations. The first one is empty.
 	Uses []Use
 
-	// Designations are the read designations in source order.
+	// Designations are the designations read so far, in source order.
 	Designations []DesignationRow
 
-	// Extensions are the read extensions in source order.
+	// Extensions are the extensions read so far, in source order.
 	Extensions []ExtensionRow
 
 	scratch []byte
 }
 
-// Reset prepares the reader for the next resource. The previous resource keeps the old tables.
+// Reset prepares the reader for the next resource. The tables of the previous resource stay valid.
 func (c *ConceptReader) Reset() {
 	c.Languages, c.Uses = make([]string, 1), make([]Use, 1)
 	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
 }
 
-// ReadDesignation reads an entry of concept.designation. It skips designations with a missing or empty value.
+// ReadDesignation reads an entry of concept.designation and skips it if its value is missing or empty.
 func (c *ConceptReader) ReadDesignation(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	row := DesignationRow{Owner: owner}
 	err := r.Object(func(name []byte) error {
@@ -59,7 +59,8 @@ func (c *ConceptReader) ReadDesignation(r *fhirjson.Reader, t *Texts, owner uint
 	return err
 }
 
-// languageIndex returns the index of a language. Resources have few languages, and usually repeat the last one.
+// languageIndex returns the index of a language in Languages and adds the language if necessary. Resources have few languages
+// and usually repeat the last one.
 func (c *ConceptReader) languageIndex(tag []byte) uint16 {
 	for i, v := range slices.Backward(c.Languages) {
 		if v == string(tag) {
@@ -67,7 +68,7 @@ func (c *ConceptReader) languageIndex(tag []byte) uint16 {
 		}
 	}
 	if len(c.Languages) > 1<<15 {
-		return 0 // not expected in practice; without a language, the designation is still displayed
+		return 0 // too many languages, which is not expected in practice; the designation is still displayed without a language
 	}
 	c.Languages = append(c.Languages, string(tag))
 	return uint16(len(c.Languages) - 1)
@@ -109,7 +110,7 @@ func (c *ConceptReader) readDesignationExtensions(r *fhirjson.Reader, t *Texts, 
 	return err
 }
 
-// ReadExtensions reads the extensions of a concept.
+// ReadExtensions reads the supported extensions of a concept.
 func (c *ConceptReader) ReadExtensions(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	return c.eachExtension(r, func(kind ExtensionKind, _, value []byte) error {
 		if value != nil {
@@ -119,7 +120,7 @@ func (c *ConceptReader) ReadExtensions(r *fhirjson.Reader, t *Texts, owner uint3
 	})
 }
 
-// eachExtension calls visit with each supported extension of an array: the entire extension, and its value[x] as a member.
+// eachExtension calls visit with each supported extension in an array: the entire extension, and its value[x] as a JSON member.
 func (c *ConceptReader) eachExtension(r *fhirjson.Reader, visit func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
 		raw, err := r.CompactValue('{')
@@ -134,8 +135,8 @@ func (c *ConceptReader) eachExtension(r *fhirjson.Reader, visit func(kind Extens
 	})
 }
 
-// parseExtension returns the kind of an extension, or 0, and its value[x] as a JSON member. For codesystem-alternate,
-// which has no value, it returns the nested extensions.
+// parseExtension returns the kind of an extension and its value[x] as a JSON member. kind is 0 if the extension is not
+// supported. For codesystem-alternate, which has no value, value contains the nested extensions.
 func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte, err error) {
 	var parts []byte
 	inner := fhirjson.NewValueReader(extension)
@@ -173,7 +174,7 @@ type Use struct {
 	System, Code, Display string
 }
 
-// DesignationRow is an unsorted designation.
+// DesignationRow is a designation in source order.
 type DesignationRow struct {
 	// Owner is the number of the concept.
 	Owner uint32
@@ -181,11 +182,11 @@ type DesignationRow struct {
 	// Language and Use are indexes in [ConceptReader.Languages] and [ConceptReader.Uses].
 	Language, Use uint16
 
-	// Value is the text of the designation. Extension is a JSON array of its extensions, or 0.
+	// Value is the text of the designation. Extension is a JSON array of its extensions, or 0 if there are none.
 	Value, Extension TextRef
 }
 
-// ExtensionRow is an unsorted extension.
+// ExtensionRow is an extension in source order.
 type ExtensionRow struct {
 	// Owner is the number of the concept.
 	Owner uint32
@@ -202,14 +203,14 @@ type Extension struct {
 	// Kind identifies the extension.
 	Kind ExtensionKind
 
-	// Value is value[x] as a JSON member ("valueString":"x"), or the nested extensions of an ExtensionAlternate.
+	// Value is value[x] as a JSON member ("valueString":"x"). For ExtensionAlternate, it contains the nested extensions.
 	Value []byte
 }
 
 // ExtensionKind identifies an extension that operations use or return.
 type ExtensionKind uint8
 
-// Extensions, named as in their URLs.
+// Supported extensions. The names are derived from their URLs.
 const (
 	ExtensionAlternate ExtensionKind = iota + 1
 	ExtensionOrder
@@ -224,8 +225,8 @@ const (
 	ExtensionReplacedBy
 )
 
-// extensionURLs maps URLs below [fhirjson.ExtensionBase] to extensions. Order and label have different URLs in code
-// systems and value sets, but the same meaning.
+// extensionURLs maps URLs below [fhirjson.ExtensionBase] to extensions. Order and label have different URLs in code systems and
+// in value sets, but the same meaning.
 var extensionURLs = map[string]ExtensionKind{
 	"codesystem-alternate":                 ExtensionAlternate,
 	"codesystem-conceptOrder":              ExtensionOrder,

@@ -8,20 +8,20 @@ import (
 )
 
 type languageRange struct {
-	tag    string // lower case; * matches any language
+	tag    string // in lower case; * matches any language
 	weight float64
 }
 
-// Languages contains the parsed displayLanguage or Accept-Language (RFC 9110 §12.5.4): language ranges, the most
-// preferred first. Other languages are acceptable as a fallback unless ExcludesOthers is set.
+// Languages contains the parsed displayLanguage or Accept-Language (RFC 9110 §12.5.4): language ranges, with the most preferred
+// first. Other languages are acceptable as a fallback unless ExcludesOthers is set.
 type Languages struct {
 	ranges []languageRange
 
-	// ExcludesOthers excludes other languages: the wildcard has weight 0.
+	// ExcludesOthers makes other languages unacceptable, because the list contains *;q=0.
 	ExcludesOthers bool
 }
 
-// Limits on the number of languages and the length of the list, because a header may be a megabyte long.
+// Limits on the number of languages and on the length of the list in bytes. A header can be a megabyte long.
 const (
 	maxLanguageRanges = 20
 	maxLanguageList   = 8 << 10
@@ -56,10 +56,10 @@ func ParseLanguages(list string) Languages {
 	return l
 }
 
-// IsEmpty reports whether no language is requested.
+// IsEmpty reports whether no language is requested and ExcludesOthers is not set.
 func (l *Languages) IsEmpty() bool { return len(l.ranges) == 0 && !l.ExcludesOthers }
 
-// First returns the most preferred language, or "".
+// First returns the most preferred language. It returns "" if there is none or if it is the wildcard.
 func (l *Languages) First() string {
 	if len(l.ranges) == 0 || l.ranges[0].tag == "*" {
 		return ""
@@ -67,15 +67,15 @@ func (l *Languages) First() string {
 	return l.ranges[0].tag
 }
 
-// Degrees of similarity between a language and a requested one.
+// Degrees of similarity between a language and a requested language.
 const (
 	languageDiffers  = iota
-	languageBroader  // de for the requested de-CH (RFC 4647 §3.4)
-	languageNarrower // de-CH for the requested de
+	languageBroader  // de if de-CH is requested (RFC 4647 §3.4)
+	languageNarrower // de-CH if de is requested
 	languageSame
 )
 
-// similarity returns the similarity between a language and a range other than the wildcard.
+// similarity returns how similar the language tag is to requested, which must not be the wildcard.
 func similarity(tag, requested string) int {
 	tag = strings.ToLower(tag)
 	switch {
@@ -91,7 +91,7 @@ func similarity(tag, requested string) int {
 	return languageDiffers
 }
 
-// List returns the languages in the format of [ParseLanguages], the most preferred first; "" if none.
+// List returns the languages in the format of [ParseLanguages], with the most preferred first, or "" if there are none.
 func (l *Languages) List() string {
 	var list []string
 	for _, r := range l.ranges {
@@ -103,7 +103,7 @@ func (l *Languages) List() string {
 	return strings.Join(list, ",")
 }
 
-// DisplayOf returns the preferred display among the texts of a concept, or nil.
+// DisplayOf returns the preferred display among the texts of a concept, or nil if no display is acceptable.
 func (l *Languages) DisplayOf(texts []Text) []byte {
 	if i := l.PreferredDisplay(texts); i >= 0 {
 		return texts[i].Value
@@ -111,7 +111,7 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 	return nil
 }
 
-// PreferredDisplay returns the index of the preferred display, or -1.
+// PreferredDisplay returns the index of the preferred display, or -1 if no display is acceptable.
 func (l *Languages) PreferredDisplay(texts []Text) int {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
@@ -135,7 +135,7 @@ func (l *Languages) PreferredDisplay(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// PreferredOrFirstDisplay is like PreferredDisplay, but with the first display as the default.
+// PreferredOrFirstDisplay is like [Languages.PreferredDisplay], but returns the first display if no display is acceptable.
 func (l *Languages) PreferredOrFirstDisplay(texts []Text) int {
 	if i := l.PreferredDisplay(texts); i >= 0 {
 		return i
@@ -143,9 +143,9 @@ func (l *Languages) PreferredOrFirstDisplay(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// AppendSearchable appends the searchable texts of a concept: displays, and designations in any of the languages, without
-// a language, or, if no language is requested, in all languages. The last foreign texts are in another language than
-// both language and the chosen display.
+// AppendSearchable appends the searchable texts of a concept. These are its displays, and its designations in a requested
+// language or without a language; if no language is requested, all designations. The last foreign texts are neither in language
+// nor in the language of the preferred display.
 func (l *Languages) AppendSearchable(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
 	rest := make([]*Text, 0, 8)
 	for i := range texts {
@@ -167,7 +167,7 @@ func (l *Languages) AppendSearchable(dst [][]byte, texts []Text, language string
 	return appendForeign(dst, rest, displayLanguage)
 }
 
-// appendForeign appends foreign texts. Texts in the language of the display come first and are not counted.
+// appendForeign appends foreign texts. Those in the language of the display come first and are not part of the count.
 func appendForeign(dst [][]byte, rest []*Text, displayLanguage string) (searched [][]byte, foreign int) {
 	for _, t := range rest {
 		if similarity(t.Language, displayLanguage) != languageDiffers {
@@ -183,25 +183,25 @@ func appendForeign(dst [][]byte, rest []*Text, displayLanguage string) (searched
 	return dst, len(dst) - from
 }
 
-// isSearchable reports whether a text is searchable.
+// isSearchable reports whether a text is searchable; see [Languages.AppendSearchable].
 func (l *Languages) isSearchable(t *Text) bool {
 	return t.IsDisplay || t.Language == "" || l.matchesAny(t.Language)
 }
 
-// IsForeign reports whether a text is in another known language than one returned by [Languages.BestAvailable]. Texts of the
-// value set itself are not foreign in any requested language.
+// IsForeign reports whether a text has a language that differs from language, which [Languages.BestAvailable] returned. Texts
+// from the value set are not foreign if their language is requested.
 func (l *Languages) IsForeign(t *Text, language string) bool {
 	return language != "" && t.Language != "" && similarity(t.Language, language) == languageDiffers && !(t.IsFromValueSet && l.matchesAny(t.Language))
 }
 
-// MayBeForeign reports whether displays of a code system may be foreign to a language returned by [Languages.BestAvailable].
-// Displays in that language are not.
+// MayBeForeign reports whether displays of a code system may be foreign (see [Languages.IsForeign]), because its language
+// differs from language, which [Languages.BestAvailable] returned.
 func MayBeForeign(s System, language string) bool {
 	return language != "" && similarity(s.Language(), language) == languageDiffers
 }
 
-// BestAvailable returns the most preferred language that any of the code systems has. It returns "" if there is none, or if a
-// wildcard is preferred.
+// BestAvailable returns the most preferred language in which any of the code systems has texts. It returns "" if there is none
+// or if a wildcard precedes it.
 func (l *Languages) BestAvailable(systems ...Multilingual) string {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
@@ -214,8 +214,9 @@ func (l *Languages) BestAvailable(systems ...Multilingual) string {
 	return ""
 }
 
-// Key returns a key for the effect of the list on texts in the languages has: the similarity to each of them, in order
-// of preference. If only de exists, then de, de-CH, de-AT, and fr before de have the same key.
+// Key returns a key that is the same for lists with the same effect on texts in the given languages. It consists of the
+// similarity to each of them, in order of preference. If the only language is de, then de, de-CH, de-AT, and "fr, de" have the
+// same key.
 func (l *Languages) Key(has []string) string {
 	if l.IsEmpty() {
 		return ""
@@ -235,12 +236,12 @@ func (l *Languages) Key(has []string) string {
 	return string(append(key, '-'))
 }
 
-// HasLanguage reports whether any of the languages is similar to language.
+// HasLanguage reports whether language is similar to any of the languages in has.
 func HasLanguage(has []string, language string) bool {
 	return slices.ContainsFunc(has, func(tag string) bool { return similarity(tag, language) > languageDiffers })
 }
 
-// rangeKey is like [Languages.Key], but for one language.
+// rangeKey is like [Languages.Key], but for a single requested language.
 func rangeKey(has []string, language string) []byte {
 	key := make([]byte, len(has))
 	var found [languageSame + 1]bool
@@ -259,10 +260,10 @@ func rangeKey(has []string, language string) []byte {
 	return key
 }
 
-// Accepts reports whether a language is acceptable: it is requested, or no language is.
+// Accepts reports whether a language is acceptable because it is requested or because no language is requested.
 func (l *Languages) Accepts(tag string) bool { return len(l.ranges) == 0 || l.matchesAny(tag) }
 
-// matchesAny reports whether a language is similar to any requested one.
+// matchesAny reports whether a language is similar to any requested language.
 func (l *Languages) matchesAny(tag string) bool {
 	return l.IsEmpty() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
 		return r.tag == "*" || similarity(tag, r.tag) > languageDiffers

@@ -28,7 +28,7 @@ func TestLanguageRanges(t *testing.T) {
 	}
 }
 
-// TestLongLanguages checks that the end of an overlong list is ignored.
+// TestLongLanguages checks that the end of a list that is too long is ignored.
 func TestLongLanguages(t *testing.T) {
 	if l := ParseLanguages(strings.Repeat("a;q=0,", 2000) + "de"); len(l.ranges) != 0 {
 		t.Errorf("got %v", l.ranges)

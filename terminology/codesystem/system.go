@@ -9,29 +9,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Concept identifies a concept of a [System]: by number if the system is a [List], otherwise by code. A List that also
-// accepts unlisted codes identifies those by code.
+// Concept identifies a concept of a [System]: by number if the system is a [List], otherwise by code. If a List also accepts
+// unlisted codes, those are identified by code.
 type Concept struct {
-	// Number counts from 0 in definition order, parents before children. It is only meaningful within its System.
+	// Number is the index of the concept in definition order within its System, with parents before children.
 	Number uint32
 
-	// Code is the code that [System.Locate] returned.
+	// Code is the code that [System.Locate] returned; nil if the concept is identified by number.
 	Code []byte
 }
 
-// ConceptAt returns the concept of a [List] with a number.
+// ConceptAt returns the concept of a [List] with the given number.
 func ConceptAt(number uint32) Concept { return Concept{Number: number} }
 
-// System provides the concepts of a code system. It may implement the optional interfaces below, which [DetectInterfaces] detects. A
-// System is safe for concurrent use. Callers must not modify the returned bytes and lists.
+// System provides the concepts of a code system. It may implement the optional interfaces below, which [DetectInterfaces]
+// detects. A System is safe for concurrent use. Callers must not modify the bytes and lists that its methods return.
 type System interface {
-	// Locate returns the concept with a code, ignoring case if the code system does.
+	// Locate returns the concept with the given code. It ignores case if the code system does.
 	Locate(code []byte) (c Concept, ok bool)
 
 	// Code returns the code of a concept.
 	Code(c Concept) []byte
 
-	// Concept returns the code, display (may be nil) and flags of a concept.
+	// Concept returns the code, the display (nil if there is none) and the flags of a concept.
 	Concept(c Concept) (code, display []byte, flags Flags)
 
 	// AppendTexts appends the display and designations of a concept.
@@ -40,22 +40,22 @@ type System interface {
 	// AppendValues appends the values of all properties of a concept.
 	AppendValues(dst []Value, c Concept) []Value
 
-	// Language returns the language of the displays; "" if it is unknown.
+	// Language returns the language of the displays, or "" if it is unknown.
 	Language() string
 }
 
-// List is a [System] with numbered concepts, which can be listed.
+// List is a [System] that numbers its concepts and can list them.
 type List interface {
 	// Len returns the number of concepts.
 	Len() int
 
-	// AppendConcepts appends the JSON member concept with a leading comma, or nothing without concepts.
+	// AppendConcepts appends the JSON member concept after a comma. If there are no concepts, it appends nothing.
 	AppendConcepts(dst []byte) []byte
 }
 
-// Hierarchy is a [List] with a hierarchy of concepts.
+// Hierarchy is a [List] whose concepts form a hierarchy.
 //
-// spend charges steps of about fifty nanoseconds; methods return its error.
+// Methods call spend to charge the budget, in steps of about fifty nanoseconds, and return its error.
 type Hierarchy interface {
 	// Parents returns the direct parents of a concept.
 	Parents(concept uint32) []uint32
@@ -63,44 +63,44 @@ type Hierarchy interface {
 	// Children returns the direct children of a concept.
 	Children(concept uint32) []uint32
 
-	// Above returns all ancestors of a concept. In a cyclic hierarchy, they may include the concept.
+	// Above returns all ancestors of a concept. In a cyclic hierarchy, these may include the concept.
 	Above(concept uint32, spend func(steps int) error) (bitset.Set, error)
 
-	// Below returns all descendants of a concept. In a cyclic hierarchy, they may include the concept.
+	// Below returns all descendants of a concept. In a cyclic hierarchy, these may include the concept.
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 }
 
-// Filterable is a [System] with concepts that have properties for filters.
+// Filterable is a [System] whose concepts have properties that filters can use.
 type Filterable interface {
 	// Properties returns the declared properties of concepts.
 	Properties() []Property
 
-	// Values calls visit with the values of the property with an index in Properties, as text, until visit returns false.
+	// Values calls visit with each value of a property as text, until visit returns false. property is an index in Properties.
 	Values(c Concept, property int, visit func(text []byte) bool)
 }
 
-// Annotations is a [System] with definitions, statuses and extensions of concepts.
+// Annotations is a [System] whose concepts have definitions, statuses or extensions.
 type Annotations interface {
 	// Definition returns the definition of a concept, or nil.
 	Definition(c Concept) []byte
 
-	// Status returns the status of a concept other than active, or "".
+	// Status returns the status of a concept unless it is active, otherwise "".
 	Status(c Concept) string
 
 	// AppendExtensions appends the extensions of a concept.
 	AppendExtensions(dst []Extension, c Concept) []Extension
 }
 
-// Multilingual is a [System] with texts in several languages.
+// Multilingual is a [System] that has texts in several languages.
 type Multilingual interface {
-	// HasLanguage reports whether texts in a language or a similar one exist.
+	// HasLanguage reports whether there are texts in this or a similar language.
 	HasLanguage(language string) bool
 }
 
 // Searchable is a [List] with a search index.
 type Searchable interface {
-	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. The
-	// default is the language of the code system.
+	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. An empty list
+	// means the language of the code system.
 	SearchIndex(languages string) *textindex.Index
 
 	// SearchRank returns the rank of a concept among equally good matches; see [textindex.Ranks].
@@ -110,46 +110,46 @@ type Searchable interface {
 	SearchWeight(concept uint32) float64
 }
 
-// CodeExplainer is a [System] that explains invalid codes.
+// CodeExplainer is a [System] that can explain why codes are invalid.
 type CodeExplainer interface {
-	// InvalidReason returns, for users, why a code is invalid, or "".
+	// InvalidReason returns a message for users about why a code is invalid, or "".
 	InvalidReason(code []byte) string
 }
 
-// FilterExplainer is a [Filterable] that explains filter mismatches.
+// FilterExplainer is a [Filterable] that can explain why concepts do not match filters.
 type FilterExplainer interface {
-	// Explain returns, for users, why a concept does not match a filter on a property, or "".
+	// Explain returns for users why a concept does not match a filter, or "". property is an index in Properties.
 	Explain(c Concept, property int, op, value string) string
 }
 
-// FilterReader is a [Filterable] that normalizes values of filters, for example to a canonical form.
+// FilterReader is a [Filterable] that normalizes filter values, for example to a canonical form.
 type FilterReader interface {
-	// FilterValue returns the normalized value of a filter on a property, or an error for an invalid value.
+	// FilterValue returns the normalized value of a filter, or an error. property is an index in Properties.
 	FilterValue(property int, value string) (string, error)
 }
 
-// Converter is a [System] with convertible codes, such as units.
+// Converter is a [System] whose codes can be converted to one another, such as units.
 type Converter interface {
-	// Convert reports whether from can be converted to to, the conversion factor if one suffices, and whether both are
-	// equal.
+	// Convert reports whether the concept from can be converted to the concept to (ok) and whether both are equal. factor is
+	// the conversion factor, or empty if multiplication is not sufficient.
 	Convert(from, to Concept) (factor string, equal, ok bool)
 }
 
-// Concepts is a [System] with its optional interfaces, detected once because operations use them for each code. List,
-// Searchable and Converter are nil if not implemented; the others then have an empty implementation.
+// Concepts is a [System] with its optional interfaces. They are detected only once because operations use them for each code.
+// List, Searchable and Converter are nil if they are not implemented. The other interfaces then have an empty implementation.
 type Concepts struct {
 	System
 
 	// List is nil for a grammar.
 	List List
 
-	// Searchable is nil without a search index.
+	// Searchable is nil if the system has no search index.
 	Searchable Searchable
 
-	// Converter is nil without conversions.
+	// Converter is nil if codes cannot be converted.
 	Converter Converter
 
-	// The following interfaces are never nil.
+	// Hierarchy and the following interfaces are never nil.
 	Hierarchy       Hierarchy
 	Filterable      Filterable      // never nil
 	FilterReader    FilterReader    // never nil
@@ -159,7 +159,8 @@ type Concepts struct {
 	CodeExplainer   CodeExplainer   // never nil
 }
 
-// DetectInterfaces detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
+// DetectInterfaces returns s with its optional interfaces. It does not call any methods of s, because concepts must not be read
+// before their first use.
 func DetectInterfaces(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
@@ -175,7 +176,7 @@ func DetectInterfaces(s System) Concepts {
 	return c
 }
 
-// interfaceOrEmpty returns an interface of a system, or its empty implementation.
+// interfaceOrEmpty returns s as an I, or the empty implementation other if s does not implement I.
 func interfaceOrEmpty[I any](s System, other I) I {
 	if i, ok := s.(I); ok {
 		return i
@@ -183,7 +184,7 @@ func interfaceOrEmpty[I any](s System, other I) I {
 	return other
 }
 
-// Len returns the number of listed concepts.
+// Len returns the number of listed concepts; 0 for a grammar.
 func (c *Concepts) Len() int {
 	if c.List == nil {
 		return 0
@@ -191,7 +192,7 @@ func (c *Concepts) Len() int {
 	return c.List.Len()
 }
 
-// flatHierarchy is an empty hierarchy.
+// flatHierarchy is a hierarchy in which concepts have neither parents nor children.
 type flatHierarchy struct{ list List }
 
 func (flatHierarchy) Parents(uint32) []uint32  { return nil }
@@ -205,7 +206,7 @@ func (f flatHierarchy) Below(concept uint32, _ func(int) error) (bitset.Set, err
 	return f.Above(concept, nil)
 }
 
-// emptySystem implements interfaces without properties, definitions and explanations.
+// emptySystem implements optional interfaces without properties, definitions or explanations.
 type emptySystem struct{}
 
 func (emptySystem) Properties() []Property                                  { return nil }
@@ -217,22 +218,21 @@ func (emptySystem) FilterValue(_ int, value string) (string, error)         { re
 func (emptySystem) Explain(Concept, int, string, string) string             { return "" }
 func (emptySystem) InvalidReason([]byte) string                             { return "" }
 
-// monolingual has only texts in the language of its displays.
+// monolingual is a system that only has texts in the language of its displays.
 type monolingual struct{ System }
 
-// HasLanguage implements [Multilingual].
 func (m monolingual) HasLanguage(language string) bool {
 	return HasLanguage([]string{m.Language()}, language)
 }
 
 // Property is a declared property of a code system or a property of a concept.
 type Property struct {
-	// Code is the code of the property. URI identifies its meaning; it may be empty.
+	// Code is the code of the property. URI identifies its meaning and may be empty.
 	Code, URI string
 }
 
-// IsStandard reports whether the property is a standard property of FHIR, identified by URI or code, because many code systems
-// declare no or a different URI.
+// IsStandard reports whether the property is the standard property of FHIR with this name, based on its URI or code. The code
+// is sufficient because many code systems declare no URI or a different one.
 func (p Property) IsStandard(name string) bool {
 	return p.URI == PropertyBase+name || p.Code == name
 }
@@ -242,20 +242,20 @@ const PropertyBase = "http://hl7.org/fhir/concept-properties#"
 
 // Value is a property value of a concept.
 type Value struct {
-	// Property is the property.
+	// Property is the property that has the value.
 	Property *Property
 
-	// Text is the value as text; the code of a Coding.
+	// Text is the value as text. For a Coding, it is the code.
 	Text []byte
 
-	// Coding is the entire Coding as JSON; nil for other types.
+	// Coding is the complete Coding as JSON. It is nil for values of other types.
 	Coding []byte
 
-	// Member is the name of value[x], such as valueCode.
+	// Member is the name of the JSON member value[x], such as valueCode.
 	Member string
 }
 
-// AppendJSON appends the value as JSON.
+// AppendJSON appends the value as JSON, without the member name.
 func (v *Value) AppendJSON(dst []byte) []byte {
 	switch v.Member {
 	case "valueCoding":
@@ -266,7 +266,7 @@ func (v *Value) AppendJSON(dst []byte) []byte {
 	return fhirjson.AppendString(dst, v.Text)
 }
 
-// Flags summarizes a concept.
+// Flags is a set of flags that describe a concept.
 type Flags uint8
 
 // Flags of concepts.
@@ -277,13 +277,13 @@ const (
 	FlagHasStatus                         // has a status that is not active
 	FlagHasDesignations                   // has designations
 	FlagHasExtensions                     // has extensions
-	FlagUserAssigned                      // property user-assigned is true: users define meaning and display
+	FlagUserAssigned                      // property user-assigned is true: users define the meaning and the display
 )
 
-// ReportedFlags are the flags about the concept itself.
+// ReportedFlags are the flags that describe the status of a concept, not which data it has.
 const ReportedFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagHasStatus
 
-// EqualFold reports whether codes are equal ignoring case.
+// EqualFold reports whether two codes are equal if case is ignored.
 func EqualFold(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

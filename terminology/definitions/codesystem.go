@@ -12,16 +12,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// CodeSystem is a parsed CodeSystem resource or a source. It is immutable once a Set contains it.
+// CodeSystem is a CodeSystem resource or a code system from a source. It is immutable once a Set contains it.
 type CodeSystem struct {
 	Definition
-	Concepts       codesystem.Concepts // its concepts
+	Concepts       codesystem.Concepts // concepts of the code system
 	Content        contentMode         // CodeSystem.content
 	CaseSensitive  bool                // CodeSystem.caseSensitive
 	Compositional  bool                // CodeSystem.compositional
 	VersionNeeded  bool                // CodeSystem.versionNeeded
 	isOutdatedCopy bool                // R4's outdated copy of a code system from hl7.terminology
-	isLanguagePack bool                // supplement that adds a language; applies without being named
+	isLanguagePack bool                // language supplement, which applies without useSupplement
 	NotSubsuming   bool                // hierarchyMeaning is grouped-by or part-of
 	supplements    string              // canonical of the code system that a supplement extends
 	entireValueSet string              // CodeSystem.valueSet
@@ -30,12 +30,12 @@ type CodeSystem struct {
 	ReasonIssue    bool                // ReportsReason of a source: see [codesystem.Source]
 	edition        string              // Edition of a source: see [codesystem.Source]
 	byValue        string              // ValueSetProperty of a source: see [codesystem.Source]
-	isBuiltIn      bool                // from a source; its concepts must not be read before the first request needs them
+	isBuiltIn      bool                // from a source: concepts are loaded on first use and must not be read earlier
 	systemIndex    uint32              // index of the URL in SystemTable.List
 	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }
 
-// Number returns the number of a concept, or ParsedConcept for a concept of a grammar.
+// Number returns the number of a concept, or ParsedConcept if the code system is a grammar.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil || c.Code != nil {
 		return ParsedConcept
@@ -43,8 +43,8 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
-// IsComplete reports whether the code system contains every valid code. A grammar without a version may lack recently
-// added codes, so codes that a value set lists are kept.
+// IsComplete reports whether the code system contains every valid code. A grammar without a version may lack recently added
+// codes, so it is not complete: codes that a value set enumerates are accepted.
 func (cs *CodeSystem) IsComplete() bool {
 	return cs.Content == ContentComplete && (cs.Concepts.List != nil || cs.Version != "")
 }
@@ -58,17 +58,18 @@ func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
 	return id, text
 }
 
-// IsSame reports whether two concepts are the same.
+// IsSame reports whether a and b are the same concept.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number && bytes.Equal(a.Code, b.Code)
 }
 
-// IsLookupOnlyFor reports whether the code system is a stand-in for a version of the complete one; "" means any.
+// IsLookupOnlyFor reports whether the code system is a lookup-only substitute for the given version of the complete code
+// system. An empty version matches any version.
 func (cs *CodeSystem) IsLookupOnlyFor(version string) bool {
 	return cs.Content == ContentLookupOnly && slices.Contains([]string{"", cs.Version, cs.edition}, version)
 }
 
-// NotEnumerableError returns the error for listing all codes of a grammar that has no value set of common codes loaded.
+// NotEnumerableError returns the error for listing all codes of a grammar without a loaded value set of common codes.
 func (cs *CodeSystem) NotEnumerableError() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed; list the ones you need in the value set", cs.Canonical()))
@@ -78,8 +79,8 @@ func (cs *CodeSystem) NotEnumerableError() error {
 	return e
 }
 
-// supersedes reports whether a code system loaded later is preferred to an earlier one: R4's frozen copies always lose,
-// other code systems are compared by version.
+// supersedes reports whether this code system is preferred to one loaded earlier. Any other code system is preferred to R4's
+// outdated copies. Otherwise versions are compared.
 func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 	if cs.isOutdatedCopy != earlier.isOutdatedCopy {
 		return earlier.isOutdatedCopy
@@ -87,16 +88,16 @@ func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 	return supersedesVersion(cs.Version, earlier.Version)
 }
 
-// contentMode is CodeSystem.content.
+// contentMode is the value of CodeSystem.content.
 type contentMode string
 
 // Values of CodeSystem.content.
 const (
 	contentNotPresent contentMode = "not-present"
-	ContentExample    contentMode = "example"    // the code "example"
-	ContentFragment   contentMode = "fragment"   // the code "fragment"
-	ContentComplete   contentMode = "complete"   // the code "complete"
-	ContentSupplement contentMode = "supplement" // the code "supplement"
+	ContentExample    contentMode = "example"    // code "example"
+	ContentFragment   contentMode = "fragment"   // code "fragment"
+	ContentComplete   contentMode = "complete"   // code "complete"
+	ContentSupplement contentMode = "supplement" // code "supplement"
 	ContentLookupOnly contentMode = codesystem.LookupOnly
 )
 
@@ -108,16 +109,16 @@ func (m contentMode) HasConcepts() bool {
 // IsPartial reports whether only some of the codes are loaded, so that an unknown code may still be valid.
 func (m contentMode) IsPartial() bool { return m == ContentFragment || m == ContentExample }
 
-// replaces reports whether a loaded definition replaces a built-in code system. A complete definition always does, a
-// fragment only replaces a fragment. An example never does because it would hide a grammar or a full list.
+// replaces reports whether a loaded definition replaces a built-in code system. A complete definition always does, but a
+// fragment only replaces a fragment. An example never does, because it would hide a grammar or a full list.
 func (m contentMode) replaces(builtIn contentMode) bool {
 	return m == ContentComplete || m == ContentFragment && builtIn == ContentFragment
 }
 
-// ParsedConcept is the concept of an entry with a grammar as its code system: grammars have no concept numbers.
+// ParsedConcept is Entry.Concept for a code of a grammar. Grammars parse codes and have no concept numbers.
 const ParsedConcept = None - 1
 
-// UnlistedConcept is ParsedConcept for an entry with a row of another value set. Only the code of the row counts.
+// UnlistedConcept is like ParsedConcept, but Entry.Row belongs to another value set and only provides the code.
 const UnlistedConcept = ParsedConcept - 1
 
 // None is the index of a missing code system or concept.
@@ -164,7 +165,7 @@ func (b *codeSystemBuilder) readMember(r *fhirjson.Reader, name string) error {
 	return b.readUsedMember(inner, name)
 }
 
-// readUsedMember reads a member that operations use.
+// readUsedMember reads a member of CodeSystem that terminology operations use.
 func (b *codeSystemBuilder) readUsedMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "caseSensitive":

@@ -24,9 +24,9 @@ type MapGroup struct {
 
 // unmappedRule is ConceptMap.group.unmapped; Mode is empty if it is absent.
 type unmappedRule struct {
-	Mode                       string // provided (in R5 use-source-code), fixed or other-map
-	Code, Display, Equivalence string // members for the mode fixed
-	OtherMap                   string // canonical, for the mode other-map
+	Mode                       string // "provided" (R5: "use-source-code"), "fixed" or "other-map"
+	Code, Display, Equivalence string // members of the same names, for mode "fixed"
+	OtherMap                   string // canonical of another concept map, for mode "other-map"
 }
 
 // MapElement is ConceptMap.group.element.
@@ -35,10 +35,10 @@ type MapElement struct {
 	Targets                []MapTarget // ConceptMap.group.element.target
 }
 
-// MapTarget is ConceptMap.group.element.target. A target without a code means that the element has no mapping.
+// MapTarget is ConceptMap.group.element.target. A target without a code states that there is no mapping.
 type MapTarget struct {
 	Code, Display, Equivalence, Comment string         // members of the same names
-	DependsOn, Products                 []MapAttribute // ConceptMap.group.element.target.dependsOn and product
+	DependsOn, Products                 []MapAttribute // ConceptMap.group.element.target.dependsOn and .product
 }
 
 // MapAttribute is ConceptMap.group.element.target.dependsOn or product.
@@ -92,7 +92,7 @@ func (m *ConceptMap) readGroup(r *fhirjson.Reader) error {
 	return err
 }
 
-// readElement reads an entry of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
+// readElement reads an entry of ConceptMap.group.element. R5's noMap is converted to R4's target without a code.
 func (g *MapGroup) readElement(r *fhirjson.Reader) error {
 	var e MapElement
 	err := r.ObjectWith(func(name []byte) error {
@@ -147,7 +147,7 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 
 // MapTable indexes concept maps by canonical and ID.
 type MapTable struct {
-	Layers  [][]*ConceptMap // concept maps of each overlay, uppermost first, then the loaded ones in loading order
+	Layers  [][]*ConceptMap // concept maps of each overlay, topmost first; the last element contains the loaded ones in loading order
 	indexes layer[int]      // indexes of loaded concept maps by url|version
 	byID    idTable[*ConceptMap]
 }
@@ -157,10 +157,10 @@ func (t *MapTable) newOverlay(competes bool) MapTable {
 	return MapTable{Layers: append(make([][]*ConceptMap, 1), t.Layers...), byID: t.byID.newOverlay(competes)}
 }
 
-// ByID returns the concept map with an ID.
+// ByID returns the concept map with the given ID.
 func (t *MapTable) ByID(id string) (*ConceptMap, bool) { return t.byID.get(id) }
 
-// addConceptMap adds a concept map. Among loaded ones, it replaces a concept map with the same URL and version.
+// addConceptMap adds a concept map. A loaded concept map replaces an earlier loaded one with the same URL and version.
 func (t *MapTable) addConceptMap(m *ConceptMap) {
 	list := &t.Layers[0]
 	if len(t.Layers) == 1 && m.URL != "" {
@@ -176,7 +176,7 @@ func (t *MapTable) addConceptMap(m *ConceptMap) {
 	*list = append(*list, m)
 }
 
-// ConceptMap returns the concept map with a canonical. If several match, the last one loaded wins.
+// ConceptMap returns the concept map with the given canonical. If several match, the last one loaded wins.
 func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	for _, list := range t.Layers {
 		for _, m := range slices.Backward(list) {
@@ -188,7 +188,7 @@ func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	return nil, false
 }
 
-// Equivalences maps relationships of R5, and a missing relationship, to R4's codes.
+// Equivalences maps R5 relationship codes to R4 equivalence codes. The key "" is for a missing relationship.
 var Equivalences = map[string]string{
 	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
 	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",

@@ -15,12 +15,12 @@ import (
 type Definition struct {
 	ID, URL, Version, Name, Title, Status string // members of the same names
 	Language, Date, Publisher             string // members of the same names
-	standardsStatus                       string // extension structuredefinition-standards-status
-	Experimental                          *bool  // nil: not specified
-	unsupportedModifier                   string // unsupported implicit rules or modifier extension, described for an error message
+	standardsStatus                       string // value of the extension structuredefinition-standards-status
+	Experimental                          *bool  // nil if absent
+	unsupportedModifier                   string // unsupported implicit rules or modifier extension, as described in error messages; "" if none
 }
 
-// Canonical returns the canonical: url|version, or only the URL without a version.
+// Canonical returns the canonical: url|version, or only the URL if there is no version.
 func (d *Definition) Canonical() string { return outcome.Canonical(d.URL, d.Version) }
 
 // MatchesCanonical reports whether a canonical refers to this definition.
@@ -29,7 +29,7 @@ func (d *Definition) MatchesCanonical(reference string) bool {
 	return url == d.URL && (version == "" || MatchesVersion(d.Version, version))
 }
 
-// readMember reads a member of Definition and reports whether name is such a member.
+// readMember reads a member that belongs to Definition. It returns false for any other name.
 func (d *Definition) readMember(r *fhirjson.Reader, name string) (bool, error) {
 	if name == "experimental" {
 		d.Experimental = new(bool)
@@ -47,7 +47,7 @@ func (d *Definition) readMember(r *fhirjson.Reader, name string) (bool, error) {
 	return false, nil
 }
 
-// StringMembers returns the string members of Definition with their destinations.
+// StringMembers returns the string members of Definition and where to store their values.
 func (d *Definition) StringMembers() [9]fhirjson.String {
 	return [...]fhirjson.String{
 		{Name: "id", Destination: &d.ID}, {Name: "language", Destination: &d.Language}, {Name: "url", Destination: &d.URL},
@@ -68,17 +68,16 @@ func ParseDefinition(resource jsontext.Value) (d Definition, err error) {
 	return d, err
 }
 
-// isIgnored reports whether a member is ignored: narrative, metadata, a stored expansion, and extensions of primitives.
+// isIgnored reports whether a member is ignored: narrative, metadata, a stored expansion, or an extension of a primitive.
 func isIgnored(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }
 
-// converterRules are the implicit rules that HL7's converter adds to definitions of later FHIR releases: it moves codes
-// that R4 lacks to extensions. Only extensions of filters matter for expansion, and those are supported.
+// converterRules are the implicit rules that HL7's converter adds to definitions of later FHIR releases when it moves codes
+// that R4 lacks to extensions. Only extensions of filters affect expansion, and those are supported.
 const converterRules = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
 
-// readModifiers reads modifier extensions or implicitRules. A definition with any value other than converterRules must not be
-// used (R4 §2.4).
+// readModifiers reads modifier extensions or implicitRules. Only the value converterRules is supported (R4 §2.4).
 func (d *Definition) readModifiers(r *fhirjson.Reader) error {
 	if r.IsPrimitive() {
 		rules, err := r.Text()
@@ -102,8 +101,8 @@ func (d *Definition) CheckUsable(kind string) error {
 	return outcome.NewIncomplete("not-supported", "%s %s has %s, which this server does not support", kind, d.Canonical(), d.unsupportedModifier)
 }
 
-// StatusWarning returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
-// experimental and draft are reported only if the value set does not have the same status.
+// StatusWarning returns the status to report in a warning, or "". Deprecated and withdrawn are always reported. Retired,
+// experimental and draft are reported only if the value set has a different status.
 func (d *Definition) StatusWarning(vs *ValueSet) string {
 	experimental := func(d *Definition) bool { return d.Experimental != nil && *d.Experimental }
 	switch {
@@ -125,8 +124,7 @@ func (d *Definition) StatusWarning(vs *ValueSet) string {
 	return ""
 }
 
-// LatestOf returns the latest resource with the requested canonical or ID, or nil. Resources with content are
-// preferred.
+// LatestOf returns the latest resource with the requested canonical or ID, or nil. It prefers resources with content.
 func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
 	var best *resourceSummary
 	for _, resource := range resources {
@@ -153,7 +151,7 @@ type resourceSummary struct {
 
 func (h *resourceSummary) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
 
-// ParseSummary reads the identifying members of a resource.
+// ParseSummary reads the members of a resource that [LatestOf] compares.
 func ParseSummary(resource jsontext.Value) (*resourceSummary, error) {
 	h, r := new(resourceSummary), fhirjson.NewValueReader(resource)
 	return h, r.Strings(
@@ -163,7 +161,7 @@ func ParseSummary(resource jsontext.Value) (*resourceSummary, error) {
 	)
 }
 
-// AppendUnique appends the values that the list does not yet contain.
+// AppendUnique appends the values that list does not contain yet.
 func AppendUnique[T comparable](list *[]T, values ...T) {
 	for _, value := range values {
 		if !slices.Contains(*list, value) {

@@ -1,6 +1,6 @@
-// Package definitions reads the resources CodeSystem, ValueSet, ConceptMap and StructureDefinition (only bindings), and
-// finds them by URL, version and ID. [Load] returns an immutable [Set]. [Set.WithResources] overlays the resources of a request,
-// and [Set.Combine] adds fetched resources.
+// Package definitions reads the resources CodeSystem, ValueSet, ConceptMap and StructureDefinition (bindings only) and finds
+// them by URL, version and ID. [Load] returns an immutable [Set]. [Set.WithResources] overlays the resources of a request, and
+// [Set.Combine] adds fetched resources.
 //
 // # Files
 //
@@ -21,14 +21,14 @@
 //
 // # Versions
 //
-// The core is loaded first. Resources of other types are skipped. A definition replaces an earlier one with the same
-// URL and version. A reference without a version means the latest by semantic versioning. Code systems with concepts
-// are preferred to those without, and loaded ones to the core's copies of code systems from the package
-// hl7.terminology. Of versions that cannot be compared (one is missing, or only one is a date), the last one loaded
-// wins. Wildcards such as 1.x match the latest such version. The version * of an include means all versions.
+// The built-in definitions are loaded first. Resources of other types are skipped. A definition replaces an earlier one with
+// the same URL and version. A reference without a version resolves to the latest version by semantic versioning. Code systems
+// with concepts are preferred to those without, and loaded code systems to the built-in copies of code systems from the package
+// hl7.terminology. If versions cannot be compared (one is missing, or only one is a date), the last one loaded wins. A wildcard
+// such as 1.x resolves to the latest matching version. In an include, version * means all versions.
 //
-// The hierarchy of a code system is built from nesting and from the properties parent and child. Language packs always
-// apply; other supplements apply if a value set or a request names them.
+// The hierarchy of a code system is built from nesting and from the properties parent and child. Language packs always apply.
+// Other supplements apply if a value set or a request lists them.
 //
-// Resources sent with a request take precedence over loaded ones, regardless of their version. Fetched ones count as loaded.
+// Resources sent with a request take precedence over loaded ones, regardless of version. Fetched resources do not.
 package definitions

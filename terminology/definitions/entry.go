@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// Entry is an entry of an expansion. CodeSystem is None if the code system is not loaded. Concept is None if the code
-// system lacks the code, and ParsedConcept or UnlistedConcept if the concept has no number. Listed is the row of the value
-// set's own listing, or 0.
+// Entry is an entry of an expansion. CodeSystem is None if the code system is not loaded. Concept is None if the code system
+// lacks the code, and ParsedConcept or UnlistedConcept if the concept has no number. Row is the row in which a value set
+// enumerates the code, or 0.
 type Entry struct {
-	CodeSystem, Concept, Row uint32 // indexes and row, described above
+	CodeSystem, Concept, Row uint32 // CodeSystem is an index in SystemTable.CodeSystems
 }
 
 // HasConcept reports whether the code system is loaded and contains the code.
@@ -22,7 +22,7 @@ func (e Entry) HasConcept() bool { return e.Concept != None }
 // HasConceptNumber reports whether Concept is a concept number.
 func (e Entry) HasConceptNumber() bool { return e.Concept < UnlistedConcept }
 
-// ListedRow returns the row in which the value set itself lists the entry, or 0.
+// ListedRow returns the row in which the expanded value set itself enumerates the entry, or 0.
 func (e Entry) ListedRow() uint32 {
 	if e.Concept == UnlistedConcept {
 		return 0
@@ -30,17 +30,17 @@ func (e Entry) ListedRow() uint32 {
 	return e.Row
 }
 
-// LocatedEntry is an entry with its located concept.
+// LocatedEntry is an entry with its resolved concept.
 type LocatedEntry struct {
 	Entry
-	LocatedConcept codesystem.Concept // the concept; undefined if HasConcept is false
+	LocatedConcept codesystem.Concept // resolved concept; undefined if HasConcept is false
 }
 
-// Locate resolves the concept of an entry.
+// Locate resolves the concept of e in its code system.
 func (d *Set) Locate(e Entry) LocatedEntry {
 	at := codesystem.ConceptAt(e.Concept)
 	switch e.Concept {
-	case ParsedConcept, UnlistedConcept: // grammars parse the code that the value set lists
+	case ParsedConcept, UnlistedConcept: // a grammar parses the code stored in the row
 		at, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
 	case None:
 		at = codesystem.Concept{}
@@ -70,7 +70,7 @@ func (d *Set) CodeAndDisplay(e Entry) (code, display []byte, flags codesystem.Fl
 	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.ConceptAt(e.Concept))
 }
 
-// Display returns the display from the value set, otherwise from the code system, otherwise nil.
+// Display returns the display in the value set, else the display in the code system, else nil.
 func (d *Set) Display(e Entry) []byte {
 	if own := d.listedDisplay(e); len(own) > 0 || !e.HasConcept() {
 		return own
@@ -79,7 +79,7 @@ func (d *Set) Display(e Entry) []byte {
 	return display
 }
 
-// listedDisplay returns the display that the value set lists for an entry, or nil.
+// listedDisplay returns the display that the value set specifies for an entry, or nil.
 func (d *Set) listedDisplay(e Entry) []byte {
 	if e.ListedRow() == 0 {
 		return nil
@@ -88,10 +88,10 @@ func (d *Set) listedDisplay(e Entry) []byte {
 	return table.Texts.At(table.display[row])
 }
 
-// Flags returns the flags of an entry: those of its concept and those of a stored expansion.
+// Flags returns the combined flags of an entry's concept and of its entry in a stored expansion.
 func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 
-// FlagsOf is like [Set.Flags], but for a located entry.
+// FlagsOf is like [Set.Flags], but takes a located entry.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	flags := d.storedFlags(e.Entry)
 	if !e.HasConcept() {
@@ -101,7 +101,7 @@ func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	return known | flags
 }
 
-// storedFlags returns the flags of an entry of a stored expansion.
+// storedFlags returns the flags from a stored expansion.
 func (d *Set) storedFlags(e Entry) codesystem.Flags {
 	if e.ListedRow() == 0 {
 		return 0
@@ -152,8 +152,8 @@ func (d *Set) AppendTexts(dst []codesystem.Text, e LocatedEntry, language string
 	return d.appendListedDesignations(dst, e.Entry)
 }
 
-// AppendCommonDisplay appends the display from the value set of common codes for a concept of a grammar. Example: UCUM's
-// own display of mg/dL is mg/dL, the value set has milligram per deciliter. spend charges for each compared row.
+// AppendCommonDisplay appends the display that the value set of common codes has for a concept of a grammar. For example, UCUM
+// displays mg/dL as mg/dL, but the value set as milligram per deciliter. Each compared row costs one step of spend.
 func (d *Set) AppendCommonDisplay(dst []codesystem.Text, e LocatedEntry, spend func(int) error) ([]codesystem.Text, error) {
 	cs := d.Systems.CodeSystems[e.CodeSystem]
 	vs, ok := d.ValueSets.Find(cs.CommonCodes)
@@ -175,7 +175,7 @@ func (d *Set) AppendCommonDisplay(dst []codesystem.Text, e LocatedEntry, spend f
 	return dst, nil
 }
 
-// displayIn returns the display that an include lists for a code, or nil.
+// displayIn returns the display that an include specifies for a code, or nil.
 func (d *Set) displayIn(set *ConceptSet, code []byte) []byte {
 	for row := set.FirstRow; row < set.EndRow; row++ {
 		if table, at := d.Row(row); bytes.Equal(table.Texts.At(table.Code[at]), code) {
@@ -189,7 +189,7 @@ func hasText(texts []codesystem.Text, value []byte) bool {
 	return slices.ContainsFunc(texts, func(t codesystem.Text) bool { return bytes.Equal(t.Value, value) })
 }
 
-// DescribingSystems yields the code system of an entry and each supplement that contains its concept, with the concept in each.
+// DescribingSystems yields the code system of an entry and each supplement with its concept, as code system and concept.
 func (d *Set) DescribingSystems(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
 	return func(yield func(*CodeSystem, codesystem.Concept) bool) {
 		if !e.HasConcept() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.LocatedConcept) {
@@ -233,15 +233,15 @@ func (d *Set) appendListedDesignations(dst []codesystem.Text, e Entry) []codesys
 
 // Language contains the language preferences of a request.
 type Language struct {
-	// Display is the parameter displayLanguage: a list of languages, optionally weighted.
+	// Display is the parameter displayLanguage: a list of languages with optional weights.
 	Display string
 
-	// Accept is the header Accept-Language. It has lower priority than the value set's own displayLanguage parameter.
+	// Accept is the Accept-Language header. The value set's own displayLanguage parameter takes precedence.
 	Accept string
 }
 
-// Preferred returns the display languages for a value set from the first source present: the request parameter, the
-// value set's own parameter, the header, the value set's language.
+// Preferred returns the display languages for a value set. It uses the first source that is present: the request parameter, the
+// value set's own parameter, the header, or the value set's language.
 func (l *Language) Preferred(vs *ValueSet) string {
 	return cmp.Or(l.Display, vs.defaultParameter("displayLanguage"), l.Accept, vs.Language)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// core returns the built-in definitions, loaded once.
+// core loads the built-in definitions once.
 var core = sync.OnceValues(func() (*Set, error) {
 	return Load(context.Background(), Options{Core: true, Now: func() time.Time { return fixture.Time }})
 })
@@ -25,7 +25,7 @@ func coreSet(t testing.TB) *Set {
 	return l
 }
 
-// setOf loads the given resources in order, each from a separate file.
+// setOf returns a Set loaded from the given resources in order, each in a separate file.
 func setOf(t testing.TB, resources ...string) *Set {
 	t.Helper()
 	l, err := Load(t.Context(), Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})

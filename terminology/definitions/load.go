@@ -30,13 +30,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Load reads all definitions. It returns an error if a pattern matches nothing, or if a file cannot be read completely.
+// Load reads all definitions. It returns an error if a pattern matches no file or a file cannot be read completely.
 func Load(ctx context.Context, o Options) (l *Set, err error) {
 	o.SetDefaults()
 	l = newSet(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codeSystem.table.Memory.Release() // memory of an incomplete code system
+	defer loader.codeSystem.table.Memory.Release() // releases the memory of a code system that was only partly read
 	if l.Usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 	return l, nil
 }
 
-// IndexLarge builds the search indexes of large code systems in advance, so that requests do not wait for them. Indexes
-// of small code systems take milliseconds and are built on demand.
+// IndexLarge builds the search indexes of large code systems in advance, so that requests do not wait for them. Indexes of
+// small code systems take milliseconds to build and are built on demand.
 func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range d.Systems.CodeSystems {
@@ -81,74 +81,72 @@ func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	if built {
-		debug.FreeOSMemory() // loading needs more memory than its result
+		debug.FreeOSMemory() // loading temporarily needs more memory than the Set
 	}
 }
 
 // Options configures [Load].
 type Options struct {
-	// Core loads the built-in definitions: the code systems and value sets of FHIR R4 (4.0.1) with its v2 tables and v3
-	// code systems, and the bindings of its elements, for the parameter context. Default: false.
+	// Core enables the built-in definitions: the code systems and value sets of FHIR R4 (4.0.1), including v2 tables and v3
+	// code systems, and the value set bindings of its elements, for the parameter context. Default: false.
 	Core bool
 
-	// Definitions are the files and folders to load after the core, in this order: paths or [path/filepath.Glob] patterns.
-	// A .json file contains one or more resources or Bundles, an .xml file a single resource, a .tgz file a FHIR package.
-	// Folders are searched recursively.
+	// Definitions are the files and folders to load after the built-in definitions, in order, as paths or [path/filepath.Glob]
+	// patterns. A .json file contains one or more resources or Bundles, an .xml file a single resource, a .tgz file a FHIR
+	// package. Folders are searched recursively.
 	//
-	// A reference without a version means the highest version; among equal or incomparable versions, the last one loaded.
-	// The core's copies of code systems from http://terminology.hl7.org/ rank below any loaded version. Default: none.
+	// A reference without a version resolves to the highest version. Among equal or incomparable versions, the last one loaded
+	// wins. The built-in copies of code systems from http://terminology.hl7.org/ rank below any loaded version. Default: none.
 	Definitions []string
 
-	// Sources are code systems that are not resources, in addition to the built-in ones. A source applies only if no
-	// definition contains concepts of its code system. Default: none.
+	// Sources are additional code systems that are not resources. A source is used only if no definition contains concepts of
+	// its code system. Default: none.
 	Sources []codesystem.Source
 
 	// Synonyms are lists of synonyms for the parameter filter. An entry is [EnglishSynonyms], the canonical of a loaded
-	// ConceptMap (url or url|version, recognized by :// or urn:), a ConceptMap file (.json or .xml), or another file in
-	// the format of [textindex.Synonyms.Read]. It is an error if a list cannot be read, or if a ConceptMap yields no
-	// synonyms or more than 100,000.
+	// ConceptMap (url or url|version, recognized by :// or urn:), a ConceptMap file (.json or .xml), or another file in the
+	// format of [textindex.Synonyms.Read]. It is an error if a list cannot be read, or if a ConceptMap yields no synonyms or
+	// more than 100,000.
 	//
-	// A ConceptMap yields the displays of elements and targets, in its language (default: English). Equivalent or equal codes
-	// find each other; otherwise the narrower text also finds the wider concept. Displays of loaded code systems are
-	// included. Default: none.
+	// The synonyms of a ConceptMap are the displays of its elements and targets, in its language (default: English), and the
+	// displays of the same codes in loaded code systems. Equivalent or equal codes find each other. Otherwise, the narrower
+	// text also finds the wider concept. Default: none.
 	Synonyms []string
 
-	// Weights are files with usage frequencies of codes in the format of [weights.Weights.Read], or [DefinitionWeights].
-	// Default: none.
+	// Weights are files with usage frequencies of codes (see [weights.Weights.Read]), or [DefinitionWeights]. Default: none.
 	Weights []string
 
 	// MaxImportDepth is the maximum nesting of value set imports. Default: 32.
 	MaxImportDepth int
 
 	// MaxVisitedCodes is the maximum cost of one request, in codes visited across all its value sets, codings and validations:
-	// codes of includes and imports, values that filters examine (for a regex, each state per two bytes), and texts that
-	// are compared or searched. Default: 20,000,000, which takes about a second.
+	// codes of includes and imports, values examined by filters (for a regex, each state per two bytes), and texts that are
+	// compared or searched. Default: 20,000,000, which takes about a second.
 	MaxVisitedCodes int
 
-	// MaxRegexStates is the maximum number of automaton states for a regex in a filter: about one per character,
-	// multiplied by surrounding repetitions ({n,m}). Default: 1000.
+	// MaxRegexStates is the maximum number of automaton states of a regex in a filter: about one per character, multiplied by
+	// surrounding repetitions ({n,m}). Default: 1000.
 	MaxRegexStates int
 
-	// MaxValue is the maximum size of a value that is buffered while reading, such as a string or compose, in bytes of
-	// JSON. Default: 64 MiB.
+	// MaxValue is the maximum size of a buffered JSON value, such as a string or compose, in bytes. Default: 64 MiB.
 	MaxValue int64
 
 	// MaxPackage is the maximum unpacked size of a FHIR package in bytes. Above 16 MiB, the unpacked content may also be
 	// at most 50 times the size of the package. Default: 2 GiB.
 	MaxPackage int64
 
-	// MaxCachedEntries is the capacity of the expansion cache in codes: 12 bytes each, plus 8 if expandable as a tree.
-	// Value sets from requests are cached in addition, in up to 12 bytes times this number. Default: 1,000,000.
+	// MaxCachedEntries is the capacity of the expansion cache in codes. A code uses 12 bytes, plus 8 in an expansion that can
+	// be a tree. Value sets from requests are cached separately in up to 12 bytes times MaxCachedEntries. Default: 1,000,000.
 	MaxCachedEntries int
 
-	// Now is the clock. Default: [time.Now].
+	// Now returns the current time. Default: [time.Now].
 	Now func() time.Time
 
-	// Logger receives each source at debug level, the progress of a large source every few seconds at info level, and a
-	// warning for a folder without definitions. Default: discarded.
+	// Logger receives a debug record for each source, the progress of large sources every five seconds at info level, and a
+	// warning for each folder without definitions. Default: discarded.
 	Logger *slog.Logger
 
-	// Terminal displays a progress bar for large sources; see the function [Terminal]. Default: none.
+	// Terminal is where progress bars for large sources are drawn; see the function [Terminal]. Default: none.
 	Terminal io.Writer
 }
 
@@ -171,14 +169,14 @@ var DiscardLogger = slog.New(slog.DiscardHandler)
 
 var fileExtensions = []string{".json", ".xml", ".tgz"}
 
-// FindFiles returns the files that a path or pattern matches, in lexical order. A folder without definitions yields none.
+// FindFiles returns the files that a path or pattern matches, in lexical order. A folder may contain none.
 func FindFiles(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("loading definitions %s: %w", pattern, err)
 	}
 	if _, err := os.Stat(pattern); err == nil {
-		matches = []string{pattern} // a file name that contains pattern characters
+		matches = []string{pattern} // the file name itself contains pattern characters
 	}
 	if len(matches) == 0 {
 		return nil, fmt.Errorf("loading definitions %s: %w", pattern, fs.ErrNotExist)
@@ -194,8 +192,8 @@ func FindFiles(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// listFiles returns the given file, or the definition files in a folder and its subfolders. It skips hidden files. In an
-// unpacked FHIR package (a folder with package.json) it also skips package.json and the folders without definitions.
+// listFiles returns the file itself or the definition files in a folder and its subfolders. It skips hidden files. In an
+// unpacked FHIR package (a folder with package.json) it also skips package.json and folders without definitions.
 func listFiles(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
@@ -220,8 +218,7 @@ func listFiles(name string) ([]string, error) {
 	return files, err
 }
 
-// isAuxiliaryFolder reports whether a folder of a FHIR package contains no definitions of the package (FHIR NPM Package
-// Specification, Package layout).
+// isAuxiliaryFolder reports whether a folder of a FHIR package contains no definitions (FHIR NPM Package Specification).
 func isAuxiliaryFolder(folder string) bool {
 	if !slices.Contains([]string{"doc", "example", "examples", "openapi", "other", "rdf", "test", "tests", "xml"}, filepath.Base(folder)) {
 		return false
@@ -230,7 +227,7 @@ func isAuxiliaryFolder(folder string) bool {
 	return err == nil
 }
 
-// manifestName is the file that describes a FHIR package.
+// manifestName is the name of a FHIR package's manifest file.
 const manifestName = "package.json"
 
 func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) {
@@ -306,7 +303,7 @@ func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
-	// The checksum at the end of the gzip stream detects truncation and corruption.
+	// Reading to the end verifies the checksum of the gzip stream, which detects truncation and corruption.
 	if _, err := io.Copy(io.Discard, unzipped); err != nil {
 		return fmt.Errorf("gzip: %w", err)
 	}
@@ -316,14 +313,14 @@ func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
 	return nil
 }
 
-// isDefinition reports whether a file of a package is a definition.
+// isDefinition reports whether a file of a FHIR package contains a definition.
 func isDefinition(name string) bool {
 	folder, file := path.Split(path.Clean(name))
 	return folder == "package/" && path.Ext(file) == ".json" && file != manifestName && !strings.HasPrefix(file, ".")
 }
 
-// Sizes in bytes of JSON below which a value counts as short: smallPartSize for elements of concept maps and includes of
-// value sets, which use more memory than their JSON; smallDefinitionSize for definitions.
+// Sizes in bytes of JSON below which a value counts as short. smallPartSize applies to elements of concept maps and includes of
+// value sets, which use more memory than their JSON. smallDefinitionSize applies to definitions.
 const (
 	smallPartSize       = 160
 	smallDefinitionSize = 1024
@@ -344,8 +341,8 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// unpackedReader reads the content of a package. It returns an error if the content is too large in total or relative to the
-// package. Definitions compress by a factor of 10 to 30; a factor of 1000 indicates a decompression bomb.
+// unpackedReader reads the content of a package. It returns an error if the unpacked content is too large in total or relative
+// to the package. Definitions compress by a factor of 10 to 30; a factor of 1000 indicates a decompression bomb.
 type unpackedReader struct {
 	countingReader
 	packed *countingReader
@@ -377,7 +374,7 @@ func (u *unpackedReader) Read(b []byte) (int, error) {
 //go:embed core/r4.ndjson.zst
 var coreDefinitions []byte
 
-// loadEmbedded reads embedded resources; nil data contains none.
+// loadEmbedded reads embedded resources. It does nothing if data is nil.
 func (l *resourceLoader) loadEmbedded(ctx context.Context, data []byte) error {
 	if data == nil {
 		return nil
@@ -389,7 +386,7 @@ func (l *resourceLoader) loadEmbedded(ctx context.Context, data []byte) error {
 		}
 		return l.readResources(ctx, bytes.NewReader(text), fhirjson.NewOverhead(maxFileOverhead))
 	}
-	// One goroutine and a small window save memory and CPU for the other work during startup.
+	// A single goroutine and a small window leave memory and CPU to other work during startup.
 	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)
@@ -410,11 +407,10 @@ func Terminal(f *os.File) io.Writer {
 const (
 	logInterval     = 5 * time.Second        // interval between log records
 	drawInterval    = 100 * time.Millisecond // interval between redraws of the bar
-	clockCheckBytes = 1 << 20                // bytes between clock readings
+	clockCheckBytes = 1 << 20                // bytes read between clock readings
 )
 
-// progress reports the loading progress of a file in the log and as a bar on a terminal. Files that load quickly are
-// not reported.
+// progress logs the loading progress of a file and draws a bar on a terminal, unless the file loads quickly.
 type progress struct {
 	ctx              context.Context
 	src              io.Reader
@@ -422,7 +418,7 @@ type progress struct {
 	size             int64
 	options          *Options
 	read             int64
-	readAtClockCheck int64 // value of read at the last clock reading
+	readAtClockCheck int64 // bytes read at the last clock reading
 	lastLogged       time.Time
 	lastDrawn        time.Time
 	barDrawn         bool
@@ -457,21 +453,21 @@ func (p *progress) report(now time.Time) {
 
 func (p *progress) percent() int64 { return min(100, 100*p.read/max(1, p.size)) }
 
-// formatBar returns a line that overwrites the previous bar.
+// formatBar returns a line that overwrites the previous progress bar.
 func (p *progress) formatBar() string {
 	const width = 40
 	full := int(p.percent()) * width / 100
 	return fmt.Sprintf("\r[%s%s] %3d %% %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.percent(), p.file)
 }
 
-// clearBar removes the bar.
+// clearBar erases the progress bar.
 func (p *progress) clearBar() {
 	if p.barDrawn {
 		p.draw("\r\x1b[K")
 	}
 }
 
-// draw writes to the terminal. Errors are ignored: they do not affect loading.
+// draw writes to the terminal. Write errors are ignored because they do not affect loading.
 func (p *progress) draw(s string) {
 	_, _ = io.WriteString(p.options.Terminal, s)
 }

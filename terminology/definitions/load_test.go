@@ -31,7 +31,7 @@ import (
 func TestBrokenDefinitions(t *testing.T) {
 	whole := fixture.Package(t, "package/a.json", fixture.SingleCodeSystem("http://x/a", "1", strings.Repeat("c", 4000)))
 	damaged := bytes.Clone(whole)
-	damaged[len(damaged)-6] ^= 1 // damages the checksum
+	damaged[len(damaged)-6] ^= 1 // corrupts the checksum
 	tests := []struct {
 		name, file, content, reason string
 		is                          error
@@ -82,7 +82,7 @@ func TestBrokenDefinitions(t *testing.T) {
 	}
 }
 
-// An embedded table is not read before its concepts are requested.
+// TestSourceIsNotRead checks that an embedded table is not read before its concepts are requested.
 func TestSourceIsNotRead(t *testing.T) {
 	source := codesystem.Source{URL: "http://x/packed", System: embeddedtable.New([]byte("not readable"))}
 	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}})
@@ -102,7 +102,7 @@ func TestSourceIsNotRead(t *testing.T) {
 	cs.Concepts.Len()
 }
 
-// The value sets of a source are available unless a definition replaces them.
+// TestValueSetsOfSource checks that the value sets of a source are available unless a definition replaces them.
 func TestValueSetsOfSource(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -131,8 +131,7 @@ func TestValueSetsOfSource(t *testing.T) {
 	}
 }
 
-// TestDefinitionBombs checks that files made to exhaust memory are rejected with an error that names the oversized
-// value.
+// TestDefinitionBombs checks that the error for a file that would exhaust memory identifies the oversized value.
 func TestDefinitionBombs(t *testing.T) {
 	long := strings.Repeat("a", fhirjson.MaxString)
 	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxFileOverhead/(smallPartSize-4)*6/10) + `{}]}]}`
@@ -176,7 +175,7 @@ func TestDefinitionBombs(t *testing.T) {
 	}
 }
 
-// TestLoadingEnds checks that cancellation stops the loading of a large resource.
+// TestLoadingEnds checks that loading a large resource stops when the context is canceled.
 func TestLoadingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := newResourceLoader(newEmptySet())
@@ -187,7 +186,7 @@ func TestLoadingEnds(t *testing.T) {
 	}
 }
 
-// cancelingReader is an endless list of concepts that cancels the context after some reads.
+// cancelingReader is an endless list of concepts. Its third read cancels the context.
 type cancelingReader struct {
 	cancel context.CancelFunc
 	reads  int
@@ -203,7 +202,7 @@ func (e *cancelingReader) Read(b []byte) (int, error) {
 	return copy(b, `{"code":"a"},`), nil
 }
 
-// slowReader returns one megabyte per read and advances the clock by a second each time.
+// slowReader returns a full buffer per read and advances the clock by one second each time.
 type slowReader struct{ now time.Time }
 
 func (s *slowReader) Read(b []byte) (int, error) {
@@ -289,10 +288,10 @@ func TestCoreFile(t *testing.T) {
 	}
 }
 
-// TestCoreBindings checks that elements are bound to the expected value sets.
+// TestCoreBindings checks that elements of R4 resources are bound to the expected value sets.
 func TestCoreBindings(t *testing.T) {
 	l := coreSet(t)
-	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to value sets outside HL7.
+	// ResearchStudy and EvidenceVariable have elements of a later FHIR release, the others bindings outside HL7.
 	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
 	missing := 0
 	for context, valueSet := range l.ValueSets.bindings.values {
@@ -308,8 +307,8 @@ func TestCoreBindings(t *testing.T) {
 	}
 }
 
-// TestMemoryOfLarge checks that an off-heap code system equals one on the heap, and that its memory is released exactly
-// when the Set becomes unreachable.
+// TestMemoryOfLarge checks that an off-heap code system equals one on the heap, and that its memory stays mapped until the Set
+// becomes unreachable and is then released.
 func TestMemoryOfLarge(t *testing.T) {
 	resource := fixture.LargeCodeSystem()
 	before := offheap.BytesInUse()
@@ -321,7 +320,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loader := newResourceLoader(small) // loader for a request
+	loader := newResourceLoader(small) // loader of a request overlay, which stores code systems on the heap
 	if err := loader.readResource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +341,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	runtime.KeepAlive(large)
 }
 
-// Set.Use keeps the Set reachable while its texts are read.
+// TestUseRetainsSet checks that Set.Use keeps the Set reachable while its texts are read.
 func TestUseRetainsSet(t *testing.T) {
 	read := func(l *Set, f func(code []byte)) {
 		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.ConceptAt(5999))) })
@@ -359,7 +358,7 @@ func TestUseRetainsSet(t *testing.T) {
 	fixture.WantOffHeapReleased(t, before)
 }
 
-// TestBrokenLargeFile checks that the memory of a truncated large file is released.
+// TestBrokenLargeFile checks that loading a truncated large file doesn't leak memory regions.
 func TestBrokenLargeFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broken.json")
 	concept := fmt.Sprintf(`{"code":"%%d","display":%q},`, strings.Repeat("x", 10_000))
@@ -381,7 +380,7 @@ func TestBrokenLargeFile(t *testing.T) {
 	l.codeSystem.table.Memory.Release()
 }
 
-// sameArrays reports whether two values, or the structs of arrays in them, contain the same numbers.
+// sameArrays reports whether a and b contain the same numbers. Both are numbers, slices, or structs of them.
 func sameArrays(a, b reflect.Value) bool {
 	same := a.Kind() != reflect.Slice || a.Len() == b.Len()
 	switch {

@@ -11,7 +11,7 @@ import (
 
 var errDuplicateType = errors.New("duplicate member resourceType")
 
-// maxBundleDepth is the maximum nesting of Bundles.
+// maxBundleDepth is the maximum nesting depth of Bundles.
 const maxBundleDepth = 8
 
 // resourceLoader reads resources into a Set, directly or from Bundles. It skips unknown resource types.
@@ -23,14 +23,14 @@ type resourceLoader struct {
 	conceptMap   ConceptMap
 	depth        int
 	lastValueSet *ValueSet // last value set read
-	options      *Options  // source of the progress settings; nil disables progress
+	options      *Options  // options for limits and progress; nil disables progress
 }
 
 func newResourceLoader(l *Set) *resourceLoader {
 	return &resourceLoader{definitions: l, codeSystem: codeSystemBuilder{usage: &l.Usage}, valueSet: valueSetBuilder{definitions: l}}
 }
 
-// readResource reads one resource. Decoding depends on resourceType, so earlier members are buffered; in practice
+// readResource reads one resource. Members before resourceType are buffered because decoding depends on it. In practice,
 // resourceType comes first.
 func (l *resourceLoader) readResource(r *fhirjson.Reader) error {
 	var kind string
@@ -120,7 +120,7 @@ func (l *resourceLoader) readEntry(r *fhirjson.Reader) error {
 	})
 }
 
-// finishResource adds the resource to the Set. Resources without a URL cannot be referenced and are skipped.
+// finishResource adds the resource that was just read to the Set, unless it has no URL and so cannot be referenced.
 func (l *resourceLoader) finishResource(kind string) error {
 	if err := countRequestDefinition(l.definitions); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (l *resourceLoader) finishResource(kind string) error {
 	return nil
 }
 
-// IsResourceType reports whether a path segment is a resource type with terminology operations.
+// IsResourceType reports whether name is a resource type with terminology operations.
 func IsResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }

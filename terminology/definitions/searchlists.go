@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// EnglishSynonyms is the name of the built-in list of [Options.Synonyms].
+// EnglishSynonyms is the entry of [Options.Synonyms] for the built-in list.
 const EnglishSynonyms = "english"
 
-// loadSynonyms reads the configured lists of synonyms. Concept maps named by canonical must already be loaded.
+// loadSynonyms reads the configured lists of synonyms. Concept maps listed by canonical must already be loaded.
 func (l *resourceLoader) loadSynonyms(ctx context.Context) error {
 	if len(l.options.Synonyms) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (l *resourceLoader) readSynonyms(ctx context.Context, name string) error {
 	return l.definitions.synonyms.Read(file)
 }
 
-// maxMapSynonyms is the maximum number of synonyms from one concept map.
+// maxMapSynonyms is the maximum number of synonyms in one concept map.
 const maxMapSynonyms = 100_000
 
 var (
@@ -114,11 +114,11 @@ type mapSynonymCollector struct {
 	definitions *Set
 	language    string
 	added       int
-	dropped     int // synonyms dropped because they have too many words or too many alternatives
+	dropped     int // number of synonyms dropped because they had too many words or alternatives
 }
 
 // addElement adds the synonyms of an element and its targets. It ignores targets that depend on other elements or produce
-// several codes, because their meaning differs.
+// several codes, because their meaning differs from the element's.
 func (x *mapSynonymCollector) addElement(g *MapGroup, e *MapElement) error {
 	var sources []string
 	for i := range e.Targets {
@@ -142,8 +142,8 @@ func (x *mapSynonymCollector) addElement(g *MapGroup, e *MapElement) error {
 	return nil
 }
 
-// searchDirections reports whether the source's display finds the target and vice versa. Equivalent concepts find each other. A
-// narrower text finds the wider concept, which includes it, but not vice versa.
+// searchDirections reports whether the source's display finds the target (forward) and vice versa (backward). Equivalent
+// concepts find each other. A narrower text finds the wider concept, which includes it, but not vice versa.
 func searchDirections(equivalence string) (forward, backward bool) {
 	switch equivalence {
 	case "equivalent", "equal":
@@ -156,7 +156,7 @@ func searchDirections(equivalence string) (forward, backward bool) {
 	return false, false
 }
 
-// displays returns the displays of a code: the display in the map and, if loaded, the display in the code system.
+// displays returns the displays of a code: own (the display in the map) and the display in a loaded code system.
 func (x *mapSynonymCollector) displays(own, system, version, code string) (all []string) {
 	if own != "" {
 		all = append(all, own)
@@ -188,13 +188,13 @@ func (x *mapSynonymCollector) add(enabled bool, typed, other string) error {
 	return nil
 }
 
-// DefinitionWeights is the entry of [Options.Weights] that enables the extension itemWeight of concepts in code
-// systems, supplements and value sets. It is opt-in because FHIR also uses the extension for scores of answers.
+// DefinitionWeights is the entry of [Options.Weights] that enables the extension itemWeight of concepts in code systems,
+// supplements and value sets. It is not enabled by default because FHIR also uses the extension for scores of answers.
 const DefinitionWeights = "definitions"
 
 // Usage contains the usage weights of codes. Files take precedence over the extension itemWeight.
 type Usage struct {
-	Files          *weights.Weights // weights from files; nil if none
+	Files          *weights.Weights // weights from files; nil if there are none
 	UsesItemWeight bool             // whether the extension itemWeight is used
 }
 

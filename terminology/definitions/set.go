@@ -21,12 +21,12 @@ type Set struct {
 	Systems            SystemTable    // code systems
 	ValueSets          valueSetTable  // value sets
 	Maps               MapTable       // concept maps
-	Base               *Set           // of an overlay: the underlying Set
-	Loaded             time.Time      // time of loading
-	RequestDigest      RequestDigest  // of an overlay for a request: digest of its resources
+	Base               *Set           // underlying Set; nil unless this Set is an overlay
+	Loaded             time.Time      // when the definitions were loaded
+	RequestDigest      RequestDigest  // digest of the resources sent with a request; zero if there are none
 	Bounds             bounds         // limits on the cost of operations
 	Usage              Usage          // usage weights of codes
-	rows               listedConcepts // concepts that value sets enumerate
+	rows               listedConcepts // concepts enumerated by value sets
 	synonyms           *textindex.Synonyms
 	requestDefinitions int // number of definitions sent with a request, including contained ones
 }
@@ -37,16 +37,15 @@ type bounds struct{ ImportDepth, VisitedCodes, RegexStates int }
 // Synonyms returns the synonyms of [Options.Synonyms], or nil.
 func (d *Set) Synonyms() *textindex.Synonyms { return d.synonyms }
 
-// Use calls f and keeps the Set reachable during the call. Large code systems are stored off the heap and unmapped as soon as
-// their Set is unreachable, even if slices of them are in use. Code that reads concepts must run in f and return
+// Use calls f and keeps the Set reachable during the call. The memory of large code systems is off the heap and is unmapped
+// when their Set becomes unreachable, even if slices of it are still in use. Code that reads concepts must run in f and return
 // copies.
 func (d *Set) Use(f func()) {
 	f()
 	runtime.KeepAlive(d)
 }
 
-// RequestDigest identifies the resources of a request by a digest in order. Overlays of the same Set with an equal
-// RequestDigest have equal tables.
+// RequestDigest is a digest of a request's resources in order. Overlays of a Set with the same digest have equal tables.
 type RequestDigest struct {
 	digest [sha256.Size]byte
 	bytes  int
@@ -57,7 +56,7 @@ func (s RequestDigest) extend(resource []byte) RequestDigest {
 	return RequestDigest{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
 }
 
-// CacheKey returns a cache key for the resources followed by other, or "" without any resources.
+// CacheKey returns a cache key for the resources in s followed by other, or "" if there are no resources.
 func (s RequestDigest) CacheKey(other ...jsontext.Value) string {
 	for _, resource := range other {
 		s = s.extend(resource)
@@ -68,7 +67,7 @@ func (s RequestDigest) CacheKey(other ...jsontext.Value) string {
 	return string(s.digest[:])
 }
 
-// OverlaySize estimates the memory of a request's overlays in bytes; 0 without overlays.
+// OverlaySize estimates the memory of all request overlays of d in bytes. It returns 0 if there are none.
 func OverlaySize(d *Set) (size int) {
 	for size = memoryPerByte * d.RequestDigest.bytes; d != nil && d.IsRequestOverlay(); d = d.Base {
 		size += int(unsafe.Sizeof(System{}))*len(d.Systems.List) + 8*len(d.Systems.CodeSystems)
@@ -76,7 +75,7 @@ func OverlaySize(d *Set) (size int) {
 	return size
 }
 
-// memoryPerByte is the maximum memory of a definition per byte of its JSON.
+// memoryPerByte is the maximum memory in bytes that a definition uses per byte of its JSON.
 const memoryPerByte = 4
 
 // Counts contains the numbers of definitions in a Set.
@@ -88,7 +87,7 @@ type Counts struct {
 	// Concepts is the number of concepts in all code systems.
 	Concepts int
 
-	// Replaced is the number of definitions replaced by a later source.
+	// Replaced is the number of definitions that were replaced by one loaded later.
 	Replaced int
 }
 
@@ -122,8 +121,8 @@ func newEmptySet() *Set {
 	return &Set{rows: newListedConcepts(0), Maps: MapTable{Layers: make([][]*ConceptMap, 1)}}
 }
 
-// Maximum number of definitions in a request (including those in Bundles and contained ones), and of versions of a code
-// system in requests and files. Adding a version compares it with all others.
+// Maximum number of definitions in a request (including contained ones and those in Bundles), and maximum number of versions of
+// a code system in requests and in files. Adding a version requires comparing it with all others.
 const (
 	maxRequestDefinitions = 10_000
 	maxRequestVersions    = 100
@@ -137,7 +136,7 @@ func maxVersions(l *Set) int {
 	return maxLoadedVersions
 }
 
-// countRequestDefinition counts a definition of a request and enforces the limit.
+// countRequestDefinition returns an error if a request contains too many definitions. It does not count other definitions.
 func countRequestDefinition(l *Set) error {
 	if !l.IsRequestOverlay() {
 		return nil
@@ -152,7 +151,8 @@ func countRequestDefinition(l *Set) error {
 // precedence regardless of version, because a request that sends definitions refers to them.
 func (d *Set) Overlay() *Set { return newOverlay(d, false) }
 
-// newOverlay returns an overlay. Added definitions take precedence or, with competes, compete with those of d by version.
+// newOverlay returns an overlay of d. If competes is false, added definitions take precedence over those of d; otherwise the
+// version determines the precedence.
 func newOverlay(d *Set, competes bool) *Set {
 	return &Set{
 		Systems: d.Systems.newOverlay(competes), ValueSets: d.ValueSets.newOverlay(competes), Maps: d.Maps.newOverlay(competes),
@@ -164,8 +164,8 @@ func newOverlay(d *Set, competes bool) *Set {
 // IsRequestOverlay reports whether the Set is an overlay for a request.
 func (d *Set) IsRequestOverlay() bool { return d.Systems.fromRequest != nil }
 
-// WithResources returns an overlay in which resources take precedence over d. It does not change d. It is cheap and intended for
-// the few definitions of one request.
+// WithResources returns an overlay in which resources take precedence over d. It does not change d. Overlays are cheap and
+// meant for the few definitions of one request.
 func (d *Set) WithResources(resources ...jsontext.Value) (*Set, error) {
 	o := d.Overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewOverhead(fhirjson.DefaultMaxOverhead)
@@ -183,8 +183,8 @@ func (d *Set) WithResources(resources ...jsontext.Value) (*Set, error) {
 	return o, nil
 }
 
-// Combine returns a Set with the given resources as if they had been loaded after d: the latest version wins, wherever
-// it is from. Unlike the overlay of a request it caches expansions. It does not change d.
+// Combine returns a Set with the given resources as if they had been loaded after d: the latest version wins, regardless of its
+// origin. Expansions of the Set are cached, unlike those of a request overlay. Combine does not change d.
 func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
 	o := newOverlay(d, true)
 	loader := newResourceLoader(o)
@@ -208,7 +208,7 @@ func (d *Set) AddInline(resource jsontext.Value) (*ValueSet, error) {
 		return nil, outcome.BadRequest("invalid", "the parameter valueSet must be a ValueSet")
 	}
 	if loader.lastValueSet.Key == "" {
-		loader.lastValueSet.Key = "|" // no canonical has this form
+		loader.lastValueSet.Key = "|" // cannot collide: no canonical has this form
 	}
 	return loader.lastValueSet, nil
 }
@@ -229,15 +229,15 @@ func ParseConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	return l.Maps.Layers[0][0], nil
 }
 
-// layer maps names to values on top of a base layer that stays unchanged: values from a request or fetched values on
-// top of loaded ones.
+// layer maps names to values on top of an immutable base layer. Layers of values from a request, or of fetched values, have the
+// loaded values as their base.
 type layer[V any] struct {
 	values   map[string]V
 	base     *layer[V] // base layer; nil if none
 	competes bool      // whether added values compete with the values of base instead of hiding them
 }
 
-// newOverlay returns an empty layer over this one.
+// newOverlay returns an empty layer on top of l.
 func (l *layer[V]) newOverlay(competes bool) layer[V] { return layer[V]{base: l, competes: competes} }
 
 func (l *layer[V]) put(name string, value V) {
@@ -247,7 +247,7 @@ func (l *layer[V]) put(name string, value V) {
 	l.values[name] = value
 }
 
-// get returns the value of a name from the uppermost layer that has it.
+// get returns the value for a name from the topmost layer that contains the name.
 func (l *layer[V]) get(name string) (value V, ok bool) {
 	for at := l; at != nil && !ok; at = at.base {
 		value, ok = at.values[name]
@@ -255,7 +255,7 @@ func (l *layer[V]) get(name string) (value V, ok bool) {
 	return value, ok
 }
 
-// competitor returns the value that a new value of the same name is compared with.
+// competitor returns the existing value that a new value with the same name must be compared with.
 func (l *layer[V]) competitor(name string) (value V, ok bool) {
 	if l.competes {
 		return l.get(name)
@@ -264,7 +264,7 @@ func (l *layer[V]) competitor(name string) (value V, ok bool) {
 	return value, ok
 }
 
-// identifiable is a pointer to a definition.
+// identifiable is implemented by pointers to definitions.
 type identifiable interface {
 	comparable
 	identity() *Definition
@@ -272,16 +272,16 @@ type identifiable interface {
 
 func (d *Definition) identity() *Definition { return d }
 
-// idTable indexes definitions of one type by ID, for reads, searches and instance operations. Packages reuse IDs for
-// different definitions and for several versions: hl7.terminology shares 208 IDs with R4.
+// idTable indexes definitions of one type by ID, for reads, searches and instance-level operations. Packages reuse IDs for
+// different definitions and versions: hl7.terminology shares 208 IDs with R4.
 type idTable[D identifiable] struct{ layer[D] }
 
 func (t *idTable[D]) newOverlay(competes bool) idTable[D] {
 	return idTable[D]{t.layer.newOverlay(competes)}
 }
 
-// register registers a definition by its ID. Among loaded definitions with the same ID, the last one loaded keeps it. The
-// others get an ID with a hash of their canonical, which does not depend on the order.
+// register registers a definition by its ID. Among loaded definitions with the same ID, the last one loaded keeps the ID. The
+// others get an ID with a hash of their canonical, which is independent of the loading order.
 func (t *idTable[D]) register(d D) {
 	id := d.identity().ID
 	if id == "" {
@@ -295,7 +295,7 @@ func (t *idTable[D]) register(d D) {
 	t.put(id, d)
 }
 
-// unregister removes a definition that was replaced.
+// unregister removes a definition that has been replaced.
 func (t *idTable[D]) unregister(d D) {
 	if id := d.identity().ID; t.values[id] == d {
 		delete(t.values, id)

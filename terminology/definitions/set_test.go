@@ -15,7 +15,7 @@ func TestIDsAreUnique(t *testing.T) {
 	for _, kind := range []string{"ValueSet", "CodeSystem", "ConceptMap"} {
 		for name, tt := range map[string]struct {
 			resources []string
-			keeps     string // version of the definition that keeps the ID "a"
+			keeps     string // version of the definition that is found by the ID "a"
 		}{
 			"two urls":               {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2")}, "2"},
 			"two versions":           {[]string{named(kind, "a", "http://x/1", "2"), named(kind, "a", "http://x/1", "1")}, "1"},
@@ -37,7 +37,7 @@ func TestIDsAreUnique(t *testing.T) {
 	}
 }
 
-// hashOf returns the suffix of the ID for a definition that lost its ID.
+// hashOf returns the hash that is appended to the ID of a definition if another definition takes its ID.
 func hashOf(t *testing.T, canonical string) string {
 	t.Helper()
 	url, version, _ := strings.Cut(canonical, "|")
@@ -50,7 +50,7 @@ func hashOf(t *testing.T, canonical string) string {
 
 func TestIDsOfCoreAreUnique(t *testing.T) { checkIDs(t, coreSet(t)) }
 
-// TestOverlayLeavesIDs checks that a request's definition with an ID of the Set does not change the IDs of the Set.
+// TestOverlayLeavesIDs checks that a definition sent with a request does not change the IDs of loaded definitions.
 func TestOverlayLeavesIDs(t *testing.T) {
 	d := setOf(t, `{"resourceType":"ValueSet","id":"a","url":"http://x/1","compose":{"include":[]}}`)
 	o, err := d.WithResources([]byte(`{"resourceType":"ValueSet","id":"a","url":"http://x/2","compose":{"include":[]}}`))
@@ -64,7 +64,7 @@ func TestOverlayLeavesIDs(t *testing.T) {
 	}
 }
 
-// checkIDs checks that each definition is found by its ID.
+// checkIDs checks that each definition can be found by its ID.
 func checkIDs(t *testing.T, d *Set) {
 	t.Helper()
 	check := func(kind string, def *Definition) {
@@ -103,8 +103,8 @@ func definitionByID(d *Set, kind, id string) (*Definition, bool) {
 	return nil, false
 }
 
-// A code system sent with a request counts as the request's own in every further overlay. Otherwise each request would
-// build an index for it.
+// TestRequestCodeSystems checks that a code system sent with a request is still recognized as such in overlays on top of its
+// overlay. Otherwise, each request would build a search index for it.
 func TestRequestCodeSystems(t *testing.T) {
 	library := setOf(t, `{"resourceType":"CodeSystem","url":"http://x/loaded","status":"active","content":"complete","concept":[{"code":"a"}]}`)
 	sent, err := library.WithResources([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// loadBuiltIn loads the embedded core if enabled and returns the sources.
+// loadBuiltIn loads the embedded definitions if they are enabled and returns the sources.
 func (l *resourceLoader) loadBuiltIn(ctx context.Context) ([]codesystem.Source, error) {
 	sources := l.options.Sources
 	if l.options.Core {
@@ -32,7 +32,7 @@ func (l *resourceLoader) loadBuiltIn(ctx context.Context) ([]codesystem.Source, 
 	return sources, nil
 }
 
-// addBuiltIn adds the sources, except those replaced by a definition with concepts.
+// addBuiltIn adds the sources except those that a definition with concepts replaces.
 func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	for _, s := range sources {
 		if l.Systems.hasReplacement(s.URL, contentModeOf(s)) {
@@ -75,7 +75,7 @@ func newSourceSystem(s codesystem.Source) (*CodeSystem, error) {
 	cs.ReasonIssue = s.ReportsReason
 	cs.OtherMembers = append(cs.OtherMembers, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentModeOf(s)
-	content := cs.Content // content from the source's resource members
+	content := cs.Content // CodeSystem.content in the read representation
 	switch {
 	case cs.Concepts.List == nil:
 		content = contentNotPresent

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// Reading a built-in code system returns a CodeSystem with the content that R4 requires. The content claims concepts
-// only if the response contains them.
+// TestBuiltInIsComplete checks that reading a built-in code system returns a CodeSystem with the content that R4 requires. Its
+// content element states that concepts are present only if the response contains them.
 func TestBuiltInIsComplete(t *testing.T) {
 	for _, sensitive := range []string{"true", "false"} {
 		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: embeddedtable.New(nil)} {
@@ -34,7 +34,7 @@ func TestBuiltInIsComplete(t *testing.T) {
 	}
 }
 
-// Weights from files apply to packed tables as they do to any code system.
+// TestWeighedSource checks that weights from files apply to packed tables like to any other code system.
 func TestWeighedSource(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {

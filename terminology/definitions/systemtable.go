@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of its base.
+// SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of the base Set.
 type SystemTable struct {
 	CodeSystems      []*CodeSystem // all versions of all code systems
 	List             []System      // code systems grouped by URL
@@ -19,9 +19,9 @@ type SystemTable struct {
 	byID             idTable[*CodeSystem]
 	supplements      layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
 	byEntireValueSet layer[uint32]   // indexes of code systems by CodeSystem.valueSet
-	byValue          []uint32        // indexes in List of sources that imply value sets by a filter value
+	byValue          []uint32        // indexes in List of sources that define a value set for each value of a property
 	replaced         int             // number of code systems replaced by later ones
-	fromRequest      map[uint32]bool // code systems of a request; nil outside requests
+	fromRequest      map[uint32]bool // indexes of code systems sent with a request; nil if the table isn't part of a request overlay
 }
 
 // newOverlay returns an overlay of the table.
@@ -38,14 +38,14 @@ func (t *SystemTable) newOverlay(competes bool) SystemTable {
 	return o
 }
 
-// System is the URL of a code system with its versions.
+// System contains the versions of a code system.
 type System struct {
 	URL      string   // URL of the code system
 	Versions []uint32 // indexes in SystemTable.CodeSystems, in loading order
-	Current  uint32   // version that a reference without a version means, or None
+	Current  uint32   // index of the version used if a reference has no version, or None
 }
 
-// internSystem returns the index of a URL, adding it if necessary.
+// internSystem returns the index of a URL in List. It adds the URL if necessary.
 func (t *SystemTable) internSystem(url string) uint32 {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -56,11 +56,11 @@ func (t *SystemTable) internSystem(url string) uint32 {
 	return id
 }
 
-// SystemID returns the index of a URL in List.
+// SystemID returns the index of a URL in List, and false if the URL is unknown.
 func (t *SystemTable) SystemID(url string) (uint32, bool) { return t.ids.get(url) }
 
-// AddCodeSystem adds a code system, or replaces the version with the same URL and version. [contentMode.replaces]
-// decides whether it replaces a built-in one.
+// AddCodeSystem adds a code system. It replaces an existing one with the same URL and version; for a built-in one, only if
+// [contentMode.replaces] permits it.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
@@ -105,13 +105,12 @@ func (t *SystemTable) registerLinks(cs *CodeSystem, index uint32) {
 	}
 }
 
-// hasReplacement reports whether any version of a code system replaces a built-in one with the given content.
+// hasReplacement reports whether any version of a code system replaces a built-in code system with the given content.
 func (t *SystemTable) hasReplacement(url string, builtIn contentMode) bool {
 	return slices.ContainsFunc(t.Versions(url), func(id uint32) bool { return t.CodeSystems[id].Content.replaces(builtIn) })
 }
 
-// withoutReplaced resolves a built-in version among versions: it returns the versions that replace the built-in one or,
-// without any, only the built-in one.
+// withoutReplaced returns either the versions that replace the built-in one, or only the built-in one if there are none.
 func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 	at := slices.IndexFunc(versions, func(id uint32) bool {
 		return t.CodeSystems[id].isBuiltIn && t.CodeSystems[id].Content != ContentLookupOnly
@@ -129,8 +128,8 @@ func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 	return others
 }
 
-// currentVersion returns the version that a reference without a version means: the latest version with concepts, with
-// R4's frozen copies ranked last. If two versions are incomparable, the last one loaded wins.
+// currentVersion returns the version for references without a version: the latest version with concepts, with R4's outdated
+// copies ranked last. If two versions are incomparable, the last one loaded wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	versions = t.withoutReplaced(versions)
 	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].isBuiltIn })
@@ -151,7 +150,8 @@ func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	return current
 }
 
-// CodeSystem returns the index of a code system by URL and optional version, which may have wildcards, or None.
+// CodeSystem returns the index of a code system by URL and optional version, which may contain wildcards. It returns None if
+// there is no such code system.
 func (t *SystemTable) CodeSystem(url, version string) uint32 {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -184,7 +184,7 @@ func (t *SystemTable) Versions(url string) []uint32 {
 // ByID returns the code system with an ID.
 func (t *SystemTable) ByID(id string) (*CodeSystem, bool) { return t.byID.get(id) }
 
-// LoadedVersions returns the sorted versions of a code system that are loaded with concepts.
+// LoadedVersions returns the versions of a code system that are loaded with concepts, in sorted order.
 func (t *SystemTable) LoadedVersions(url string) []string {
 	var versions []string
 	for _, index := range t.Versions(url) {
@@ -196,7 +196,7 @@ func (t *SystemTable) LoadedVersions(url string) []string {
 	return versions
 }
 
-// MissingCodeSystemError returns the error for a code system that is not loaded or loaded without its content.
+// MissingCodeSystemError returns the error for a code system that is not loaded or has no loaded concepts.
 func (t *SystemTable) MissingCodeSystemError(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
@@ -218,7 +218,7 @@ func (t *SystemTable) MissingCodeSystemError(url, version string) error {
 	return e
 }
 
-// ValidVersions returns HL7's message text about the loaded versions of a code system.
+// ValidVersions returns the text of HL7's message that lists the loaded versions of a code system.
 func ValidVersions(versions []string) string {
 	switch n := len(versions); n {
 	case 0:
@@ -230,8 +230,8 @@ func ValidVersions(versions []string) string {
 	}
 }
 
-// CodeSystemAt returns the latest version of a code system as of a date. It returns an error if only later versions are
-// loaded, and None if the code system is unknown.
+// CodeSystemAt returns the index of the latest version of a code system as of a date, or None if the code system is unknown. It
+// returns an error if only later versions are loaded.
 func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -251,15 +251,15 @@ func (t *SystemTable) IsFromRequest(index uint32) bool { return t.fromRequest[in
 // old copies with R4 or HL7 V2 version numbers, which cannot be compared with those of the package.
 const hl7TerminologyPrefix = "http://terminology.hl7.org/"
 
-// markOutdatedCopies marks the built-in code systems that are such copies. Value sets are exempt: many value sets of the package
-// refer to a version of their code system that the package no longer has.
+// markOutdatedCopies marks the loaded code systems with hl7TerminologyPrefix as outdated. Value sets are not marked: many value
+// sets of the package refer to a code system version that the package no longer includes.
 func (t *SystemTable) markOutdatedCopies() {
 	for _, cs := range t.CodeSystems {
 		cs.isOutdatedCopy = strings.HasPrefix(cs.URL, hl7TerminologyPrefix)
 	}
 }
 
-// Concept resolves the concept of a coding.
+// Concept returns the concept that a coding refers to.
 func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) {
 	if c.System == "" || c.Code == "" {
 		return e, outcome.BadRequest("required", "the parameters code and system are required, or a coding with both")
@@ -287,7 +287,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, LocatedConcept: at}, nil
 }
 
-// LookupOnlyConcept resolves the concept of a coding in the stand-in for its code system.
+// LookupOnlyConcept returns the concept that a coding refers to in the lookup-only substitute for its code system.
 func (t *SystemTable) LookupOnlyConcept(c *parameters.Coding) (e LocatedEntry, ok bool) {
 	for _, index := range t.Versions(c.System) {
 		cs := t.CodeSystems[index]
@@ -301,7 +301,7 @@ func (t *SystemTable) LookupOnlyConcept(c *parameters.Coding) (e LocatedEntry, o
 	return e, false
 }
 
-// SetVersionAsOf sets the version of a coding without one to the latest version as of date, unless date is empty.
+// SetVersionAsOf sets a coding's version to the latest one as of date, unless it has a version or date is empty.
 func (t *SystemTable) SetVersionAsOf(c *parameters.Coding, date string) error {
 	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {
 		return err
@@ -313,7 +313,8 @@ func (t *SystemTable) SetVersionAsOf(c *parameters.Coding, date string) error {
 	return err
 }
 
-// CompleteCodings adds missing systems and versions to the codings of an instance-level operation, and rejects different ones.
+// CompleteCodings adds missing systems and versions to the codings of an instance-level operation. It returns an error if a
+// coding refers to another code system or version.
 func (t *SystemTable) CompleteCodings(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.ByID(id)
 	if !ok {
@@ -335,8 +336,8 @@ func (t *SystemTable) CompleteCodings(id string, codings ...*parameters.Coding) 
 	return nil
 }
 
-// RequiredSupplements returns the supplements to the code systems of an expansion. It returns an error if a named
-// supplement does not apply, because the result would be wrong without it.
+// RequiredSupplements returns the supplements that apply to the code systems of an expansion. It returns an error if a
+// supplement in named does not apply, because the result would be wrong without it.
 func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) ([]Supplement, error) {
 	var list []Supplement
 	for _, index := range codeSystems {
@@ -354,7 +355,7 @@ func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) 
 	return list, newSupplementsError(missing)
 }
 
-// newSupplementsError returns the error for supplements that are not loaded, or nil for an empty list.
+// newSupplementsError returns the error for supplements that are not loaded, or nil if list is empty.
 func newSupplementsError(list []string) error {
 	if len(list) == 0 {
 		return nil
@@ -376,7 +377,7 @@ func (t *SystemTable) CountSupplements(url string) (n int) {
 	return n
 }
 
-// SupplementsTo returns the supplements to a code system: language packs, and supplements with a canonical in named.
+// SupplementsTo returns the supplements that apply to a code system: language packs, and those with a canonical in named.
 func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	var list []uint32
 	for at := &t.supplements; at != nil; at = at.base {
@@ -392,7 +393,7 @@ func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	return list
 }
 
-// CheckSupplements returns an error if named supplements are not loaded.
+// CheckSupplements returns an error if any supplement in named is not loaded.
 func (t *SystemTable) CheckSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {
@@ -404,7 +405,7 @@ func (t *SystemTable) CheckSupplements(named []string) error {
 	return newSupplementsError(missing)
 }
 
-// ContainedValueSet returns a value set contained in vs or its containers, by #id or canonical.
+// ContainedValueSet returns a value set contained in vs or in its containers, by #id or canonical.
 func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	for ; vs != nil; vs = vs.Container {
 		for _, inner := range vs.Contained {
@@ -416,7 +417,7 @@ func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	return nil, false
 }
 
-// SumOfContainers sums a number over a value set and its containers.
+// SumOfContainers returns the sum of number(v) for the value set and all its containers.
 func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	for ; vs != nil; vs = vs.Container {
 		sum += number(vs)
@@ -424,8 +425,7 @@ func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	return sum
 }
 
-// ContainedCodeSystem returns the index of a code system contained in a value set or its containers, by #id or by URL
-// and version, or None.
+// ContainedCodeSystem returns the index of a code system contained in vs or its containers, by #id or URL, or None.
 func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.Container {
 		for _, index := range vs.CodeSystems {
@@ -450,7 +450,7 @@ func (t *valueSetTable) byFragment(reference string) (*ValueSet, bool) {
 	return vs.ContainedValueSet("#" + id)
 }
 
-// addContained adds a code system that can be referenced only from its containing value set, and returns its index.
+// addContained adds a code system that can be referenced only from its containing value set and returns its index.
 func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
 	cs.systemIndex = t.internSystem(cs.URL)
 	index := uint32(len(t.CodeSystems))

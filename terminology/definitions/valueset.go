@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// ValueSet is a parsed ValueSet, with its compose prepared for expansion.
+// ValueSet is a ValueSet resource with its compose prepared for expansion.
 type ValueSet struct {
 	Definition
 	compose
@@ -25,32 +25,32 @@ type ValueSet struct {
 	Defaults      []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
 	Contained     []*ValueSet        // contained value sets
 	CodeSystems   []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
-	OtherMembers  []fhirjson.Member  // compose and all other members, unchanged
-	Stored        *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
-	PartialReason string             // reason why a stored expansion without compose may be incomplete
+	OtherMembers  []fhirjson.Member  // all members needed to return the definition, including compose, unchanged
+	Stored        *StoredExpansion   // stored expansion that Include was created from; nil if Include comes from compose
+	PartialReason string             // why a stored expansion may be incomplete; "" if it is complete or there is a compose
 }
 
 // compose is ValueSet.compose.
 type compose struct {
 	HasCompose       bool   // whether the value set has a compose
-	ActiveOnly       bool   // inactive is false: exclude inactive codes
+	ActiveOnly       bool   // compose.inactive is false: exclude inactive codes
 	LockedDate       string // date as of which code systems are used
 	Include, Exclude []ConceptSet
 }
 
-// DisplayName returns the canonical for messages, or "(unidentified)", as other servers write, for a value set without
-// a URL in a request.
+// DisplayName returns the canonical for messages. For a value set without a URL it returns "(unidentified)", like other
+// servers.
 func (vs *ValueSet) DisplayName() string {
 	return cmp.Or(vs.Canonical(), "(unidentified)")
 }
 
 // ConceptSet is an entry of ValueSet.compose.include or exclude.
 type ConceptSet struct {
-	System, Version     string   // code system
-	IsEnumerated        bool     // has concept: the rows from FirstRow up to EndRow
-	FromStoredExpansion bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
-	FirstRow, EndRow    uint32   // rows in listed
-	Filters             []Filter // filters that must all match
+	System, Version     string   // code system and version
+	IsEnumerated        bool     // whether concept is present; its rows are [FirstRow, EndRow)
+	FromStoredExpansion bool     // from a stored expansion: codes are valid even if the loaded code system lacks them
+	FirstRow, EndRow    uint32   // row numbers for [Set.Row]
+	Filters             []Filter // filters, all of which must match
 	ValueSets           []string // canonicals of imported value sets
 }
 
@@ -67,15 +67,15 @@ func (vs *ValueSet) defaultParameter(name string) string {
 	return ""
 }
 
-// listedConcepts stores the concepts enumerated by all value sets. Row 0 is unused. Codes are text because their code system
-// may not be loaded.
+// listedConcepts stores the concepts that value sets enumerate. Row 0 is unused. Codes are stored as text because their code
+// system may not be loaded.
 type listedConcepts struct {
-	firstRow uint32 // of an overlay: number of the first row
+	firstRow uint32 // number of the first row; 0 unless the Set is an overlay
 	Texts    codesystem.Texts
 	Code     []codesystem.TextRef
-	display  []codesystem.TextRef        // 0 if the value set lists no display
+	display  []codesystem.TextRef        // zero if the value set specifies no display
 	system   []uint32                    // index in SystemTable.List
-	flags    map[uint32]codesystem.Flags // flags of stored expansion entries by row
+	flags    map[uint32]codesystem.Flags // flags by row, for entries of stored expansions
 	codesystem.ConceptReader
 }
 
@@ -89,7 +89,7 @@ func newListedConcepts(first uint32) listedConcepts {
 	return t
 }
 
-// Row returns the table of d or its bases that contains a row, and the position of the row in that table.
+// Row returns the table of d or its base Sets that contains a row, and the index of the row in that table.
 func (d *Set) Row(row uint32) (*listedConcepts, uint32) {
 	for d.Base != nil && row < d.rows.firstRow {
 		d = d.Base
@@ -105,7 +105,7 @@ func (t *listedConcepts) ExtensionsOf(row uint32) []codesystem.ExtensionRow {
 	return rowsOf(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
 }
 
-// rowsOf returns the elements of an owner in a list sorted by owner.
+// rowsOf returns the elements of list that belong to owner. The list must be sorted by owner, which of returns.
 func rowsOf[row any](list []row, owner uint32, of func(row) uint32) []row {
 	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
 	from, found := slices.BinarySearchFunc(list, owner, compare)
@@ -124,10 +124,10 @@ type valueSetBuilder struct {
 	vs          ValueSet
 	systems     []*CodeSystem // contained code systems
 	stored      *expansionReader
-	depth       int // nesting of contained resources
+	depth       int // nesting depth of contained resources
 }
 
-// readMember reads a member of a ValueSet. Most members are also kept unchanged for includeDefinition.
+// readMember reads a member of a ValueSet. Most members are also stored unchanged for the parameter includeDefinition.
 func (b *valueSetBuilder) readMember(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.Definition.readMember(r, name); known {
 		return err
@@ -145,7 +145,7 @@ func (b *valueSetBuilder) readMember(r *fhirjson.Reader, name string) error {
 	return b.readUsedMember(inner, name)
 }
 
-// readUsedMember reads a member that expansion uses.
+// readUsedMember reads a member that is needed for expansion.
 func (b *valueSetBuilder) readUsedMember(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "compose":
@@ -223,8 +223,8 @@ func (b *valueSetBuilder) readContainedCodeSystem(r *fhirjson.Reader) error {
 	return err
 }
 
-// build returns the value set with its contained resources. A contained code system without a URL gets the value set's
-// URL with its ID as the fragment.
+// build returns the value set with its contained resources. A contained code system without a URL gets the URL of the value set
+// with the contained ID as its fragment.
 func (b *valueSetBuilder) build() *ValueSet {
 	vs := b.vs
 	b.stored.applyTo(&vs)
@@ -337,12 +337,12 @@ func (b *valueSetBuilder) readFilter(r *fhirjson.Reader, set *ConceptSet) error 
 	return err
 }
 
-// filterExtensionSuffix is the URL suffix of the extensions for filter features of later FHIR releases: op (an operator) and
-// filter (a nested filter).
+// filterExtensionSuffix is the URL suffix of the extensions for filters of later FHIR releases. It is followed by op (an
+// operator) or filter (a nested filter).
 const filterExtensionSuffix = "/StructureDefinition/extension-ValueSet.compose.include.filter."
 
-// readLaterOperator reads an operator of a later FHIR release from the extensions of a filter or its operator. Nested
-// filters are not supported, so value sets that have them must not be used.
+// readLaterOperator reads an operator of a later FHIR release from the extensions of a filter or its operator. Nested filters
+// are not supported, so value sets with nested filters are rejected.
 func (b *valueSetBuilder) readLaterOperator(r *fhirjson.Reader, op *string) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
@@ -385,8 +385,8 @@ func (b *valueSetBuilder) readConcept(r *fhirjson.Reader) error {
 	return err
 }
 
-// StoredExpansion identifies the expansion of a value set without compose, as in VSAC downloads and measure bundles.
-// Its codes are copied to Include, so that search and validation work as for other value sets.
+// StoredExpansion identifies the stored expansion of a value set without compose, as in VSAC downloads and measure bundles. Its
+// codes are copied to Include, so that search and validation work as for other value sets.
 type StoredExpansion struct {
 	Identifier, Timestamp string // members of the same names
 }
@@ -397,16 +397,16 @@ type expansionReader struct {
 	StoredExpansion
 	include       []ConceptSet
 	total         int    // ValueSet.expansion.total; -1 if absent
-	partialReason string // reason why codes may be missing; "" if complete
+	partialReason string // why codes may be missing; "" if the expansion is complete
 	depth         int
 }
 
-// maxStoredDepth is the maximum nesting of entries.
+// maxStoredDepth is the maximum nesting depth of entries in a stored expansion.
 const maxStoredDepth = 64
 
 var errStoredDepth = errors.New("entries of the expansion are nested more than " + strconv.Itoa(maxStoredDepth) + " deep")
 
-// readExpansion reads a stored expansion. It is ignored if the value set has a compose.
+// readExpansion reads a stored expansion. It skips the expansion if the value set has a compose.
 func (b *valueSetBuilder) readExpansion(r *fhirjson.Reader) error {
 	if b.vs.HasCompose {
 		return r.Skip()
@@ -417,7 +417,7 @@ func (b *valueSetBuilder) readExpansion(r *fhirjson.Reader) error {
 		fhirjson.String{Name: "identifier", Destination: &s.Identifier}, fhirjson.String{Name: "timestamp", Destination: &s.Timestamp})
 }
 
-// applyTo copies the codes of a complete stored expansion to a value set without compose.
+// applyTo copies the codes of the expansion to vs if vs has no compose and the expansion is complete.
 func (s *expansionReader) applyTo(vs *ValueSet) {
 	if s == nil || vs.HasCompose {
 		return
@@ -460,7 +460,7 @@ func (s *expansionReader) readMember(r *fhirjson.Reader, name string) error {
 	return r.Skip()
 }
 
-// readParameter reads an entry of expansion.parameter. Some parameters restrict the expansion and make it incomplete.
+// readParameter reads an entry of expansion.parameter. A parameter that restricts the expansion makes it incomplete.
 func (s *expansionReader) readParameter(r *fhirjson.Reader) error {
 	var in parameters.Input
 	err := r.Object(func(name []byte) error { return in.ReadMember(r, name, 0) })
@@ -555,7 +555,7 @@ func (s *expansionReader) parseEntry(r *fhirjson.Reader) (e storedEntry, err err
 	return e, err
 }
 
-// addRow adds a row for an entry, extending the last include if it has the same code system.
+// addRow adds a row for an entry. It extends the last include if the code system and version are the same.
 func (s *expansionReader) addRow(r *fhirjson.Reader, e *storedEntry) error {
 	rows := &s.builder.definitions.rows
 	row := rows.nextRow()

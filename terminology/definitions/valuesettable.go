@@ -11,11 +11,11 @@ import (
 
 // valueSetTable indexes value sets by URL, version, ID, binding and fragment.
 type valueSetTable struct {
-	List      []*ValueSet        // value sets; in an overlay for a request, only its own
-	versions  layer[[]*ValueSet] // by URL, in loading order
+	List      []*ValueSet        // value sets; a request overlay contains only those of the request
+	versions  layer[[]*ValueSet] // versions of value sets by URL, in loading order
 	byID      idTable[*ValueSet]
 	bindings  layer[string]    // canonicals of bound value sets by StructureDefinition url#path
-	fragments layer[*ValueSet] // contained value sets by StructureDefinition url#id
+	fragments layer[*ValueSet] // contained value sets of profiles by StructureDefinition url#id
 	replaced  int              // number of value sets replaced by later ones
 }
 
@@ -30,8 +30,7 @@ func (t *valueSetTable) newOverlay(competes bool) valueSetTable {
 	return o
 }
 
-// addValueSet adds a value set, or replaces the one with the same URL and version. Value sets of the base table stay
-// unchanged.
+// addValueSet adds a value set. It replaces one with the same URL and version, but not in the base table.
 func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	if vs.URL == "" {
 		t.byID.register(vs)
@@ -57,7 +56,7 @@ func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	t.List = append(t.List, vs)
 }
 
-// Find returns a value set by canonical (url or url|version); the version may have wildcards.
+// Find returns a value set by canonical (url or url|version). The version may contain wildcards.
 func (t *valueSetTable) Find(reference string) (*ValueSet, bool) {
 	url, version := outcome.SplitCanonical(reference)
 	return t.latest(url, func(vs *ValueSet) bool { return version == "" || MatchesVersion(vs.Version, version) })
@@ -68,7 +67,7 @@ func (t *valueSetTable) asOf(url, date string) (*ValueSet, bool) {
 	return t.latest(url, func(vs *ValueSet) bool { return ExistedOn(vs.Date, date) })
 }
 
-// latest returns the latest version of a value set that satisfies is.
+// latest returns the latest version of a value set for which is returns true.
 func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *ValueSet, ok bool) {
 	for at := &t.versions; at != nil && latest == nil; at = at.base {
 		for _, vs := range at.values[url] {
@@ -98,8 +97,8 @@ func (d *Set) ResolveValueSet(reference, date string) (*ValueSet, bool) {
 	return d.ValueSets.asOf(vs.URL, date)
 }
 
-// implicitValueSet returns a value set that a code system implies (R4 §4.9.6): its element valueSet, or its URL with
-// ?fhir_vs and optionally a concept that is included with its descendants.
+// implicitValueSet returns a value set that a code system implies (R4 §4.9.6). The reference is CodeSystem.valueSet, or the URL
+// of the code system with ?fhir_vs. If a concept follows, the value set contains the concept and its descendants.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.SplitCanonical(reference)
 	for at := &d.Systems.byEntireValueSet; at != nil; at = at.base {
@@ -129,12 +128,12 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	return newImplicitValueSet(reference, d.Systems.CodeSystems[index], set), true
 }
 
-// valueSetByValue returns the value set that a source implies for a filter value, such as a UCUM unit.
+// valueSetByValue returns the value set that a source implies for a value of its ValueSetProperty, such as a UCUM unit.
 func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.SplitCanonical(reference)
 	for _, id := range d.Systems.byValue {
 		cs := d.Systems.CodeSystems[d.Systems.List[id].Current]
-		if cs.byValue == "" { // replaced by another version
+		if cs.byValue == "" { // replaced by a version without a ValueSetProperty
 			continue
 		}
 		value, ok := strings.CutPrefix(address, cs.entireValueSet+"/")
@@ -156,14 +155,14 @@ func newImplicitValueSet(reference string, cs *CodeSystem, set ConceptSet) *Valu
 	return vs
 }
 
-// profile contains the bindings of a StructureDefinition, which the parameter context of $expand refers to.
+// profile contains the bindings of a StructureDefinition. The parameter context of $expand refers to them.
 type profile struct {
 	url       string
 	elements  []binding
 	contained valueSetBuilder // contained value sets
 }
 
-// binding is an element that is bound to a value set.
+// binding is the binding of an element to a value set.
 type binding struct{ id, path, valueSet string }
 
 func (p *profile) readMember(r *fhirjson.Reader, name string) error {
@@ -205,8 +204,7 @@ func (p *profile) readElement(r *fhirjson.Reader) error {
 	return err
 }
 
-// addProfile adds a profile's bindings by ID and by path. Slices share a path; the first element, which is the unsliced
-// one, wins.
+// addProfile adds the bindings of a profile by element ID and by path. If slices share a path, the unsliced element wins.
 func (t *valueSetTable) addProfile(p *profile) {
 	if p.url == "" {
 		return
@@ -229,5 +227,5 @@ func (t *valueSetTable) addProfile(p *profile) {
 	}
 }
 
-// BoundValueSet returns the canonical of the value set bound to a context.
+// BoundValueSet returns the canonical of the value set bound to a context (url#path or url#id).
 func (t *valueSetTable) BoundValueSet(context string) (string, bool) { return t.bindings.get(context) }

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// CompareVersions compares versions part by part, numerically if both parts are numbers (semantic versioning). A
-// non-numeric part sorts before a number, and a pre-release (1.0.0-ballot) before its release. Dates (20190101,
-// 2019-01-01) compare correctly too.
+// CompareVersions compares versions part by part, and numerically if both parts are numbers (semantic versioning). A
+// non-numeric part sorts before a number, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01)
+// also sort correctly.
 func CompareVersions(a, b string) int {
 	if isDate(a) && isDate(b) {
 		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))
@@ -40,7 +40,7 @@ func isDate(version string) bool {
 	return ok && len(year) == 4 && err == nil && rest != "" && rest[0] <= '9'
 }
 
-// compareParts compares two lists of parts; a prefix of a longer list sorts first.
+// compareParts compares two lists of parts. A list that is a prefix of the other sorts first.
 func compareParts(a, b, separator string) int {
 	partsA, partsB := strings.Split(a, separator), strings.Split(b, separator)
 	for i := range min(len(partsA), len(partsB)) {
@@ -78,8 +78,8 @@ func IsWildcard(version string) bool {
 
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
-// MatchesVersion reports whether a version equals a pattern or matches its wildcards. A trailing wildcard matches all
-// following parts: 1.x matches 1.2.0. The comparison stops at the first mismatch, so a long pattern costs nothing.
+// MatchesVersion reports whether a version equals a pattern or matches its wildcards. A trailing wildcard matches all remaining
+// parts: 1.x matches 1.2.0. The comparison stops at the first mismatch, so long patterns are cheap.
 func MatchesVersion(version, pattern string) bool {
 	if version == pattern {
 		return true
@@ -101,8 +101,8 @@ func MatchesVersion(version, pattern string) bool {
 	}
 }
 
-// supersedesVersion reports whether the version of a definition loaded later is preferred to that of an earlier one. Dates and
-// numbers cannot be compared: HL7's v3 code systems went from 2018-08-12 to 2.0.0.
+// supersedesVersion reports whether the version of a definition is preferred to that of one loaded earlier. Dates and numbers
+// cannot be compared: HL7's v3 code systems changed from 2018-08-12 to 2.0.0.
 func supersedesVersion(later, earlier string) bool {
 	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
 		return true
@@ -110,8 +110,8 @@ func supersedesVersion(later, earlier string) bool {
 	return CompareVersions(later, earlier) >= 0
 }
 
-// ExistedOn reports whether a definition dated defined existed on a date. The precision of the dates may differ. A
-// definition without a date always existed.
+// ExistedOn reports whether a definition with the date defined existed on the given date. The dates may differ in precision. A
+// definition without a date is assumed to have always existed.
 func ExistedOn(defined, date string) bool {
 	n := min(len(defined), len(date), len("2006-01-02"))
 	return defined[:n] <= date[:n]
@@ -132,7 +132,7 @@ func CheckDate(date string) error {
 	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errInvalidDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// NewOnlyLaterVersionsError returns the error for a definition that is loaded only in versions after a date.
+// NewOnlyLaterVersionsError returns the error for a definition if all loaded versions are later than date.
 func NewOnlyLaterVersionsError(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,

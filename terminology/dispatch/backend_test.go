@@ -17,10 +17,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// definitionStore is a FHIR server that stores definitions but does not expand value sets.
+// definitionStore is a FHIR server that stores definitions but cannot expand value sets.
 type definitionStore struct {
 	mu        sync.Mutex
-	resources map[string]string // by type and ID
+	resources map[string]string // resources by type and ID
 	reads     int
 }
 
@@ -33,7 +33,7 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
 	name := kind + "/" + id
 	switch {
-	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // PATCH also replaces the whole resource
+	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // PATCH replaces the full resource
 		body, _ := io.ReadAll(r.Body)
 		s.resources[name] = string(body)
 		_, _ = w.Write(body)
@@ -61,7 +61,7 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fetchOptions returns the configuration for fetching definitions from the next handler, or nil.
+// fetchOptions returns options that enable fetching definitions from the next handler, or nil if wanted is false.
 func fetchOptions(wanted bool) *terminology.FetchedDefinitions {
 	if !wanted {
 		return nil
@@ -78,7 +78,7 @@ func (s *site) write(method, reference, body string) {
 	}
 }
 
-// valueSetOf returns a value set of codes and imports.
+// valueSetOf returns the JSON of a value set with space-separated codes and with imports.
 func valueSetOf(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
@@ -111,15 +111,15 @@ func (s *site) codesOf(url string) (codes []string, status string) {
 
 func (s *site) wantCodes(url, want string) {
 	s.t.Helper()
-	for range 3 { // computed, stored, served from the cache
+	for range 3 { // first computed, then stored, then served from the cache
 		if got, _ := s.codesOf(url); strings.Join(got, " ") != want {
 			s.t.Errorf("%s: got %q, want %q", url, got, want)
 		}
 	}
 }
 
-// Responses to requests sent before a write are not stored after it, because they may be outdated. This applies to
-// every source of responses.
+// TestWriteDuringRequest checks that a response is not stored if its request was sent before a write, because it may be
+// outdated. This applies to each source of responses.
 func TestWriteDuringRequest(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream", "definitions"} {
@@ -159,8 +159,8 @@ func TestWriteDuringRequest(t *testing.T) {
 	}
 }
 
-// A value set stored at the backend is expanded by the gateway. A write through the gateway takes effect immediately,
-// also through imports. Responses that do not depend on it stay in the cache.
+// TestBackendDefinitions checks that the gateway expands a value set stored at the backend. A write through the gateway takes
+// effect immediately, also in value sets that import the written one. Unrelated responses stay cached.
 func TestBackendDefinitions(t *testing.T) {
 	t.Parallel()
 	s := newDefinitionStore()
@@ -198,8 +198,8 @@ func TestBackendDefinitions(t *testing.T) {
 	g.wantCodes(a, "1 6 7")
 }
 
-// A definition changed without the gateway is fetched again when it expires, even if all requests are served from the
-// cache, and its change invalidates the dependent responses.
+// TestDefinitionChangedAtBackend checks that a definition changed without the gateway is fetched again when it expires, even if
+// all requests are served from the cache. The change invalidates the dependent responses.
 func TestDefinitionChangedAtBackend(t *testing.T) {
 	t.Parallel()
 	const url, above = "http://x.example/elsewhere", "http://x.example/above"
@@ -215,7 +215,7 @@ func TestDefinitionChangedAtBackend(t *testing.T) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for { // wait for the background fetch
+	for { // waits for the background fetch
 		if codes, _ := g.codesOf(above); slices.Equal(codes, []string{"0", "2"}) {
 			return
 		}

@@ -28,17 +28,17 @@ type Options struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
 
-	// AllOperations also serves the other registered operations and metadata, and rejects unknown operations. Default:
-	// false, only $expand.
+	// AllOperations also serves the other registered operations and metadata, and rejects unknown operations. Default: false,
+	// which serves only $expand.
 	AllOperations bool
 
-	// Handler performs operations in this process. Required, with its CurrentLibrary.
+	// Handler performs operations in this process. Required, including its CurrentLibrary field.
 	Handler *api.Handler
 
-	// Epoch identifies the contents of a library. Responses from another epoch are not used. Required.
+	// Epoch returns an identifier of a library's contents. Responses stored for another epoch are not used. Required.
 	Epoch func(*terminology.Library) string
 
-	// State is shared with later dispatchers. Required.
+	// State contains the data that later dispatchers reuse. Required.
 	State *State
 
 	// VaryBy determines which requests share responses of the next handler. Default: [cache.VaryByUser].
@@ -47,10 +47,10 @@ type Options struct {
 	// VaryHeaders are the request headers that responses of the next handler depend on. Default: none.
 	VaryHeaders []string
 
-	// NextTimeout is the timeout of the next handler for responses to be stored. Required.
+	// NextTimeout is how long the next handler may take for a response that can be stored. Required.
 	NextTimeout time.Duration
 
-	// Host is the surrounding server. Required.
+	// Host provides the services of the surrounding server. Required.
 	Host Host
 }
 
@@ -62,11 +62,11 @@ type Dispatcher struct {
 	operations          operations
 	admission           *admission
 	schemes             atomic.Pointer[schemes]
-	localCacheControl   []string // Cache-Control of local responses
-	privateCacheControl []string // Cache-Control of local responses to authorized requests
+	localCacheControl   []string // Cache-Control of local responses to requests without credentials
+	privateCacheControl []string // Cache-Control of local responses to requests with credentials
 }
 
-// New returns a dispatcher.
+// New returns a dispatcher with the given options.
 func New(o Options) *Dispatcher {
 	if o.Host.WithCORS == nil {
 		o.Host.WithCORS = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
@@ -77,11 +77,10 @@ func New(o Options) *Dispatcher {
 	}
 }
 
-// Serves reports whether a request is for an operation that the dispatcher serves locally if possible.
+// Serves reports whether the dispatcher serves the request's operation locally if possible.
 func (f *Dispatcher) Serves(r *http.Request) bool { return f.operations.find(r, f.options.Base) != nil }
 
-// ServeHTTP serves a request or passes it to the next handler. If nothing was written, it returns an [*Error] or an
-// error of the next handler.
+// ServeHTTP serves a request or passes it to next. If it writes no response, it returns an [*Error] or the error of next.
 func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	local := f.operations.find(r, f.options.Base)
 	if local == nil {
@@ -97,10 +96,10 @@ func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next Next
 	return f.finish(w, r, f.serveOperation(w, r, f.newRequest(r, next, local)))
 }
 
-// serveOperation serves a request for an operation. Repeated requests go through the cache; others are served locally
-// if possible. Other servers are called only through the cache, so that concurrent requests are collapsed, unless the
-// response must not be stored. A request that depends on earlier ones of its client then goes to the next handler,
-// because an upstream would confuse the cache-ids of different clients.
+// serveOperation serves a request for an operation. Repeated requests are served through the cache, others locally if possible.
+// Other servers are called only through the cache, which collapses concurrent requests, unless the response must not be stored.
+// A request that depends on earlier requests of its client then goes to the next handler, because an upstream would confuse the
+// cache-ids of different clients.
 func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *request) result {
 	var res result
 	if q.record == neverSeen {
@@ -138,8 +137,9 @@ func isInstance(operation string) bool {
 // errNextID is the error for a resource ID that only the next handler can resolve.
 var errNextID error = outcome.NewUnknown("", "the resource ID belongs to the FHIR server behind this gateway")
 
-// serveInstance serves an instance-level operation without fetched definitions. IDs are those of the next handler,
-// because the library may have a different resource with the same ID. Without a next handler, they are the library's.
+// serveInstance serves an instance-level operation if definitions are not fetched. The ID refers to a resource of the next
+// handler, because the library may have a different resource with the same ID. If there is no next handler, it refers to a
+// resource of the library.
 func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) result {
 	q := f.newRequest(r, next, func(http.ResponseWriter, *http.Request) error { return errNextID })
 	if q.hash = 0; q.schemes != nil && r.Method != http.MethodPost {
@@ -154,8 +154,8 @@ func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next 
 	return f.serveOperation(w, r, f.newRequest(r, next, local))
 }
 
-// finish completes a request: it writes a pending response, or the provisional response of an error. It also counts the
-// outcome, and sets the status and Retry-After of an error.
+// finish completes a request. It writes a pending response or the provisional response of an error, counts the outcome, and
+// sets the status and Retry-After of an error.
 func (f *Dispatcher) finish(w http.ResponseWriter, r *http.Request, res result) error {
 	private := f.privateCacheControl
 	if failed, ok := errors.AsType[*outcome.Error](res.failure()); ok && failed.Provisional != nil {
@@ -182,7 +182,7 @@ func (f *Dispatcher) finish(w http.ResponseWriter, r *http.Request, res result) 
 
 var privateNoCache = []string{"private, no-cache"}
 
-// writeUnstored writes a response that is not stored. Responses to authorized requests become private regardless of the
+// writeUnstored writes a response that is not stored. It marks responses to authorized requests as private, regardless of the
 // server's Cache-Control, because the server is unaware of the guard (RFC 9111 §3.5).
 func (f *Dispatcher) writeUnstored(w http.ResponseWriter, r *http.Request, a *cache.Response, private []string) error {
 	header := w.Header()
@@ -204,12 +204,12 @@ func (f *Dispatcher) writeUnstored(w http.ResponseWriter, r *http.Request, a *ca
 // operation serves a request, or returns an error before writing anything.
 type operation func(w http.ResponseWriter, r *http.Request) error
 
-// operations contains the locally served operations.
+// operations contains the operations served locally.
 type operations struct {
-	byType     map[string]operation // by type and operation: "ValueSet/$expand"
-	byInstance map[string]operation // instance-level operations, by the same keys
+	byType     map[string]operation // operations by type and name, e.g. "ValueSet/$expand"
+	byInstance map[string]operation // instance-level operations with the same keys
 	metadata   operation            // metadata with mode=terminology; nil if disabled
-	fallbacks  map[string]operation // requests served only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
+	fallbacks  map[string]operation // requests served locally if the next handler doesn't serve them: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *api.Handler, all bool) operations {
@@ -253,8 +253,8 @@ func (o operations) find(r *http.Request, base string) operation {
 	return nil
 }
 
-// serveOther handles all other requests. With AllOperations, a request that no handler answers gets 404; without a next
-// handler it would get an empty 200.
+// serveOther handles requests that are not for a local operation. If AllOperations is set, unhandled requests get 404; without
+// a next handler, they would otherwise get an empty 200.
 func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	var response *responseWriter
 	if f.options.AllOperations && strings.HasPrefix(r.URL.Path, f.options.Base+"/") && r.Header.Get("Upgrade") == "" {
@@ -269,7 +269,7 @@ func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next Nex
 	}}
 }
 
-// forwardOther passes a request to the next handler. If that does not respond, the request is served locally if possible.
+// forwardOther passes a request to the next handler. If there is no response, it serves the request locally if possible.
 func (f *Dispatcher) forwardOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	local := f.operations.fallback(r, f.options.Base)
 	if write := f.parseWrite(r); write != nil {
@@ -288,7 +288,7 @@ func (f *Dispatcher) forwardOther(w http.ResponseWriter, r *http.Request, next N
 	return f.finish(w, r, res)
 }
 
-// fallback returns the operation that serves a request if the next handler does not, or nil.
+// fallback returns the operation for requests that the next handler doesn't serve, or nil.
 func (o operations) fallback(r *http.Request, base string) operation {
 	path, relativePath := strings.CutPrefix(r.URL.Path, base+"/")
 	if !relativePath || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -304,16 +304,16 @@ func (o operations) fallback(r *http.Request, base string) operation {
 	return o.fallbacks[kind]
 }
 
-// result is the result of a step: a response, a missing definition, or an error. If all are unset, the response has
-// been written to the client.
+// result is the result of a step: a response, a missing definition, or an error. If none of them is set, the response has
+// already been written to the client.
 type result struct {
 	response *cache.Response
 	missing  *missingDefinition
 	err      error
-	source   Outcome // source of the response or error; empty if none
+	source   Outcome // source of the response or error; empty if unknown
 }
 
-// resultOf returns the result of a handler that either wrote its response or returned an error.
+// resultOf returns the result for the error of a handler. If err is nil, the handler has written its response.
 func resultOf(err error) result {
 	if m := missingOf(err); m != nil {
 		return result{missing: m}
@@ -328,14 +328,14 @@ func (res result) failure() error {
 	return res.err
 }
 
-// missingDefinition is the reason why a request cannot be served locally although another server may be able to serve it.
+// missingDefinition is the reason why a request cannot be served locally. Another server may be able to serve it.
 type missingDefinition struct {
 	err               error
 	definitionUnknown bool                 // whether the requested definition itself is missing
-	provisional       *outcome.Provisional // fallback response if no other server has a better one; may be nil
+	provisional       *outcome.Provisional // response used if no other server has a better one; may be nil
 }
 
-// missingOf returns the missing definition that an error reports, or nil.
+// missingOf returns the missing definition that caused an error, or nil if the error has another cause.
 func missingOf(err error) *missingDefinition {
 	if err == nil {
 		return nil
@@ -350,7 +350,7 @@ func missingOf(err error) *missingDefinition {
 	return m
 }
 
-// toResult returns the provisional response, or an error response, to be stored as briefly as a 404.
+// toResult returns the provisional response or, if there is none, an error response. The cache stores both as briefly as a 404.
 func (m *missingDefinition) toResult() result {
 	if m.provisional != nil {
 		return result{response: newProvisionalResponse(m.provisional)}
@@ -363,12 +363,12 @@ func (m *missingDefinition) toResult() result {
 	return result{response: &cache.Response{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// newProvisionalResponse returns a response that is stored as briefly as a 404.
+// newProvisionalResponse returns a response that the cache stores as briefly as a 404.
 func newProvisionalResponse(p *outcome.Provisional) *cache.Response {
 	return &cache.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// errorAfterNext returns the error after a failure of the next handler: for a known value set, the local one.
+// errorAfterNext returns the error after a failure of the next handler: failed if the definition is unknown, else m.err.
 func (m *missingDefinition) errorAfterNext(failed error) error {
 	if m.definitionUnknown {
 		return failed
@@ -376,7 +376,7 @@ func (m *missingDefinition) errorAfterNext(failed error) error {
 	return m.err
 }
 
-// errorAfterUpstream returns the error after an upstream failed: the local one if it has a provisional response.
+// errorAfterUpstream returns the error after a failed upstream: m.err if it has a provisional response, else failed.
 func (m *missingDefinition) errorAfterUpstream(failed error) error {
 	if m.provisional == nil {
 		return failed
@@ -384,8 +384,8 @@ func (m *missingDefinition) errorAfterUpstream(failed error) error {
 	return m.err
 }
 
-// acceptResponse converts the response of another server for the cache. An expansion of another value set is probably wrong,
-// so it is not stored.
+// acceptResponse converts the response of another server for the cache. If it is an expansion of a different value set, it is
+// probably wrong. It then gets Cache-Control: no-store, and right is false.
 func acceptResponse(request remote.ParsedRequest, valueSet string, a *remote.Response) (_ *cache.Response, right bool) {
 	if request.Request.Path == "ValueSet/$expand" && !a.IsNegative() && !a.NotModified && !a.MatchesCanonical(valueSet) {
 		response := toCacheResponse(a)
@@ -396,12 +396,12 @@ func acceptResponse(request remote.ParsedRequest, valueSet string, a *remote.Res
 	return toCacheResponse(a.TrimToPage(request)), true
 }
 
-// toCacheResponse converts a response for the cache. It has no tags: any change of a definition invalidates it.
+// toCacheResponse converts a response for the cache. The response has no tags, so the change of any definition invalidates it.
 func toCacheResponse(a *remote.Response) *cache.Response {
 	return &cache.Response{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
-// forwardError is the error of a producer with a response that must not be stored. It determines how the client gets the response.
+// forwardError is the error of a producer whose response must not be stored. It specifies another source for the response.
 type forwardError struct {
 	destination destination
 	missing     *missingDefinition
@@ -410,7 +410,7 @@ type forwardError struct {
 type destination uint8
 
 const (
-	viaNextCache destination = iota // through the stored responses of the next handler
+	viaNextCache destination = iota // from the cache of the next handler's responses
 	directToNext
 	directToLocal
 )
@@ -429,9 +429,9 @@ func forwardErrorOf(err error) *forwardError {
 	return d
 }
 
-// Error is the error of a request that was not served.
+// Error is the error of a request that could not be served.
 type Error struct {
-	// Status is the HTTP status. 0 means the status of Err from the next handler, otherwise 500.
+	// Status is the HTTP status. 0 means the status of the next handler's error in Err, or 500 if it has none.
 	Status int
 
 	// Err is the cause. Required.
@@ -444,10 +444,10 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusClientClosedRequest is the status that nginx and Caddy log if the client disconnected.
+// statusClientClosedRequest is the status that nginx and Caddy log if the client disconnects.
 const statusClientClosedRequest = 499
 
-// errorOf returns the status for an error.
+// errorOf returns an [Error] with the HTTP status for err.
 func errorOf(err error) *Error {
 	var own *outcome.Error
 	var failed *remote.Error
@@ -475,8 +475,8 @@ func (e *Error) outcome() Outcome {
 	return OutcomeFailed
 }
 
-// newUnavailableError returns the error for a failed server. The cache then temporarily fails all requests with the same key,
-// unless the server refused only this client. cause is the server's error, err the error for the client.
+// newUnavailableError returns the error for a failed server. The cache temporarily rejects all requests with the same key,
+// unless the server rejected only this client. cause is the server's error, err the error for the client.
 func newUnavailableError(err, cause error) error {
 	if errors.Is(cause, remote.ErrRejected) {
 		return err
@@ -484,12 +484,12 @@ func newUnavailableError(err, cause error) error {
 	return &cache.UnavailableError{RetryAfter: retryAfter(cause), Err: err}
 }
 
-// retryAfter returns the time to wait (RFC 9110 §10.2.3); 0 means unknown.
+// retryAfter returns how long to wait before a retry (RFC 9110 §10.2.3); 0 if unknown.
 func retryAfter(err error) time.Duration {
 	if errors.Is(err, budget.ErrBusy) {
 		return busyRetryAfter
 	}
-	if failed, ok := errors.AsType[*cache.UnavailableError](err); ok { // contains the remaining time
+	if failed, ok := errors.AsType[*cache.UnavailableError](err); ok { // its RetryAfter is the remaining time
 		return failed.RetryAfter
 	}
 	if failed, ok := errors.AsType[*remote.Error](err); ok {
@@ -498,5 +498,5 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// busyRetryAfter is the Retry-After of requests rejected because of overload.
+// busyRetryAfter is the Retry-After for requests rejected because of overload.
 const busyRetryAfter = 5 * time.Second

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// Each request is counted by the source of its response.
+// TestOutcomes checks that each request is counted by the source of its response.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The parts of a request that a producer needs are copied only if a producer runs, not for each hit.
+// TestHitsAreNotDetached checks that requests are copied for producers only, not for cache hits.
 func TestHitsAreNotDetached(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, settings{}, http.NotFoundHandler())
@@ -65,7 +65,7 @@ func TestHitsAreNotDetached(t *testing.T) {
 	}
 }
 
-// Without a next handler, unknown value sets are not found. With all operations, other requests are not found either.
+// TestNoNextHandler checks the 404 for unknown value sets and, with AllOperations, for other unhandled requests.
 func TestNoNextHandler(t *testing.T) {
 	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -84,7 +84,7 @@ func TestNoNextHandler(t *testing.T) {
 	}
 }
 
-// A successful write invalidates the responses that depend on it; a rejected one does not.
+// TestWriteInvalidatesResponses checks that a write invalidates the dependent responses, unless it is rejected.
 func TestWriteInvalidatesResponses(t *testing.T) {
 	t.Parallel()
 	for status, ended := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusBadGateway: true} {
@@ -107,7 +107,7 @@ func TestWriteInvalidatesResponses(t *testing.T) {
 	}
 }
 
-// TestBusy checks that operations and searches rejected because of overload have a Retry-After.
+// TestBusy checks that operations and searches rejected because of overload get a Retry-After header.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{all: true, off: true}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -122,8 +122,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestWriteLocalHeader checks that WriteLocalHeader starts local responses, stored or not, and never responses of other
-// servers. Guards pass local responses without further checks.
+// TestWriteLocalHeader checks that WriteLocalHeader is called for local responses, stored or not, but not for responses of
+// other servers. Guards pass local responses through unchecked.
 func TestWriteLocalHeader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -158,7 +158,7 @@ func TestWriteLocalHeader(t *testing.T) {
 	}
 }
 
-// storeWithOperations is a FHIR server that stores definitions and serves operations.
+// storeWithOperations returns a FHIR server that stores definitions and responds to operations with answer.
 func storeWithOperations(s *definitionStore, answer string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if answer == "" || !strings.Contains(r.URL.Path, "$") {
@@ -170,7 +170,8 @@ func storeWithOperations(s *definitionStore, answer string) http.HandlerFunc {
 	}
 }
 
-// TestInstanceOfServer uses the same ID for different resources of R4 and the FHIR server.
+// TestInstanceOfServer checks instance-level operations on IDs that both R4's built-in definitions and the FHIR server define:
+// the FHIR server's resource wins.
 func TestInstanceOfServer(t *testing.T) {
 	t.Parallel()
 	const theirs = "http://x.example/their-gender"
@@ -180,8 +181,8 @@ func TestInstanceOfServer(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fetched bool
-		stored  bool   // whether the FHIR server has resources with these IDs
-		answers string // response of the FHIR server to all operations
+		stored  bool   // whether the FHIR server has resources with the same IDs as R4
+		answers string // response of the FHIR server to each operation
 		path    string
 		want    string
 	}{
@@ -209,7 +210,7 @@ func TestInstanceOfServer(t *testing.T) {
 					}
 				}
 				g := newSite(t, settings{all: true, off: off, fetched: fetchOptions(tt.fetched)}, storeWithOperations(s, tt.answers))
-				for range 3 { // computed, stored, served from the cache
+				for range 3 { // first computed, then stored, then served from the cache
 					if body := read(t, g.get("/fhir/R4/"+tt.path)); !strings.Contains(body, tt.want) {
 						t.Fatalf("got %s, want it to contain %s", body, tt.want)
 					}
@@ -239,7 +240,7 @@ func TestInstanceWithoutServer(t *testing.T) {
 	}
 }
 
-// TestInstanceOfFailingServer checks that an instance cannot be resolved while the FHIR server fails.
+// TestInstanceOfFailingServer checks that an instance-level operation fails while the FHIR server fails.
 func TestInstanceOfFailingServer(t *testing.T) {
 	t.Parallel()
 	for _, fetched := range []bool{false, true} {
@@ -252,7 +253,7 @@ func TestInstanceOfFailingServer(t *testing.T) {
 	}
 }
 
-// TestInstanceWritten writes a resource with an ID of R4 and a stored expansion.
+// TestInstanceWritten checks that writing a resource with the ID of one of R4's resources replaces the stored expansion.
 func TestInstanceWritten(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{fetched: fetchOptions(true)}, newDefinitionStore())
@@ -268,7 +269,7 @@ func TestInstanceWritten(t *testing.T) {
 	}
 }
 
-// browserHeaders are header values that browsers and their libraries send. An empty value is omitted.
+// browserHeaders are header values that browsers and their libraries send. "" means that the header is omitted.
 var browserHeaders = map[string][]string{
 	"Accept-Language": {
 		"", "*", "en-US,en;q=0.9", "en-US,en;q=0.5", "en-us,en;q=0.900", "de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7", "de, en;q=0.5, *;q=0.1",
@@ -286,7 +287,7 @@ var browserHeaders = map[string][]string{
 	"User-Agent":      {"", "Mozilla/5.0 (X11; Linux x86_64)"},
 }
 
-// browserRequest returns a request with random values of these headers.
+// browserRequest returns a request with random values of browserHeaders.
 func browserRequest(random *rand.Rand, path string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	for _, name := range slices.Sorted(maps.Keys(browserHeaders)) {
@@ -298,7 +299,7 @@ func browserRequest(random *rand.Rand, path string) *http.Request {
 	return r
 }
 
-// decoded returns the body of a response, and its entity tag without the suffix of the coding.
+// decoded returns the decoded body of a response, and its entity tag without the suffix for the content coding.
 func decoded(t *testing.T, response *http.Response) (body, tag string) {
 	t.Helper()
 	tag = strings.NewReplacer("-gz", "", "-zs", "").Replace(response.Header.Get("Etag"))
@@ -320,8 +321,8 @@ func decoded(t *testing.T, response *http.Response) (body, tag string) {
 	return string(all), tag
 }
 
-// A browser gets the same body and entity tag for every repetition of a request, stored or not, so that it can
-// revalidate its copy.
+// TestSameResponseToBrowser checks that repeated requests of a browser get the same body and entity tag, stored or not, so that
+// the browser can revalidate its copy.
 func TestSameResponseToBrowser(t *testing.T) {
 	t.Parallel()
 	stored, unstored := newSite(t, settings{}, http.NotFoundHandler()), newSite(t, settings{off: true}, http.NotFoundHandler())
@@ -346,7 +347,7 @@ func TestSameResponseToBrowser(t *testing.T) {
 	}
 }
 
-// Headers reach the next handler in the notation of browsers.
+// TestNextHandlerHeaderNotation checks that the next handler receives headers in the notation that browsers use.
 func TestNextHandlerHeaderNotation(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -362,7 +363,7 @@ func TestNextHandlerHeaderNotation(t *testing.T) {
 	}
 }
 
-// validatingServer is a FHIR server that serves all operations with one response and counts them.
+// validatingServer is a FHIR server that counts operations and sends the same response to each.
 type validatingServer struct {
 	status int
 	body   string
@@ -376,8 +377,8 @@ func (v *validatingServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, v.body)
 }
 
-// A validation that depends on missing definitions is forwarded, and the response is stored. If other servers cannot
-// validate either, the provisional local response is used.
+// TestValidationIsForwarded checks that a validation that depends on missing definitions is forwarded and its response stored.
+// If other servers cannot validate either, the client gets the provisional local response.
 func TestValidationIsForwarded(t *testing.T) {
 	t.Parallel()
 	const (
@@ -434,7 +435,7 @@ func TestValidationIsForwarded(t *testing.T) {
 	}
 }
 
-// A validation by POST is forwarded with its whole body, and a validation of loaded definitions is not forwarded.
+// TestPostedValidationIsForwarded checks that a POST is forwarded with its full body if definitions are missing.
 func TestPostedValidationIsForwarded(t *testing.T) {
 	terminologytest.RequireFeatures(t, "CodeSystem/$validate-code")
 	t.Parallel()

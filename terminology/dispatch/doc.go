@@ -4,7 +4,7 @@
 // (host.go).
 //
 //	request ─► Dispatcher.ServeHTTP                                       dispatcher.go
-//	   │ for an operation? ── no ─► passed on, or served if no other handler does: dispatcher.go, write.go
+//	   │ for an operation? ── no ─► next handler, otherwise served locally: dispatcher.go, write.go
 //	   │ depends on earlier requests, or repeated?                        request.go
 //	   ├─ no ──► served locally, directly to the client ────────────────► response
 //	   │            │ definition missing
@@ -23,28 +23,28 @@
 //	   ▼
 //	streamed from the next handler: request.go ─────────────────────────► response
 //
-// [Dispatcher] writes responses that are not stored and counts the outcome of each request. A request without a
-// response fails with an [Error], and with the Retry-After of the failed server.
+// [Dispatcher] writes responses that are not stored and counts the outcome of each request. If there is no response, it
+// returns an [Error] and sets the Retry-After of the failed server.
 //
-// Each step returns a result: a response, a missing definition, or an error. The producer that the cache calls returns
-// a response or an error. If its response must not be stored, it returns a detour: where the client gets the response.
+// Each step returns a result: a response, a missing definition, or an error. The producer called by the cache returns a
+// response or an error. If the response must not be stored, the error is a forwardError, which specifies its source.
 //
 // # Sharing
 //
-// Local responses and those of an upstream are the same for all clients. Those of the next handler may depend on the
-// user: [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends
-// on earlier ones of its client (cache-id) is served locally or by the next handler, and its response is never stored.
+// Local responses and those of an upstream are the same for all clients. Responses of the next handler may depend on the
+// user: [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends on
+// earlier requests of its client (cache-id) is served locally or by the next handler. Its response is never stored.
 //
 // # Missing definitions
 //
-// Missing definitions can be fetched from the server behind the next handler: state.go. After several filters on the
+// Missing definitions can be fetched from the server behind the next handler (state.go). After several searches in the
 // same value set, its full expansion is fetched from the upstream and searched locally ([remote.FullExpansions]).
 //
 // # State
 //
-// [State] outlives a change of settings. It contains the stored responses, the fetched definitions and the servers
-// to call (state.go). A write through the next handler invalidates the dependent responses before the client gets
-// its response: write.go detects writes, reads the changed definitions, and checks the status of the response.
-// State.ApplyInvalidation removes the responses in every State of the process ([Host.Invalidate]), and [Peers] notify the other
-// processes (peers.go).
+// [State] outlives a change of settings. It contains the stored responses, the fetched definitions and the servers to
+// call (state.go). A write through the next handler invalidates the dependent responses before the client gets its
+// response: write.go detects writes, reads the changed definitions, and checks the status of the response.
+// [Host.Invalidate] calls [State.ApplyInvalidation] on every State in the process, and [Peers] notify the other processes
+// (peers.go).
 package dispatch

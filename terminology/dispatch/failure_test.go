@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// countedBackend is a backend that counts its requests.
+// countedBackend is a backend that counts requests.
 type countedBackend struct {
 	http.HandlerFunc
 	asked atomic.Int64
@@ -28,7 +28,7 @@ func (c *countedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.HandlerFunc(w, r)
 }
 
-// newFailingBackend responds to each request with a status and an OperationOutcome.
+// newFailingBackend returns a backend that sends the given status and an OperationOutcome.
 func newFailingBackend(status int, retryAfter string) *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -40,7 +40,7 @@ func newFailingBackend(status int, retryAfter string) *countedBackend {
 	}}
 }
 
-// pages responds with an endless body that is not FHIR, up to 200 MB.
+// pages returns a backend that sends a 200 MB body that is not FHIR.
 func pages(contentType string) *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -52,8 +52,8 @@ func pages(contentType string) *countedBackend {
 	}}
 }
 
-// A failing server gets one request per key from concurrent and successive requests, whether it fails with an
-// OperationOutcome, without a body, or with an endless body.
+// TestFailuresAreShared checks that a failing server gets only one request per key, although the key is requested concurrently
+// and repeatedly. The server fails with an OperationOutcome, without a body, or with a very large body.
 func TestFailuresAreShared(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func() *countedBackend{
@@ -91,8 +91,8 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 }
 
-// Retry-After of a server also applies to other requests, and clients receive it (RFC 9110 §10.2.3). A limit for one
-// user does not affect other users.
+// TestRetryAfterIsObeyed checks that a server's Retry-After also applies to other requests and is passed to clients (RFC 9110
+// §10.2.3). A limit for one user does not affect other users.
 func TestRetryAfterIsObeyed(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -123,7 +123,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	}
 }
 
-// An expansion of another value set than requested is sent only to the client that requested it, and is not stored.
+// TestWrongValueSetIsNotStored checks that an expansion of the wrong value set is sent only to the client that caused the
+// request and is not stored.
 func TestWrongValueSetIsNotStored(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -164,7 +165,7 @@ func TestWrongValueSetIsNotStored(t *testing.T) {
 	}
 }
 
-// During the Retry-After of a server, stale responses are used.
+// TestStaleDuringRetryAfter checks that stale responses are used until a server's Retry-After has elapsed.
 func TestStaleDuringRetryAfter(t *testing.T) {
 	t.Parallel()
 	good := atomic.Bool{}
@@ -192,7 +193,7 @@ func TestStaleDuringRetryAfter(t *testing.T) {
 	}
 }
 
-// An overloaded server reports Retry-After (RFC 9110 §10.2.3).
+// TestBusyServer checks that an overloaded server's Retry-After is reported (RFC 9110 §10.2.3).
 func TestBusyServer(t *testing.T) {
 	t.Parallel()
 	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +211,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// TestNewFilterDuringOutage sends a new filter during an outage of the upstream: an expired full expansion serves it.
+// TestNewFilterDuringOutage checks that an expired full expansion is used for a new filter while the upstream is down.
 func TestNewFilterDuringOutage(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -230,7 +231,7 @@ func TestNewFilterDuringOutage(t *testing.T) {
 			}))
 			g.expand(foreign + "&count=5&filter=t")
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			for n := 0; n == 0 && ctx.Err() == nil; { // wait for the background fetch
+			for n := 0; n == 0 && ctx.Err() == nil; { // waits for the background fetch
 				n, _ = wholes.CacheUsage()
 			}
 			cancel()

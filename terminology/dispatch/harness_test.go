@@ -22,21 +22,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// foreign is a value set that is not loaded; incomplete is a value set of R4 that needs SNOMED CT.
+// URLs of a value set that is not loaded (foreign), and of an R4 value set that needs SNOMED CT (incomplete)
 const (
 	foreign    = "http://x.example/vs"
 	incomplete = "http://hl7.org/fhir/ValueSet/body-site"
 	genderSet  = "http://hl7.org/fhir/ValueSet/administrative-gender"
 )
 
-// settings are the options of a site.
+// settings configures a site.
 type settings struct {
-	all      bool // serve all operations
-	off      bool // no cache
+	all      bool // serve all operations (AllOperations)
+	off      bool // disable the cache
 	cache    cache.Options
 	upstream string
-	lifetime time.Duration                   // lifetime of the upstream's responses
-	fetched  *terminology.FetchedDefinitions // definitions from the next handler
+	lifetime time.Duration                   // how long responses of the upstream are stored
+	fetched  *terminology.FetchedDefinitions // fetches definitions from the next handler
 	wholes   *remote.FullExpansions          // full expansions from the upstream
 }
 
@@ -78,7 +78,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 	})}
 }
 
-// newSiteBefore is like newSite, but with a server as the next handler or as the upstream.
+// newSiteBefore is like newSite, but makes server the next handler or the upstream, depending on who.
 func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *site {
 	t.Helper()
 	if who == "upstream" {
@@ -89,7 +89,7 @@ func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *s
 	return newSite(t, s, server)
 }
 
-// send serves a request. An error becomes its status with an OperationOutcome.
+// send serves a request. It converts an error to a response with its status and an OperationOutcome.
 func (s *site) send(r *http.Request) *http.Response {
 	s.t.Helper()
 	w := httptest.NewRecorder()
@@ -123,12 +123,12 @@ func read(t testing.TB, r *http.Response) string {
 	return string(body)
 }
 
-// expansionOf returns an expansion with one code.
+// expansionOf returns the JSON of an expansion with one code.
 func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
 
-// newExpandingBackend returns a backend that expands each value set to one code.
+// newExpandingBackend returns a backend that expands every value set to one code.
 func newExpandingBackend() *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -137,16 +137,16 @@ func newExpandingBackend() *countedBackend {
 	}}
 }
 
-// plainHandler is a next handler that only needs net/http.
+// plainHandler is a next handler that needs nothing but net/http.
 type plainHandler struct{ http.Handler }
 
-// ServeHTTP implements NextHandler.
+// ServeHTTP implements [NextHandler].
 func (p plainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	p.Handler.ServeHTTP(w, r)
 	return nil
 }
 
-// countingHost is a surrounding server that counts calls. The user is in the context.
+// countingHost is a surrounding server that counts calls. It reads the user from the context.
 type countingHost struct {
 	mu       sync.Mutex
 	counts   map[Outcome]int
@@ -191,7 +191,7 @@ func (h *countingHost) Count(_ context.Context, o Outcome) {
 	h.counts[o]++
 }
 
-// wantCounts checks the outcomes of all requests so far.
+// wantCounts checks the number of requests per outcome.
 func (h *countingHost) wantCounts(t *testing.T, want map[Outcome]int) {
 	t.Helper()
 	h.mu.Lock()

@@ -15,35 +15,35 @@ import (
 
 // PeersOptions configures [Peers]. All fields are required.
 type PeersOptions struct {
-	// Invalidate calls [State.ApplyInvalidation] of all states of this process.
+	// Invalidate calls [State.ApplyInvalidation] on every state in this process.
 	Invalidate func(Invalidation)
 
-	// Send broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
+	// Send broadcasts a message with a unique ID. Peers that reconnect within the lifetime receive it too.
 	Send func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
 
-	// Logger receives a message when the whole cache is invalidated although less was requested.
+	// Logger receives a message when all responses are invalidated because invalidations were or may have been lost.
 	Logger *slog.Logger
 }
 
-// Peers are the other processes in front of the same servers. They exchange invalidations. Create them with [NewPeers].
-// They are safe for concurrent use.
+// Peers are the other processes in front of the same servers. They exchange invalidations. Create them with [NewPeers]. They
+// are safe for concurrent use.
 //
-// Each message has an ID and a lifetime of ten minutes. A process that reconnects applies the messages it has missed,
-// or invalidates everything after a longer pause. It repeats messages that could not be sent, and broadcasts an
-// invalidation of everything if any of its messages was lost.
+// Each message has an ID and a lifetime of ten minutes. A process that reconnects applies the messages it has missed or, after
+// a longer pause, invalidates everything. It resends messages that could not be sent. If any of its messages was lost, it
+// broadcasts an invalidation of everything.
 type Peers struct {
 	options  PeersOptions
-	sendSlot chan struct{} // semaphore of the sender
+	sendSlot chan struct{} // semaphore held while a message is sent
 
 	mu             sync.Mutex
 	next           *message
-	lastSendFailed bool // the last message could not be sent, so Announce does not wait
+	lastSendFailed bool // the last message could not be sent, so Announce returns without sending
 	sent           []sentMessage
-	receivedIDs    boundedcache.Cache[string, struct{}] // IDs of received messages; applying a message twice is harmless
+	receivedIDs    boundedcache.Cache[string, struct{}] // IDs of received messages; applying a message twice does no harm
 	receivedUntil  time.Time                            // all messages sent before this time have been received
 }
 
-// message is the next message to send. Each waiting caller has added its Invalidation.
+// message is the next message to send. All waiting callers of Announce have added their invalidations.
 type message struct {
 	invalidations []Invalidation
 	done          bool
@@ -56,22 +56,22 @@ type sentMessage struct {
 
 const (
 	messageLifetime  = 10 * time.Minute
-	messageMargin    = time.Minute // margin for inaccurate lifetimes
+	messageMargin    = time.Minute // safety margin for inaccurate lifetimes
 	sendTimeout      = 3 * time.Second
-	maxInvalidations = 100 // per message, and of received endings to apply individually; more become an invalidation of everything
+	maxInvalidations = 100 // maximum per message and per call of Apply; any more are replaced by an invalidation of everything
 	maxMessageSize   = 32 << 10
 	maxReceivedIDs   = 50_000
-	maxSent          = 1000 // own messages to check for loss; any loss includes the latest ones
+	maxSent          = 1000 // sent messages to check for loss; a loss always affects the latest ones
 )
 
-// NewPeers returns peers that count as up to date until now. Nothing produced before may be stored.
+// NewPeers returns peers without a history. Responses and definitions from before the call must not be stored.
 func NewPeers(o PeersOptions) *Peers {
 	p := &Peers{options: o, sendSlot: make(chan struct{}, 1), next: new(message), receivedUntil: time.Now()}
 	p.receivedIDs.MaxEntries = maxReceivedIDs
 	return p
 }
 
-// Announce broadcasts an invalidation to the peers. It returns after the broadcast succeeded or failed.
+// Announce broadcasts an invalidation to the peers. It returns when the broadcast has succeeded or failed.
 func (p *Peers) Announce(e Invalidation) {
 	p.mu.Lock()
 	m := p.next
@@ -87,7 +87,7 @@ func (p *Peers) Announce(e Invalidation) {
 	}
 }
 
-// send sends all pending endings. Unsent endings stay pending for the next message. It must not be called concurrently.
+// send sends all pending invalidations. If it fails, they are added to the next message. It must not be called concurrently.
 func (p *Peers) send() {
 	id := rand.Text()
 	p.mu.Lock()
@@ -112,24 +112,24 @@ func (p *Peers) send() {
 
 // ReceivedMessages contains received messages in sending order.
 type ReceivedMessages struct {
-	// IsComplete reports whether Messages contains all messages within their lifetime.
+	// IsComplete reports whether Messages contains every message that has not expired.
 	IsComplete bool
 
 	// Messages are the received messages.
 	Messages []Message
 
-	// QueriedAt is the time of the query: all messages sent before have been received.
+	// QueriedAt is the time of the query. All messages sent before that time have been received.
 	QueriedAt time.Time
 }
 
-// Message is a message of a peer or this process.
+// Message is a message sent by a peer or by this process.
 type Message struct {
-	ID   string // ID passed to Send
+	ID   string // id passed to Send
 	Text []byte // message passed to Send
 }
 
-// Apply applies the invalidations of peers. Call it for all news, even without messages, because news indicate that
-// sending may work again. It does not wait for peers.
+// Apply applies the invalidations of peers. Call it after each query, even if there are no messages: a successful query
+// indicates that sending may work again. Apply does not wait for peers.
 func (p *Peers) Apply(n ReceivedMessages) {
 	invalidations, hasUnsent := p.receive(n)
 	for _, e := range invalidations {
@@ -144,11 +144,11 @@ func (p *Peers) Apply(n ReceivedMessages) {
 			defer func() { <-p.sendSlot }()
 			p.send()
 		}()
-	default: // a send is in progress
+	default: // another send is in progress
 	}
 }
 
-// receive returns the invalidations to apply, and whether endings are waiting to be sent.
+// receive returns the invalidations to apply and whether invalidations are waiting to be sent.
 func (p *Peers) receive(n ReceivedMessages) (invalidations []Invalidation, hasUnsent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Peers) receive(n ReceivedMessages) (invalidations []Invalidation, hasUn
 	return invalidations, len(p.next.invalidations) > 0
 }
 
-// pruneSent reports whether a message of this process is missing. It forgets missing and expired messages.
+// pruneSent removes missing and expired messages from p.sent, and reports whether an unexpired message was missing.
 func (p *Peers) pruneSent(received map[string]bool, queriedAt time.Time) (lost bool) {
 	p.sent = slices.DeleteFunc(p.sent, func(m sentMessage) bool {
 		expired := queriedAt.Sub(m.at) > messageLifetime-messageMargin
@@ -190,7 +190,7 @@ func (m *message) add(endings ...Invalidation) {
 	m.invalidations = appendInvalidations(m.invalidations, endings...)
 }
 
-// appendInvalidations appends endings, or replaces all of them with an invalidation of everything.
+// appendInvalidations appends more to the list. If it is too long, it becomes a single invalidation of everything.
 func appendInvalidations(to []Invalidation, more ...Invalidation) []Invalidation {
 	if to = append(to, more...); len(to) > maxInvalidations || slices.ContainsFunc(to, Invalidation.isAll) {
 		return []Invalidation{{}}
@@ -200,13 +200,13 @@ func appendInvalidations(to []Invalidation, more ...Invalidation) []Invalidation
 
 func (m *message) encode() []byte {
 	text, err := json.Marshal(m.invalidations)
-	if err != nil || len(text) > maxMessageSize { // err: a canonical is not valid UTF-8
+	if err != nil || len(text) > maxMessageSize { // Marshal fails if a canonical is not valid UTF-8
 		return []byte("[{}]")
 	}
 	return text
 }
 
-// parseInvalidations parses a message. An invalid message, e.g. from a later version, invalidates everything.
+// parseInvalidations parses a message. An invalid message, e.g. of a later version, invalidates everything.
 func parseInvalidations(text []byte) (list []Invalidation) {
 	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
 		return []Invalidation{{}}

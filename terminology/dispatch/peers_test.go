@@ -21,13 +21,13 @@ import (
 
 var errNotTold = errors.New("not told")
 
-// board is a store of the messages between peers.
+// board simulates the store through which peers exchange messages.
 type board struct {
 	mu    sync.Mutex
 	posts []post
-	lost  int // number of times that it lost all messages
+	lost  int // how often the board has lost all messages
 
-	broken, deaf bool // broken: sending fails; deaf: sending succeeds but reports a failure
+	broken, deaf bool // broken: sending fails; broken and deaf: the message is stored, but an error is returned
 }
 
 type post struct {
@@ -59,8 +59,8 @@ type gateway struct {
 	*site
 	peers *Peers
 	board *board
-	read  int // number of messages read
-	lost  int // value of the board's lost at the last read
+	read  int // number of messages read from the board
+	lost  int // board.lost at the last read
 	cut   bool
 }
 
@@ -83,7 +83,7 @@ func newGateways(t testing.TB, n int, b *board, backend http.Handler, fetched bo
 	return list
 }
 
-// hear reads all new messages of the board.
+// hear applies all new messages on the board unless the gateway is cut off.
 func (g *gateway) hear() {
 	if g.cut {
 		return
@@ -103,7 +103,7 @@ func (g *gateway) hear() {
 	g.peers.Apply(n)
 }
 
-// untold reports whether the last message of this gateway could not be sent.
+// untold reports whether the gateway's last message could not be sent.
 func (g *gateway) untold() bool {
 	g.peers.mu.Lock()
 	defer g.peers.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *gateway) untold() bool {
 
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
-// versionedBackend is a backend with value sets that have their version as their only code. Its responses can be delayed.
+// versionedBackend is a backend whose value sets have their current version as their only code. Its responses can be delayed.
 type versionedBackend struct {
 	mu       sync.Mutex
 	versions map[string]int
@@ -125,7 +125,7 @@ func (v *versionedBackend) current(url string) string {
 	return fmt.Sprint("v", v.versions[url])
 }
 
-// takeTime sets the delay of later responses.
+// takeTime sets the delay of subsequent responses.
 func (v *versionedBackend) takeTime(delay time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -160,7 +160,8 @@ func (v *versionedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func urlOf(id string) string { return "http://x.example/" + id }
 
-// Peers remove no more responses than the writing gateway, unless they were disconnected for long.
+// TestPeersKeepOtherResponses checks that peers remove no more responses than the writing gateway, unless they were
+// disconnected for longer than the lifetime of messages.
 func TestPeersKeepOtherResponses(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -210,7 +211,7 @@ func TestPeersKeepOtherResponses(t *testing.T) {
 	}
 }
 
-// If a gateway detects that a definition was changed without the gateways, its peers fetch the definition again.
+// TestPeersRenewDefinitions checks that peers refetch a definition if one gateway detects a change made elsewhere.
 func TestPeersRenewDefinitions(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -232,7 +233,7 @@ func TestPeersRenewDefinitions(t *testing.T) {
 	})
 }
 
-// Invalidations do not wait for a store that recently failed, and are sent later in one message.
+// TestPeersDoNotWait checks that Announce does not wait for a store that has just failed, and that nothing is lost.
 func TestPeersDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +267,7 @@ func TestPeersDoNotWait(t *testing.T) {
 	})
 }
 
-// Messages that cannot be parsed, such as those of a later version, and oversized ones invalidate everything.
+// TestEndingsOf checks that messages that cannot be parsed, e.g. from a later version, or are too large invalidate everything.
 func TestEndingsOf(t *testing.T) {
 	t.Parallel()
 	for text, all := range map[string]bool{
@@ -294,7 +295,7 @@ func TestEndingsOf(t *testing.T) {
 	}
 }
 
-// A transaction of clinical data invalidates nothing and is not broadcast.
+// TestOtherWritesAreNotBroadcast checks that a transaction of clinical data does not invalidate or broadcast anything.
 func TestOtherWritesAreNotBroadcast(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, newExpandingBackend())
@@ -302,8 +303,8 @@ func TestOtherWritesAreNotBroadcast(t *testing.T) {
 	g.write(http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`)
 }
 
-// A write through one gateway invalidates the responses of all others, regardless of concurrent requests, of
-// disconnected peers, and of a store that fails or loses all messages.
+// TestPeersInvalidateTheSame checks that a write through one gateway invalidates the responses of all others, regardless of
+// concurrent requests, disconnected peers, and a store that fails or loses all messages.
 func TestPeersInvalidateTheSame(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -324,7 +325,7 @@ func TestPeersInvalidateTheSame(t *testing.T) {
 	}
 }
 
-// history is a random sequence of events at several gateways.
+// history is a random sequence of events on several gateways.
 type history struct {
 	t        *testing.T
 	chance   *rand.Rand
@@ -399,7 +400,7 @@ func (h *history) askSlowly(g *gateway, url string) {
 	h.backend.takeTime(0)
 }
 
-// checkHeard checks the connected gateways if all messages could be sent.
+// checkHeard checks the connected gateways. It does nothing if a message could not be sent.
 func (h *history) checkHeard() {
 	if h.board.broken {
 		return
@@ -408,7 +409,7 @@ func (h *history) checkHeard() {
 		g.hear()
 		synctest.Wait()
 		if g.cut || g.untold() {
-			return // a peer has an invalidation that was not sent
+			return // one of the peers has unsent invalidations
 		}
 	}
 	synctest.Wait()

@@ -26,10 +26,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// cacheID is the parameter that refers to definitions of earlier requests.
+// cacheID is the parameter that refers to definitions sent in earlier requests.
 const cacheID = "cache-id"
 
-// isPersonal reports whether only this client can use the response, because it depends on earlier requests of the
+// isPersonal reports whether the response can be used only by this client, because the request depends on earlier ones of the
 // client or overrides a limit.
 func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
@@ -51,7 +51,7 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may contain the parameter, possibly hidden by unnecessary JSON or XML escapes.
+// mentionsCacheID reports whether a body may contain the parameter cache-id, even in unnecessary JSON or XML escapes.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {
@@ -61,23 +61,23 @@ func mentionsCacheID(body []byte) bool {
 	return hasCacheID(string(body))
 }
 
-// request is a request for an operation, parsed once. Producers may use it after the client's request has ended.
+// request is a request for an operation. It is parsed once. Producers may use it after the client's request has ended.
 type request struct {
 	dispatcher *Dispatcher
 	local      operation // serves the request locally
 	next       NextHandler
-	path       string   // path below the FHIR base: ValueSet/$expand
-	isPersonal bool     // the response is only for this client
-	schemes    *schemes // schemes of keys; nil disables the cache
+	path       string   // path below the FHIR base, e.g. ValueSet/$expand
+	isPersonal bool     // whether the response is only for this client
+	schemes    *schemes // key schemes; nil disables the cache
 	record     requestRecord
-	hash       uint64 // number in admission; 0 if none
+	hash       uint64 // hash in admission; 0 if not recorded
 	body       []byte // body of a POST; nil until read
 }
 
-// schemes contains the key schemes of the responses based on a library.
+// schemes contains the cache key schemes for responses based on a library.
 type schemes struct {
 	library *terminology.Library
-	seed    uint64       // identifies the library in admission
+	seed    uint64       // seed of hashes in admission, specific to the library
 	shared  cache.Scheme // for responses shared by all clients
 	next    cache.Scheme // for responses of the next handler
 }
@@ -110,8 +110,7 @@ func (f *Dispatcher) currentSchemes() *schemes {
 	return s
 }
 
-// readBody reads the body of a POST, which may make the request personal, and restores it. The local operation may have
-// read it before.
+// readBody reads the body of a POST and restores it for the next reader. It updates isPersonal, which may depend on the body.
 func (q *request) readBody(r *http.Request) (err error) {
 	if r.Method != http.MethodPost {
 		return nil
@@ -124,9 +123,9 @@ func (q *request) readBody(r *http.Request) (err error) {
 	return nil
 }
 
-// admission records recent requests and whether the next handler served them. Most requests of a user who types letter
-// by letter are never repeated, so a request seen for the first time skips the cache. Repeated requests have a separate
-// table, so that others do not evict them. A wrong entry is harmless.
+// admission records recent requests and whether the next handler served them. Most requests sent while a user types are never
+// repeated, so a request that is seen for the first time skips the cache. Repeated requests are stored in a separate table, so
+// that others cannot evict them. A wrong record is harmless.
 type admission struct {
 	hashSeed  maphash.Seed
 	seenOnce  [1 << hashBits]atomic.Uint64
@@ -135,20 +134,20 @@ type admission struct {
 
 const hashBits = 16
 
-// requestRecord is the record of a request.
+// requestRecord is the state of a request in [admission].
 type requestRecord uint8
 
 const (
 	neverSeen requestRecord = iota
 	seenBefore
-	servedByNext // served by the next handler
+	servedByNext // repeated, and served by the next handler
 )
 
 func newAdmission() *admission { return &admission{hashSeed: maphash.MakeSeed()} }
 
 func (s *admission) seed(epoch string) uint64 { return maphash.String(s.hashSeed, epoch) }
 
-// requestHash returns a nonzero even hash of a request.
+// requestHash returns a nonzero even hash of a request. The lowest bit is reserved for recordNext.
 func (s *admission) requestHash(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hashSeed)
@@ -191,8 +190,9 @@ func (s *admission) recordNext(n uint64) {
 	}
 }
 
-// serveStored serves a request through the cache, with a response shared by all clients, otherwise a response of the next
-// handler. Local responses too large to store are computed again. For those of the next handler, the result is missing.
+// serveStored serves a request through the cache, with a response shared by all clients or else one of the next handler. If a
+// local response is too large to store, it is computed again. If a response of the next handler is too large, result.missing is
+// set.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	f, s := q.dispatcher, q.schemes
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, WriteLocalHeader: f.host.WriteLocalHeader}
@@ -220,7 +220,7 @@ func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	return result{missing: d.missing}
 }
 
-// newWrittenResult returns the result of a handler that wrote a response unless it returned an error.
+// newWrittenResult returns the result of a handler that wrote its response unless err is set.
 func newWrittenResult(by Outcome, err error) result {
 	if err != nil {
 		return result{err: err}
@@ -245,7 +245,7 @@ func (q *request) produceForNext(r *http.Request) (*cache.Response, error) {
 	return produced.response, produced.failure()
 }
 
-// produceResult produces a response locally or through an upstream.
+// produceResult produces a response locally or through an upstream, without forwardError.
 func (q *request) produceResult(r *http.Request) result {
 	local := q.produceLocal(r)
 	if local.missing == nil {
@@ -254,7 +254,7 @@ func (q *request) produceResult(r *http.Request) result {
 	return q.callUpstream(r, local.missing)
 }
 
-// serveLocal serves the client locally, without buffering.
+// serveLocal serves the request locally and writes directly to the client, without buffering.
 func (q *request) serveLocal(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	if q.schemes != nil {
@@ -274,7 +274,7 @@ func (q *request) serveLocal(w http.ResponseWriter, r *http.Request) result {
 	return resultOf(err)
 }
 
-// localWriter starts a local response with WriteLocalHeader.
+// localWriter starts local responses with WriteLocalHeader.
 type localWriter struct {
 	http.ResponseWriter
 	writeHeader func(w http.ResponseWriter, status int)
@@ -296,7 +296,7 @@ func (w *localWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // cacheStatusMiss is the Cache-Status of local responses that are not stored (RFC 9211).
 var cacheStatusMiss = []string{"caddy-fhir; fwd=miss"}
 
-// produceLocal produces a local response to be stored.
+// produceLocal produces a local response for the cache.
 func (q *request) produceLocal(r *http.Request) result {
 	recorder := remote.NewRecorder(maxStoredLocalSize)
 	err := q.local(recorder, r)
@@ -308,9 +308,9 @@ func (q *request) produceLocal(r *http.Request) result {
 	}
 	a := recordedResponse(recorder)
 	a.IsLocal = true
-	if a.Status == http.StatusOK { // keeps the entity tag, which clients may have received before the response was stored
+	if a.Status == http.StatusOK { // clients may have received this entity tag before the response was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
-		if a.Tags != nil && isInstance(q.path) { // a write of a resource with this ID must invalidate the response
+		if a.Tags != nil && isInstance(q.path) { // writing a resource with this ID must invalidate the response
 			a.Tags = append(a.Tags, path.Dir(q.path))
 		}
 	}
@@ -321,17 +321,16 @@ func recordedResponse(by *remote.Recorder) *cache.Response {
 	return &cache.Response{Status: by.Status(), Header: by.Header(), Body: by.Body()}
 }
 
-// maxStoredLocalSize is the maximum size of a stored local response in bytes. Computing a larger one again is as fast as
-// copying it.
+// maxStoredLocalSize is the maximum size of a stored local response in bytes. Larger ones are as fast to compute as to copy.
 const maxStoredLocalSize = 2 << 20
 
-// isFetchFailure reports whether fetching a definition failed, so that a stale response is preferable.
+// isFetchFailure reports whether a definition could not be fetched, so that a stale response is preferable.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*outcome.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)
 }
 
-// usedDefinitions contains the members of an expansion that identify its definitions.
+// usedDefinitions contains the members of an expansion that identify the definitions it was computed from.
 type usedDefinitions struct {
 	URL  string `json:"url"`
 	Meta struct {
@@ -353,8 +352,8 @@ type usedSystem struct {
 	Contains []usedSystem `json:"contains"`
 }
 
-// definitionsOf returns the canonicals that an expansion depends on: the value set, its used definitions, and the code
-// systems of its codes. It returns nil for an incomplete expansion, which any change of a definition invalidates.
+// definitionsOf returns the canonicals that an expansion depends on: the value set, its used definitions, and the code systems
+// of its codes. It returns nil for an incomplete expansion, which the change of any definition invalidates.
 func definitionsOf(body []byte) (tags []string) {
 	var expansion usedDefinitions
 	if json.Unmarshal(body, &expansion, jsontext.AllowDuplicateNames(true)) != nil || expansion.URL == "" || len(expansion.Meta.Tag) > 0 {
@@ -382,8 +381,8 @@ func (f *Dispatcher) isAuthorised(r *http.Request) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }
 
-// callUpstream calls the terminology server. The result is missing if only the next handler can serve the request, as
-// for a resource ID. If the server lacks a definition too, the local error is the better response.
+// callUpstream calls the terminology server. result.missing is set if only the next handler can serve the request, e.g. for a
+// resource ID. If the server lacks a definition too, the local error is returned because it is more helpful.
 func (q *request) callUpstream(r *http.Request, m *missingDefinition) result {
 	f := q.dispatcher
 	if f.state.routes == nil || strings.Count(q.path, "/") > 1 {
@@ -420,7 +419,7 @@ func (q *request) callUpstream(r *http.Request, m *missingDefinition) result {
 	return result{response: response}
 }
 
-// parseForRemote returns the request in the form for other servers.
+// parseForRemote returns the request as other servers receive it.
 func (q *request) parseForRemote(r *http.Request) remote.ParsedRequest {
 	return remote.ParseRequest(remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
@@ -430,7 +429,7 @@ func (q *request) parseForRemote(r *http.Request) remote.ParsedRequest {
 
 const nextHandlerName = "next handler"
 
-// callNext requests a response to be stored from the next handler, unless its Retry-After has not yet elapsed.
+// callNext requests a response for the cache from the next handler. It fails if the handler's Retry-After has not elapsed.
 func (q *request) callNext(r *http.Request, m *missingDefinition) result {
 	f := q.dispatcher
 	if err := f.state.backoff.Err(""); err != nil {
@@ -449,7 +448,7 @@ func (q *request) callNext(r *http.Request, m *missingDefinition) result {
 	case recorder.IsTruncated() && remote.MayBeResponse(q.path, recorder.Header(), recorder.Body()):
 		return result{err: &forwardError{directToNext, m}}
 	case recorder.IsTruncated():
-		_, err = recorder.Response(q.path) // returns the error for oversized responses
+		_, err = recorder.Response(q.path) // returns the error for an oversized response
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if !errors.Is(err, context.DeadlineExceeded) {
 			err = errors.Join(ctx.Err(), err)
@@ -463,10 +462,10 @@ func (q *request) callNext(r *http.Request, m *missingDefinition) result {
 	return result{err: &cache.UnavailableError{RetryAfter: wait, Err: m.errorAfterNext(err)}}
 }
 
-// requestForNext returns the request for the next handler, for a response that can be shared.
+// requestForNext returns the request to send to the next handler for a response that clients can share.
 func (q *request) requestForNext(r *http.Request, recorder *remote.Recorder) *http.Request {
 	request := remote.WithRecordableHeaders(q.dispatcher.host.Server.Prepare(recorder, r))
-	if q.body != nil { // the body must be readable again for the next handler
+	if q.body != nil { // the next handler needs an unread body
 		request.Body = io.NopCloser(bytes.NewReader(q.body))
 	}
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
@@ -490,19 +489,19 @@ func (q *request) readNextResponse(r *http.Request, recorder *remote.Recorder, m
 	case m.definitionUnknown && recorder.Status() >= http.StatusMultipleChoices && isForwardedToClient(recorder):
 		return result{response: recordedResponse(recorder)}
 	}
-	if !errors.Is(err, remote.ErrRejected) { // a refusal concerns only this client
+	if !errors.Is(err, remote.ErrRejected) { // the server rejected only this client's request
 		err = q.dispatcher.host.ReportFailure(nextHandlerName, err)
 	}
 	return result{err: newUnavailableError(m.errorAfterNext(err), err)}
 }
 
-// isForwardedToClient reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
-// with an OperationOutcome.
+// isForwardedToClient reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a server
+// error with an OperationOutcome.
 func isForwardedToClient(recorder *remote.Recorder) bool {
 	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
-// withCookies adds the server's cookies, which prevent the response from being stored.
+// withCookies returns the response with the server's cookies, which prevent it from being stored.
 func withCookies(a *cache.Response, recorder *remote.Recorder) *cache.Response {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)
@@ -511,7 +510,7 @@ func withCookies(a *cache.Response, recorder *remote.Recorder) *cache.Response {
 	return a
 }
 
-// streamNext streams the next handler's response to the client. local is the error of the local attempt.
+// streamNext streams the next handler's response to the client. local is the error of the attempt to serve the request locally.
 func (q *request) streamNext(w http.ResponseWriter, r *http.Request, local error) result {
 	if errors.Is(local, outcome.ErrUnknown) {
 		return q.forwardUnknown(w, r, local)
@@ -519,8 +518,8 @@ func (q *request) streamNext(w http.ResponseWriter, r *http.Request, local error
 	return q.forwardIncomplete(w, r, local)
 }
 
-// forwardUnknown streams any response of the next handler, because only the next handler can have the value set. Without a
-// next handler, it returns the local error.
+// forwardUnknown streams any response of the next handler, because only the next handler can have the value set. It returns the
+// local error if there is no next handler.
 func (q *request) forwardUnknown(w http.ResponseWriter, r *http.Request, local error) result {
 	if responded, err := q.dispatcher.tryNext(w, r, q.next); responded || err != nil {
 		return result{source: OutcomeNext, err: err}
@@ -528,7 +527,7 @@ func (q *request) forwardUnknown(w http.ResponseWriter, r *http.Request, local e
 	return result{err: local}
 }
 
-// forwardIncomplete streams the next handler's response unless it is an error; the local one is more helpful.
+// forwardIncomplete streams the next handler's response if it is successful. Otherwise, it returns the local error.
 func (q *request) forwardIncomplete(w http.ResponseWriter, r *http.Request, local error) result {
 	header := w.Header().Clone()
 	writer := &responseWriter{ResponseWriter: w, shouldDrop: func(status int) bool { return status >= http.StatusBadRequest }}
@@ -536,12 +535,12 @@ func (q *request) forwardIncomplete(w http.ResponseWriter, r *http.Request, loca
 	if err == nil && writer.status != 0 && !writer.isDropped {
 		return result{source: OutcomeNext}
 	}
-	clear(w.Header()) // headers of the dropped response
+	clear(w.Header()) // discards the headers of the dropped response
 	maps.Copy(w.Header(), header)
 	return result{err: local}
 }
 
-// tryNext streams the next handler's response and reports whether the handler responded.
+// tryNext streams the next handler's response and reports whether there was a response.
 func (f *Dispatcher) tryNext(w http.ResponseWriter, r *http.Request, next NextHandler) (responded bool, err error) {
 	writer := &responseWriter{ResponseWriter: w}
 	err = f.measureNext(writer, r, next)

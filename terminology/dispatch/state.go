@@ -19,40 +19,39 @@ import (
 
 // StateOptions configures a [State].
 type StateOptions struct {
-	// Cache stores responses. Default: nil, none are stored.
+	// Cache stores responses. Default: nil, which disables storing.
 	Cache *cache.Cache
 
-	// Routes select the terminology server for a request. Default: nil, no server.
+	// Routes select the terminology server for a request. Default: nil, which means that there is none.
 	Routes *remote.Routes
 
-	// FullExpansions are full expansions fetched from terminology servers. Default: nil, disabled.
+	// FullExpansions are full expansions fetched from terminology servers. Default: nil, which disables them.
 	FullExpansions *remote.FullExpansions
 
-	// FetchedDefinitions contains definitions of the server behind the next handler. [NewState] sets its Source and OnChange.
-	// Default: nil, disabled.
+	// FetchedDefinitions contains definitions fetched from the server behind the next handler. [NewState] sets its Source and
+	// OnChange. Default: nil, which disables fetching.
 	FetchedDefinitions *terminology.FetchedDefinitions
 
-	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with FetchedDefinitions.
+	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required if FetchedDefinitions is set.
 	Backend remote.Handler
 
-	// Announce broadcasts to the peers that a repeated fetch found a changed definition of the next handler. Default: no
-	// broadcast.
+	// Announce notifies the peers of a definition that has changed at the next handler. Default: no notification.
 	Announce func(Invalidation)
 }
 
-// State contains the data that outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to call.
-// Create it with [NewState]. It is safe for concurrent use.
+// State contains the data that outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to call. Create
+// it with [NewState]. It is safe for concurrent use.
 type State struct {
-	cache          *cache.Cache // nil disables storing
+	cache          *cache.Cache // nil: no storing
 	routes         *remote.Routes
-	fullExpansions *remote.FullExpansions // nil disables fetching
-	backend        *backend               // nil disables fetching definitions
-	backoff        remote.Backoff         // state of the next handler
+	fullExpansions *remote.FullExpansions // nil: disabled
+	backend        *backend               // nil: no definitions are fetched
+	backoff        remote.Backoff         // Retry-After of the next handler
 
 	announce func(Invalidation) // nil: no broadcast
 }
 
-// NewState returns a state.
+// NewState returns a state with the given options.
 func NewState(o StateOptions) *State {
 	s := &State{cache: o.Cache, routes: o.Routes, fullExpansions: o.FullExpansions, announce: o.Announce}
 	if o.FetchedDefinitions != nil {
@@ -62,7 +61,7 @@ func NewState(o StateOptions) *State {
 	return s
 }
 
-// FetchedDefinitions returns the fetched definitions, or nil if disabled.
+// FetchedDefinitions returns the fetched definitions, or nil if fetching is disabled.
 func (s *State) FetchedDefinitions() *terminology.FetchedDefinitions {
 	if s.backend == nil {
 		return nil
@@ -70,19 +69,19 @@ func (s *State) FetchedDefinitions() *terminology.FetchedDefinitions {
 	return s.backend.fetched
 }
 
-// Statistics contains counters of one or several states since the start of the process, and current sizes.
+// Statistics contains counters since the start of the process, and current sizes, of one or more states.
 type Statistics struct {
-	Hits        uint64 `json:"hits"`         // requests answered with a stored response
+	Hits        uint64 `json:"hits"`         // requests served with a stored response
 	Misses      uint64 `json:"misses"`       // all other requests
 	Stale       uint64 `json:"stale"`        // requests answered with a stale response
-	Evictions   uint64 `json:"evictions"`    // responses removed to free memory
+	Evictions   uint64 `json:"evictions"`    // responses evicted to free memory
 	Entries     int    `json:"entries"`      // stored responses
 	Bytes       int64  `json:"bytes"`        // memory of stored responses in bytes
 	Pulled      int    `json:"pulled"`       // full expansions fetched from an upstream
 	PulledBytes int64  `json:"pulled_bytes"` // memory of full expansions in bytes, in addition to Bytes
 }
 
-// Add returns the sum of two statistics.
+// Add returns the sum of s and t.
 func (s Statistics) Add(t Statistics) Statistics {
 	return Statistics{
 		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
@@ -90,7 +89,7 @@ func (s Statistics) Add(t Statistics) Statistics {
 	}
 }
 
-// Statistics returns the statistics of this state.
+// Statistics returns the current statistics of the state.
 func (s *State) Statistics() (sum Statistics) {
 	sum.Pulled, sum.PulledBytes = s.fullExpansions.CacheUsage()
 	if s.cache != nil {
@@ -101,8 +100,7 @@ func (s *State) Statistics() (sum Statistics) {
 	return sum
 }
 
-// backend is the FHIR server behind the next handler, as a source of definitions. Requests to it have no user
-// credentials.
+// backend is the FHIR server behind the next handler, used as a source of definitions. Requests to it have no user credentials.
 type backend struct {
 	fetched *terminology.FetchedDefinitions
 	server  remote.Handler
@@ -110,7 +108,7 @@ type backend struct {
 
 	mu                   sync.Mutex
 	references           map[string]string // canonicals of fetched definitions by type and ID
-	referencesIncomplete bool              // responses may depend on definitions missing in references
+	referencesIncomplete bool              // responses may depend on definitions that references lacks
 }
 
 func newBackend(fetched *terminology.FetchedDefinitions, handler remote.Handler, backoff *remote.Backoff) *backend {
@@ -122,7 +120,7 @@ func newBackend(fetched *terminology.FetchedDefinitions, handler remote.Handler,
 	return b
 }
 
-// setNext stores the next handler, which each request provides.
+// setNext stores the next handler of a request for background fetches, and renews expired definitions.
 func (b *backend) setNext(server Server, r *http.Request, next NextHandler) {
 	handler := server.Background(r, next)
 	b.next.Store(&handler)
@@ -131,8 +129,7 @@ func (b *backend) setNext(server Server, r *http.Request, next NextHandler) {
 
 const maxReferences = 100_000
 
-// Definitions implements terminology.Source. It records the ID of each definition, so that a write to the ID can be
-// matched with the definition that it replaces.
+// Definitions implements [terminology.Source]. It records IDs, so that writes to them invalidate the old definitions.
 func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
@@ -149,7 +146,7 @@ func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	return list, err
 }
 
-// clearReferences clears the references before the definitions are dropped, so that later fetches are recorded.
+// clearReferences clears the references. Call it before dropping definitions, so that later fetches are recorded.
 func (b *backend) clearReferences() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,8 +154,8 @@ func (b *backend) clearReferences() {
 	b.referencesIncomplete = false
 }
 
-// drop drops a definition by canonical or by type and ID, or all if name is empty. For a type and ID it returns the
-// canonical, and false if the reference may have been lost.
+// drop drops a definition by canonical or by type and ID, or all definitions if name is empty. For a type and ID it returns the
+// canonical of the definition, and false if its reference may have been lost.
 func (b *backend) drop(name string) (url string, known bool) {
 	if b == nil {
 		return "", true
@@ -188,14 +185,14 @@ type resourceSummary struct {
 
 func (h resourceSummary) reference() string { return h.Type + "/" + h.ID }
 
-// readSummary reads the identifying members of a resource and reports whether the resource is a definition.
+// readSummary reads the identifying members of a resource. ok is false if the resource is not a definition.
 func readSummary(resource []byte) (h resourceSummary, ok bool) {
 	err := json.Unmarshal(resource, &h, jsontext.AllowDuplicateNames(true))
 	return h, err == nil && slices.Contains(definitionTypes, h.Type)
 }
 
-// ApplyInvalidation removes responses and definitions, and returns the number of removed responses. It removes all if the
-// dependencies of a written definition are unknown.
+// ApplyInvalidation removes invalid responses and definitions, and returns the number of removed responses. It removes
+// everything if the dependents of a written definition are unknown.
 func (s *State) ApplyInvalidation(e Invalidation) (n int) {
 	if e.isAll() {
 		return s.invalidateAll()
@@ -219,7 +216,7 @@ func (s *State) invalidateAll() int {
 }
 
 func (s *State) invalidateDefinition(name string) (n int, known bool) {
-	s.fullExpansions.Forget("") // full expansions have no record of their definitions
+	s.fullExpansions.Forget("") // full expansions don't record their definitions
 	before, known := s.backend.drop(name)
 	return s.invalidate(name) + s.invalidate(before), known
 }
@@ -241,7 +238,7 @@ func (s *State) invalidateCodeSystem(url string) int {
 		return 0
 	}
 	s.backend.drop(url)
-	s.fullExpansions.Forget("") // full expansions have no record of their code systems
+	s.fullExpansions.Forget("") // full expansions don't record their code systems
 	return s.invalidate(url)
 }
 

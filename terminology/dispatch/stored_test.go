@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// A response with Set-Cookie is sent only to the client that requested it.
+// TestCookiesAreNotStored checks that a response with Set-Cookie is sent only to the client that requested it.
 func TestCookiesAreNotStored(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -32,7 +32,8 @@ func TestCookiesAreNotStored(t *testing.T) {
 	}
 }
 
-// A public response of an upstream becomes private behind a guard (RFC 9111 §3.5), stored or not.
+// TestUpstreamResponsesArePrivate checks that a public response of an upstream becomes private behind a guard, whether it is
+// stored or not (RFC 9111 §3.5).
 func TestUpstreamResponsesArePrivate(t *testing.T) {
 	t.Parallel()
 	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -53,8 +54,8 @@ func TestUpstreamResponsesArePrivate(t *testing.T) {
 	}
 }
 
-// Clients of a gateway must revalidate, and responses to requests with credentials are private. A gateway in front,
-// which sends all requests in its own name, gets the lifetime of responses.
+// TestLifetimeByUpstream checks that clients of a gateway must revalidate, and that responses to requests with credentials are
+// private. A downstream gateway, which sends all requests in its own name, receives the lifetime of responses.
 func TestLifetimeByUpstream(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -93,7 +94,7 @@ func TestLifetimeByUpstream(t *testing.T) {
 	}
 }
 
-// A request for ten entries gets ten, even if the server ignores count.
+// TestCountIsEnforced checks that a response has the requested number of entries even if the server ignores count.
 func TestCountIsEnforced(t *testing.T) {
 	t.Parallel()
 	entries := strings.Repeat(`{"system":"http://x.example/cs","code":"a"},`, 50)
@@ -109,8 +110,8 @@ func TestCountIsEnforced(t *testing.T) {
 	}
 }
 
-// A request with only-if-cached without a stored response gets 504 (RFC 9111 §5.2.1.7) as an OperationOutcome, and no
-// server is called.
+// TestOnlyIfCached checks that a request with only-if-cached gets 504 with an OperationOutcome if there is no stored response
+// (RFC 9111 §5.2.1.7), and that no server is called.
 func TestOnlyIfCached(t *testing.T) {
 	t.Parallel()
 	server := newExpandingBackend()
@@ -127,7 +128,7 @@ func TestOnlyIfCached(t *testing.T) {
 	}
 }
 
-// Concurrent requests for a missing response result in a single call.
+// TestConcurrentRequestsShareCall checks that concurrent requests for a response that is not stored result in a single call.
 func TestConcurrentRequestsShareCall(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
@@ -159,7 +160,7 @@ func TestConcurrentRequestsShareCall(t *testing.T) {
 	}
 }
 
-// Preferences for asynchronous responses are ignored (RFC 7240 §2), and ranges are not offered.
+// TestPreferences checks that requests for asynchronous responses (RFC 7240 §2) and for ranges get a normal response.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, newExpandingBackend())
@@ -176,7 +177,7 @@ func TestPreferences(t *testing.T) {
 	}
 }
 
-// An error response has no Cache-Status. Its Cache-Control is left to the error writer.
+// TestErrorHasNoCacheStatus checks that an error response has no Cache-Status. The error writer sets its Cache-Control.
 func TestErrorHasNoCacheStatus(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, newExpandingBackend())
@@ -186,7 +187,7 @@ func TestErrorHasNoCacheStatus(t *testing.T) {
 	}
 }
 
-// A response of the next handler that is too large to store is streamed.
+// TestLargeResponse checks that a response of the next handler that is too large to store is streamed.
 func TestLargeResponse(t *testing.T) {
 	t.Parallel()
 	const size = remote.DefaultMaxResponseSize + 1000
@@ -250,7 +251,7 @@ func TestAdmissionLook(t *testing.T) {
 	}
 }
 
-// A scan of a million one-time requests does not evict popular requests.
+// TestScanEvictsNoPopularRequests checks that a million one-time requests do not evict popular requests.
 func TestScanEvictsNoPopularRequests(t *testing.T) {
 	t.Parallel()
 	s, random := newAdmission(), rand.New(rand.NewPCG(1, 2))

@@ -11,22 +11,22 @@ import (
 	"sync"
 )
 
-// writeRequest is a request that may change definitions at the backend.
+// writeRequest is a request that may change definitions on the backend.
 type writeRequest struct {
 	dispatcher *Dispatcher
-	reference  string // type and ID, if the path contains them
-	isComplete bool   // the body is the complete new definition
-	isBatch    bool   // the body contains the writes
+	reference  string // type and ID; empty if the path contains no ID
+	isComplete bool   // whether the body is the complete new definition
+	isBatch    bool   // whether the body contains several requests
 	body       *bodyInspector
 }
 
-// readOnlyOperations never change definitions. All other operations, such as $import, may.
+// readOnlyOperations never change definitions. Any other operation, such as $import, may change them.
 var readOnlyOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// parseWrite returns the write of a request, or nil. It cleans the path and ignores case, as some servers do.
+// parseWrite returns the write that a request performs, or nil. It cleans the path and ignores case, as some servers do.
 func (f *Dispatcher) parseWrite(r *http.Request) *writeRequest {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
@@ -38,7 +38,7 @@ func (f *Dispatcher) parseWrite(r *http.Request) *writeRequest {
 	switch {
 	case !within, last == "_search":
 		return nil
-	case parts[0] == "", parts[0] == "$graphql": // the body determines the changes
+	case parts[0] == "", parts[0] == "$graphql": // the body determines what changes
 		return &writeRequest{dispatcher: f, isBatch: true, body: newBodyInspector(r, parts[0] == "")}
 	case kind < 0 && parts[0] != last, kind < 0 && last[0] != '$', slices.Contains(readOnlyOperations, last):
 		return nil
@@ -60,8 +60,8 @@ func cutPrefixFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// forward passes a write to the next handler. It invalidates the dependent responses before the client gets its response,
-// and again afterwards because responses may have been stored in between.
+// forward passes a write to the next handler. It invalidates the dependent responses before the client gets the response, and
+// once more afterwards, because outdated responses may have been stored in between.
 func (c *writeRequest) forward(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	writer := &responseWriter{ResponseWriter: w, beforeFinal: func(status int) {
 		if mayHaveSucceeded(status) {
@@ -84,7 +84,7 @@ func (c *writeRequest) forward(w http.ResponseWriter, r *http.Request, next Next
 
 func mayHaveSucceeded(status int) bool { return status < 400 || status >= 500 }
 
-// invalidate invalidates everything that depends on the written definitions, or everything if the definitions are unknown.
+// invalidate invalidates everything that depends on the written definitions. If they are unknown, it invalidates all responses.
 func (c *writeRequest) invalidate() {
 	if c.isBatch && !c.body.mayContainDefinition() {
 		return
@@ -92,7 +92,7 @@ func (c *writeRequest) invalidate() {
 	c.dispatcher.host.Invalidate(Invalidation{Definitions: c.definitionNames()})
 }
 
-// definitionNames returns the canonical and reference of the written definition, or nil if they are uncertain.
+// definitionNames returns the canonical and type/ID of the written definition, or nil if the canonical is unknown.
 func (c *writeRequest) definitionNames() (names []string) {
 	if c.reference != "" {
 		names = append(names, c.reference)
@@ -109,15 +109,15 @@ func (c *writeRequest) definitionNames() (names []string) {
 
 const maxInspectedSize = 1 << 20
 
-// bodyInspector inspects the body of a request while the next handler reads it.
+// bodyInspector inspects a request body while the next handler reads it.
 type bodyInspector struct {
 	io.ReadCloser
 
-	mu                sync.Mutex   // the response may begin before the body is completely read
+	mu                sync.Mutex   // the response may start before the body is fully read
 	beginning         bytes.Buffer // beginning of the body
-	tail              []byte       // last bytes read, where a type name may begin
-	hasDefinitionType bool         // the name of a definition type occurred
-	isOpaque          bool         // the body cannot be inspected
+	tail              []byte       // last bytes read, which may be the start of a type name
+	hasDefinitionType bool         // whether the name of a definition type has been read
+	isOpaque          bool         // whether the body cannot be inspected
 	xml               bool
 	bundle            *bundleInspector // nil unless the body is a JSON Bundle
 }
@@ -147,7 +147,7 @@ func (b *bodyInspector) Read(p []byte) (int, error) {
 		b.beginning.Write(p[:min(n, capacity)])
 	}
 	if b.bundle != nil {
-		_, _ = b.bundle.Write(p[:n]) // never fails
+		_, _ = b.bundle.Write(p[:n]) // Write never fails
 	} else if !b.hasDefinitionType {
 		b.tail = append(b.tail, p[:n]...)
 		b.hasDefinitionType = slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(b.tail, []byte(name)) })
@@ -171,18 +171,18 @@ func (b *bodyInspector) summary() (resourceSummary, bool) {
 	return readSummary(b.beginning.Bytes())
 }
 
-// bundleInspector scans a JSON Bundle for writes of definitions: a member resourceType or url that names a definition
-// type, and a request that is not a read. The type name alone is not sufficient, because nearly every clinical resource
-// has a code from http://terminology.hl7.org/CodeSystem/….
+// bundleInspector scans a JSON Bundle for writes of definitions. A write of a definition requires a resourceType or url with
+// the name of a definition type, and a request that is not a read. The type name alone is not sufficient, because nearly every
+// clinical resource has a code from http://terminology.hl7.org/CodeSystem/….
 type bundleInspector struct {
-	hasDefinitionType bool // a definition type occurred
-	hasRequests       bool // the method of a request occurred
-	hasWrites         bool // a method other than a read occurred
+	hasDefinitionType bool // a definition type has been found
+	hasRequests       bool // the method of a request has been found
+	hasWrites         bool // a method that is not a read has been found
 
 	inString       bool   // inside a string
-	afterBackslash bool   // after a backslash in a string
-	text           []byte // the last string, up to maxMemberLength bytes
-	member         member // member of the next value
+	afterBackslash bool   // after a backslash within a string
+	text           []byte // last string, up to maxMemberLength bytes
+	member         member // member that the next value belongs to
 }
 
 type member uint8
@@ -193,10 +193,10 @@ const (
 	methodMember
 )
 
-// maxMemberLength is the maximum length of a buffered string in bytes. A longer URL counts as a definition type.
+// maxMemberLength is the maximum length of a buffered string in bytes. A longer URL is treated like a definition type.
 const maxMemberLength = 4 << 10
 
-// Write implements io.Writer. It never fails: the backend rejects invalid JSON.
+// Write implements [io.Writer]. It never fails: the backend rejects invalid JSON.
 func (b *bundleInspector) Write(p []byte) (int, error) {
 	whole := len(p)
 	for len(p) > 0 {
@@ -251,7 +251,7 @@ func memberKindOf(name []byte) member {
 	return otherMember
 }
 
-// inspectValue inspects a string that may be a value. Unnecessary escapes count as a hidden definition type and write.
+// inspectValue inspects a string that may be a value. Unnecessary escapes are treated like a write of a definition.
 func (b *bundleInspector) inspectValue() {
 	switch {
 	case isEscaped(b.text):
@@ -264,7 +264,7 @@ func (b *bundleInspector) inspectValue() {
 	}
 }
 
-// mayChangeDefinitions reports whether the Bundle may change definitions. A Bundle without requests may.
+// mayChangeDefinitions reports whether the Bundle may change definitions. A Bundle without requests may if it contains any.
 func (b *bundleInspector) mayChangeDefinitions() bool {
 	return b.hasDefinitionType && (b.hasWrites || !b.hasRequests)
 }
@@ -282,7 +282,7 @@ func isEscaped(text []byte) bool {
 	return false
 }
 
-// namesDefinitions reports whether a text contains a definition type or is a system-level operation.
+// namesDefinitions reports whether a text contains the name of a definition type or refers to a system-level operation.
 func namesDefinitions(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, `\/`), []byte("$")) ||
 		slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(text, []byte(name)) })
@@ -291,12 +291,12 @@ func namesDefinitions(text []byte) bool {
 // responseWriter passes a response to the client and records its status.
 type responseWriter struct {
 	http.ResponseWriter
-	status       int  // last status, including informational ones (1xx); 0 if none
-	finalStarted bool // the final response has started
-	isDropped    bool // the response is not sent to the client
+	status       int  // last status, including informational ones (1xx); 0 before the first
+	finalStarted bool // whether the final response has started
+	isDropped    bool // whether the response is discarded
 
-	beforeFinal func(status int)      // called before the final response unless nil
-	shouldDrop  func(status int) bool // reports whether to drop a response; nil keeps all
+	beforeFinal func(status int)      // called before the final response starts; may be nil
+	shouldDrop  func(status int) bool // whether to discard a response; nil discards none
 }
 
 func (w *responseWriter) WriteHeader(status int) {
@@ -321,7 +321,7 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom, so that files are sent without copying.
+// ReadFrom implements [io.ReaderFrom], so that files are sent without copying.
 func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.isDropped {
@@ -333,7 +333,7 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, r)
 }
 
-// FlushError implements the method used by http.ResponseController. It must not start the response.
+// FlushError implements the method that [http.ResponseController] calls. It does not start the response.
 func (w *responseWriter) FlushError() error {
 	if w.status == 0 || w.isDropped {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// rejectingServer is a server that rejects some writes or performs them partially.
+// rejectingServer is a server that rejects writes to /refused and fails on writes to /failed.
 type rejectingServer struct{ http.Handler }
 
 func (s rejectingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +24,7 @@ func (s rejectingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Responses based on the old resource and produced during a write are removed by the write.
+// TestWriteRemovesConcurrentResponses checks that a write removes responses produced from the old resource meanwhile.
 func TestWriteRemovesConcurrentResponses(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/vs"
@@ -35,7 +35,7 @@ func TestWriteRemovesConcurrentResponses(t *testing.T) {
 		_, _ = io.WriteString(w, expansionOf(url, code.Load().(string)))
 	}))
 	want := func(code string) {
-		for range 3 { // computed, stored, served from the cache
+		for range 3 { // first computed, then stored, then served from the cache
 			if got := read(t, g.expand(url)); !strings.Contains(got, `"code":"`+code+`"`) {
 				t.Errorf("got %s, want %s", got, code)
 			}
@@ -43,7 +43,7 @@ func TestWriteRemovesConcurrentResponses(t *testing.T) {
 	}
 	next := plainHandler{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusOK) // the client may know the result from here on
+		w.WriteHeader(http.StatusOK) // from here on, the client may know the result
 		want("old")
 		code.Store("new")
 	})}
@@ -55,8 +55,9 @@ func TestWriteRemovesConcurrentResponses(t *testing.T) {
 	want("new")
 }
 
-// A Bundle that writes definitions invalidates everything, because its definitions are not parsed. A Bundle of other
-// resources invalidates nothing. Operations other than the known read-only ones of FHIR invalidate everything.
+// TestBatchInvalidates checks that a Bundle that writes definitions invalidates everything, because its definitions are not
+// parsed, and that a Bundle of other resources invalidates nothing. Operations invalidate everything unless FHIR defines them
+// as read-only.
 func TestBatchInvalidates(t *testing.T) {
 	t.Parallel()
 	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
@@ -108,7 +109,8 @@ func TestBatchInvalidates(t *testing.T) {
 	}
 }
 
-// The changes of a Bundle are detected from its requests and resource types, wherever its chunks are split.
+// TestWrittenBundle checks that the writes of a Bundle are detected from its requests and resource types, regardless of how the
+// body is split into chunks.
 func TestWrittenBundle(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body    string
@@ -144,7 +146,7 @@ func TestWrittenBundle(t *testing.T) {
 	}
 }
 
-// A member that names a definition type is detected in any Bundle.
+// FuzzWrittenBundle checks that a member with the name of a definition type is detected in any Bundle.
 func FuzzWrittenBundle(f *testing.F) {
 	f.Add("text", `{"a":[1,"\""]}`, "ValueSet/1")
 	f.Fuzz(func(t *testing.T, text, raw, url string) {
@@ -161,7 +163,7 @@ func FuzzWrittenBundle(f *testing.F) {
 	})
 }
 
-// A dropped response never reaches the client, and a flush does not start a response that may be dropped.
+// TestResponseWriterDrops checks that dropped responses are never sent, and that a flush does not start a response.
 func TestResponseWriterDrops(t *testing.T) {
 	t.Parallel()
 	for status, dropped := range map[int]bool{http.StatusOK: false, http.StatusNotFound: true} {
@@ -172,7 +174,7 @@ func TestResponseWriterDrops(t *testing.T) {
 			t.Errorf("%d: flushed before it began: %v", status, err)
 		}
 		w.WriteHeader(status)
-		w.WriteHeader(http.StatusTeapot) // has no effect after the first status
+		w.WriteHeader(http.StatusTeapot) // has no effect because the status is already set
 		_, _ = io.WriteString(w, "a")
 		_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("b")}) // calls ReadFrom
 		err := control.Flush()
@@ -182,7 +184,7 @@ func TestResponseWriterDrops(t *testing.T) {
 	}
 }
 
-// Informational responses precede the final response.
+// TestResponseWriterInforms checks that informational responses are sent before the final response.
 func TestResponseWriterInforms(t *testing.T) {
 	t.Parallel()
 	var begun []int

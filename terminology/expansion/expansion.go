@@ -15,26 +15,26 @@ import (
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
-	Definitions *definitions.Set // definitions
+	Definitions *definitions.Set // definitions on which the expansion is based
 	valueSet    *definitions.ValueSet
-	CodeList    *compose.CodeList // codes of all pages
-	query       Query             // including the value set's own parameters
+	CodeList    *compose.CodeList // codes on all pages
+	query       Query             // includes defaults from the value set
 	languages   codesystem.Languages
 	page        []definitions.Entry
 	total       int
-	corrected   string // corrected filter; "" without corrections
-	hasDetails  bool   // entries may need more than code and display
+	corrected   string // corrected filter; "" if nothing was corrected
+	hasDetails  bool   // entries may need more than a code and a display
 }
 
 // Code is an entry of ValueSet.expansion.contains.
 type Code struct {
-	// System is the URL of the code system. Version is its version if the value set has codes of several versions.
+	// System is the URL of the code system. Version is empty unless the value set has codes from several versions.
 	System, Version string
 
-	// Code is the code. Display is its display in the requested language, or empty.
+	// Code is the code. Display is the display in the requested language, or empty if there is none.
 	Code, Display string
 
-	// Abstract means that users must not select the code, Inactive that it should no longer be used.
+	// Abstract means that users must not select the code. Inactive means that the code should no longer be used.
 	Abstract, Inactive bool
 }
 
@@ -44,7 +44,7 @@ func (x *Expansion) Total() int { return x.total }
 // Len returns the number of codes on the page.
 func (x *Expansion) Len() int { return len(x.page) }
 
-// Codes returns the codes of the page in order, children after their parents.
+// Codes returns the codes on the page in order. Children follow their parents.
 func (x *Expansion) Codes() iter.Seq[Code] {
 	return func(yield func(Code) bool) {
 		x.Definitions.Use(func() {
@@ -75,23 +75,23 @@ func (x *Expansion) code(e definitions.Entry) Code {
 	return c
 }
 
-// isVersioned reports whether an entry includes its version.
+// isVersioned reports whether the version is written for an entry.
 func (x *Expansion) isVersioned(e definitions.Entry) bool {
 	return x.CodeList.HasVersions && e.HasConcept()
 }
 
-// hasOneText reports whether an entry has only one display and no designations.
+// hasOneText reports whether the default display is the only text needed for an entry.
 func (x *Expansion) hasOneText(e definitions.Entry) bool {
 	return !x.hasDetails || e.ListedRow() == 0 && e.HasConcept() && !x.languages.ExcludesOthers && len(x.CodeList.Supplements) == 0 &&
 		x.Definitions.Flags(e)&codesystem.FlagHasDesignations == 0
 }
 
-// texts appends the displays and designations of an entry.
+// texts appends the displays and designations of an entry to dst.
 func (x *Expansion) texts(dst []codesystem.Text, e definitions.Entry) []codesystem.Text {
 	return x.Definitions.AppendTexts(dst, x.Definitions.Locate(e), x.valueSet.Language, x.CodeList.Supplements)
 }
 
-// New expands a value set.
+// New returns the expansion for q. expansions caches lists of codes. b limits the cost.
 func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budget.Budget) (*Expansion, error) {
 	x := &Expansion{query: q}
 	err := x.query.Check()
@@ -133,10 +133,10 @@ func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) 
 	return nil
 }
 
-// requestedPerStep is the number of requested designations and properties that are compared per code in one step.
+// requestedPerStep is the number of requested designations and properties with which a code is compared in one budget step.
 const requestedPerStep = 4
 
-// choosePage selects the requested entries and counts all matches.
+// choosePage selects the entries on the requested page and counts all matches.
 func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter, x.Definitions.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
@@ -149,8 +149,8 @@ func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 	return nil
 }
 
-// Tag returns the entity tag of a response. The identifier covers the content; the tag adds the format and the time of
-// loading the library.
+// Tag returns the entity tag of a response. It consists of the expansion's identifier, which covers the content, the load time
+// of the library, the format and the requested subset.
 func (w *Writer) Tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
 	tag = strconv.AppendInt(append(tag, '-'), w.expansion.Definitions.Loaded.Unix(), 36)
@@ -166,20 +166,20 @@ func (w *Writer) Tag(xml, pretty bool) string {
 	return string(append(w.expansion.query.subset.appendTag(tag), '"'))
 }
 
-// appendIdentifier appends the identifier of the expansion: a UUID version 5 of the value set, its content and the
-// parameters, so that the same query yields the same bytes.
+// appendIdentifier appends expansion.identifier, a UUID version 5 derived from the value set, its content and the parameters.
+// Identical queries therefore return identical bytes.
 func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.URL...), '|'), x.valueSet.Version...)
 	name = append(name, 0)
 	name = append(append(name, x.CodeList.Digest[:]...), parameters...)
-	for _, p := range x.query.Properties { // not part of expansion.parameter
+	for _, p := range x.query.Properties { // Properties are not part of expansion.parameter
 		name = append(append(name, 0), p...)
 	}
 	return appendUUID(dst, name)
 }
 
-// appendUUID appends the UUID version 5 of a namespace followed by a name, as a URN.
+// appendUUID appends, as a URN, the UUID version 5 of namespaced, which is a namespace followed by a name.
 func appendUUID(dst, namespaced []byte) []byte {
 	id := uuid5(namespaced)
 	dst = hex.AppendEncode(append(dst, "urn:uuid:"...), id[:4])
@@ -189,12 +189,12 @@ func appendUUID(dst, namespaced []byte) []byte {
 	return dst
 }
 
-// expansionNamespace is the namespace of expansion identifiers: the version 5 UUID of a URL.
-var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
+// expansionNamespace is the namespace of expansion identifiers: the UUID version 5 of a URL.
+var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // namespace of URLs (RFC 9562 §6.6)
 	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
 
-// uuid5 returns the UUID version 5 (RFC 9562 §5.5) of a namespace followed by a name. The RFC requires SHA-1; its
-// strength is irrelevant here.
+// uuid5 returns the UUID version 5 (RFC 9562 §5.5) of namespaced, which is a namespace followed by a name. The RFC requires
+// SHA-1; its strength does not matter here.
 func uuid5(namespaced []byte) (id [16]byte) {
 	sum := sha1.Sum(namespaced)
 	copy(id[:], sum[:])

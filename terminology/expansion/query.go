@@ -16,10 +16,10 @@ import (
 )
 
 type (
-	// ValueSetRef refers to the value set.
+	// ValueSetRef specifies the value set.
 	ValueSetRef = compose.ValueSetRef
 
-	// Rules select versions and exclude codes.
+	// Rules select versions of definitions and exclude codes.
 	Rules = compose.Rules
 )
 
@@ -30,40 +30,40 @@ type Query struct {
 	Page
 	Rules
 
-	// Language selects the languages of displays.
+	// Language specifies the languages of displays.
 	Language definitions.Language
 
-	// IncludeDesignations includes designations, IncludeDefinition the entire value set.
+	// IncludeDesignations adds designations to entries; IncludeDefinition adds the definition of the value set.
 	IncludeDesignations, IncludeDefinition parameters.Choice
 
-	// ExcludeNested returns a list of codes instead of a tree.
+	// ExcludeNested requests a list of codes instead of a tree.
 	ExcludeNested parameters.Choice
 
-	// ExcludePostCoordinated has no effect except in expansion.parameter: postcoordinated codes are not supported.
+	// ExcludePostCoordinated only has an effect on expansion.parameter, because postcoordinated codes are not supported.
 	ExcludePostCoordinated parameters.Choice
 
-	// Designations are the requested designations, by use or as urn:ietf:bcp:47|de.
+	// Designations are the requested designations, specified by use or by language, such as urn:ietf:bcp:47|de.
 	Designations []string
 
-	// Properties are the codes of the requested properties; * means all.
+	// Properties are the codes of the requested properties. * requests all properties.
 	Properties []string
 
-	// Limits contains the maximum number of codes.
+	// Limits limits the number of codes in the response.
 	Limits Limits
 
-	subset Subset // part of the response to write
+	subset Subset // part of the response to write (_summary, _elements)
 }
 
 // Page selects a part of an expansion.
 type Page struct {
-	// Filter is the parameter filter; empty matches all codes.
+	// Filter is the text filter. An empty filter matches all codes.
 	Filter string
 
-	// Offset and Count are the parameters offset and count; nil if absent.
+	// Offset is the index of the first entry, and Count the maximum number of entries. nil means absent.
 	Offset, Count *int
 }
 
-// Check validates the parameters. It replaces a blank filter with an empty filter.
+// Check returns an error if the filter, offset or count is invalid. It replaces a blank filter with an empty one.
 func (q *Query) Check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""
@@ -79,7 +79,7 @@ func (q *Query) Check() error {
 // isPaged reports whether only a part of the expansion is requested.
 func (p *Page) isPaged() bool { return p.Offset != nil || p.Count != nil }
 
-// window returns the range of the page in a list of n entries.
+// window returns the range [from, to) of the page in a list of n entries.
 func (p *Page) window(n int) (from, to int) {
 	to = n
 	if p.Offset != nil {
@@ -91,10 +91,10 @@ func (p *Page) window(n int) (from, to int) {
 	return from, to
 }
 
-// Limits contains maximum sizes of results. Zero values mean defaults.
+// Limits contains the maximum sizes of results. Zero values mean defaults.
 type Limits struct {
-	// Entries is the maximum number of codes or matches in a response. A query is too costly if its page, or its
-	// entire result without paging, is larger. Default: 10,000.
+	// Entries is the maximum number of codes in a response. A request is rejected as too costly if its page, or without paging
+	// its entire result, is larger. Default: 10,000.
 	Entries int
 }
 
@@ -111,7 +111,7 @@ func checkFilter(filter string) error {
 	return nil
 }
 
-// List returns the field of a repeatable parameter, or nil for other parameters.
+// List returns the field for a repeatable parameter, or nil for any other parameter.
 func (q *Query) List(name string) *[]string {
 	switch name {
 	case "designation":
@@ -124,7 +124,7 @@ func (q *Query) List(name string) *[]string {
 	return q.Versions.List(name)
 }
 
-// choiceField returns the field of a boolean parameter, or nil for other parameters.
+// choiceField returns the field for a boolean parameter, or nil for any other parameter.
 func (q *Query) choiceField(name string) *parameters.Choice {
 	switch name {
 	case "includeDesignations":
@@ -151,20 +151,20 @@ func (q *Query) includesDesignations() bool {
 
 const (
 	defaultMaxEntries = 10_000
-	maxFilterLength   = 1000 // bytes
+	maxFilterLength   = 1000 // in bytes
 	maxFilterWords    = 20
 )
 
-// newTooCostlyError returns the error for a result with more than limit codes.
+// newTooCostlyError returns the error for a result of more than limit codes.
 func newTooCostlyError(vs *definitions.ValueSet, limit int) error {
 	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); request a part with offset and count", vs.Canonical(), limit))
 }
 
-// maxInt32 exceeds any number of entries.
+// maxInt32 is the maximum of offset and count; it exceeds any number of entries.
 const maxInt32 = 1<<31 - 1
 
-// Set reads a parameter and reports whether it is known.
+// Set reads a parameter into its field and reports whether the parameter is known.
 func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "url":
@@ -178,12 +178,12 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 		q.Version = in.Value
 	case "context":
 		q.Context = in.Value
-	case "contextDirection": // no effect: a binding applies in both directions
+	case "contextDirection": // no effect, because a binding applies in both directions
 		if in.Value != "incoming" && in.Value != "outgoing" {
 			return true, outcome.BadRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
 		}
 	case "filter":
-		if strings.TrimSpace(in.Value) != "" { // a blank filter counts as absent because FHIR has no empty strings to echo it
+		if strings.TrimSpace(in.Value) != "" { // a blank filter is treated as absent, because FHIR strings in expansion.parameter must not be empty
 			q.Filter = in.Value
 		}
 	case "date":
@@ -200,7 +200,7 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	return true, err
 }
 
-// setOther reads a list, a boolean, _summary or _elements.
+// setOther reads a repeatable or boolean parameter, _summary or _elements.
 func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
 	if list := q.List(in.Name); list != nil {
 		*list = append(*list, in.Value)
@@ -224,14 +224,14 @@ func checkLanguage(list string) error {
 	return nil
 }
 
-// ApplyDefaults applies a value set's own parameters as defaults.
+// ApplyDefaults sets parameters that the request lacks from own, the expansion parameters in the value set.
 func (q *Query) ApplyDefaults(own []parameters.Input) error {
 	if len(own) == 0 {
 		return nil
 	}
 	defaults := *q
 	for i := range own {
-		if in := &own[i]; in.Name != "displayLanguage" && !q.hasParameter(in.Name) { // displayLanguage: see Language.Preferred
+		if in := &own[i]; in.Name != "displayLanguage" && !q.hasParameter(in.Name) { // Language.Preferred handles displayLanguage
 			if _, err := defaults.Set(in); err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (q *Query) ApplyDefaults(own []parameters.Input) error {
 	return nil
 }
 
-// hasParameter reports whether the query has a parameter; a blank parameter of a request counts.
+// hasParameter reports whether a parameter is set, which includes blank parameters of a request.
 func (q *Query) hasParameter(name string) bool {
 	if q.HasParameter(name) {
 		return true
@@ -265,21 +265,21 @@ func (q *Query) hasParameter(name string) bool {
 	return false
 }
 
-// Subset is the part of a response that _summary and _elements select (R4 RESTful search, Summary and Elements). The
-// zero value selects everything.
+// Subset is the part of a resource that _summary and _elements select (R4 RESTful search, Summary and Elements). The zero value
+// selects the entire resource.
 type Subset struct {
-	Summary  string   // true, text, data or count
-	elements []string // element names
+	Summary  string   // "true", "text", "data", "count", or "" if all elements are selected
+	elements []string // names of the elements in _elements
 }
 
-// summaryElements are the summary elements of ValueSet and CodeSystem in R4, which exclude the expansion.
+// summaryElements are the elements of ValueSet and CodeSystem that belong to the summary in R4. The expansion does not.
 var summaryElements = []string{
 	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
 	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",
 	"supplements", "count", "filter", "property",
 }
 
-// Set reads _summary or _elements, and reports whether the parameter is one of them.
+// Set reads _summary or _elements. known is false for any other parameter.
 func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "_summary":
@@ -306,7 +306,7 @@ func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 	return true, nil
 }
 
-// trimType removes the resource type from a path, such as ValueSet.url.
+// trimType removes the resource type from a path such as ValueSet.url.
 func trimType(path string) string {
 	if kind, rest, ok := strings.Cut(path, "."); ok && definitions.IsResourceType(kind) {
 		return rest
@@ -316,7 +316,7 @@ func trimType(path string) string {
 
 func (s *Subset) isFull() bool { return s.Summary == "" && s.elements == nil }
 
-// Has reports whether the subset includes an element. Mandatory elements are always included.
+// Has reports whether the subset includes a top-level element. Mandatory elements are always included.
 func (s *Subset) Has(element string) bool {
 	if s.isFull() || element == "id" || element == "status" || element == "content" {
 		return true
@@ -341,12 +341,12 @@ func (s *Subset) appendMeta(dst []byte) []byte {
 	return AppendSubsetted(dst)
 }
 
-// AppendSubsetted appends the tag SUBSETTED of an incomplete resource.
+// AppendSubsetted appends the element meta with the tag SUBSETTED, which marks an incomplete resource.
 func AppendSubsetted(dst []byte) []byte {
 	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
 }
 
-// appendTag appends the part of an entity tag that identifies the subset.
+// appendTag appends the part of the entity tag that identifies the subset; nothing for the entire resource.
 func (s *Subset) appendTag(dst []byte) []byte {
 	if s.isFull() {
 		return dst

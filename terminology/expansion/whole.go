@@ -19,17 +19,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// FullExpansion is a full expansion from another server, which can be searched by [textindex.Rule] and paged. Entries keep the
+// FullExpansion is a full expansion from another server. It can be searched by [textindex.Rule] and paged. Entries keep the
 // JSON of that server. Create it with a [FullExpansionBuilder]. It is safe for concurrent use.
 type FullExpansion struct {
-	members    []fhirjson.Member // members of the ValueSet except expansion
-	expansion  []fhirjson.Member // members of expansion except contains, total, offset and parameter
-	parameters [][]byte          // expansion.parameter except paging parameters
+	members    []fhirjson.Member // members of the ValueSet, except expansion
+	expansion  []fhirjson.Member // members of expansion, except contains, total, offset and parameter
+	parameters [][]byte          // expansion.parameter, except paging parameters
 	entries    []fullEntry
 	languages  codesystem.Languages
-	index      *textindex.Index     // nil for few entries
-	compounds  *textindex.Compounds // compounds of the entries; nil with an index
-	ranks      []uint32             // by entry
+	index      *textindex.Index     // nil if there are few entries
+	compounds  *textindex.Compounds // compounds in the entries; nil if there is an index
+	ranks      []uint32             // search rank of each entry
 	digest     [sha256.Size]byte
 	size       int
 }
@@ -41,7 +41,7 @@ type fullEntry struct {
 	display  []byte
 	inactive bool
 	abstract bool
-	texts    []codesystem.Text // designations
+	texts    []codesystem.Text // display and designations, for the search
 }
 
 // Len returns the number of entries.
@@ -50,8 +50,8 @@ func (w *FullExpansion) Len() int { return len(w.entries) }
 // Size returns the approximate size in bytes.
 func (w *FullExpansion) Size() int { return w.size }
 
-// Expand returns the ValueSet with a page of entries in JSON. synonyms applies to words of the filter unless nil. More
-// than limit entries are an error.
+// Expand returns the ValueSet as JSON with a page of entries. synonyms applies to the words of the filter; nil means no
+// synonyms. A page of more than limit entries is an error.
 func (w *FullExpansion) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
 	page := w.findPage(p, synonyms)
 	if len(page.entries) > limit {
@@ -77,14 +77,14 @@ func (w *FullExpansion) Expand(p Page, synonyms *textindex.Synonyms, limit int) 
 	return append(list.End(dst), '}', '}'), nil
 }
 
-// foundPage contains the entries of a page, the total, and the corrected filter, if any.
+// foundPage contains the entries on a page, the total, and the corrected filter ("" if nothing was corrected).
 type foundPage struct {
 	entries   []uint32
 	total     int
 	corrected string
 }
 
-// findPage returns the entries of a page.
+// findPage returns the entries that match the filter and are on the page.
 func (w *FullExpansion) findPage(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
@@ -97,7 +97,7 @@ func (w *FullExpansion) findPage(p Page, synonyms *textindex.Synonyms) (page fou
 	}
 	from, to := p.window(maxInt32)
 	parts := []textindex.Part{{Corpus: (*fullCorpus)(w), Compounds: w.compounds, Index: w.index}}
-	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // errors are only returned by spend
+	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // Search returns errors only from spend, which is nil
 	for _, h := range hits {
 		page.entries = append(page.entries, h.Doc)
 	}
@@ -105,7 +105,7 @@ func (w *FullExpansion) findPage(p Page, synonyms *textindex.Synonyms) (page fou
 	return page
 }
 
-// errorDefinition returns the value set for error messages.
+// errorDefinition returns a value set with only the URL, for error messages.
 func (w *FullExpansion) errorDefinition() *definitions.ValueSet {
 	vs := new(definitions.ValueSet)
 	for _, m := range w.members {
@@ -116,7 +116,7 @@ func (w *FullExpansion) errorDefinition() *definitions.ValueSet {
 	return vs
 }
 
-// appendParameters appends expansion.parameter: those of the page and those of the other server.
+// appendParameters appends expansion.parameter, which contains the parameters of the page and those of the other server.
 func (w *FullExpansion) appendParameters(dst []byte, p Page, corrected string) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
@@ -133,7 +133,7 @@ func (w *FullExpansion) appendParameters(dst []byte, p Page, corrected string) [
 	return list.list.End(list.dst)
 }
 
-// appendIdentifier appends an identifier of the page, because the other server's identifier belongs to its own page.
+// appendIdentifier appends an identifier for the page, because the other server's identifier is for a different page.
 func (w *FullExpansion) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)
@@ -143,7 +143,7 @@ func (w *FullExpansion) appendIdentifier(dst []byte, p Page) []byte {
 	return appendUUID(dst, name)
 }
 
-// fullCorpus is the search corpus of a FullExpansion.
+// fullCorpus presents a FullExpansion as a search corpus.
 type fullCorpus FullExpansion
 
 // Len and the following methods implement [textindex.Corpus].
@@ -152,7 +152,7 @@ func (c *fullCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
 func (c *fullCorpus) Rank(doc uint32) uint32 { return c.ranks[doc] }
 func (c *fullCorpus) Language() string       { return c.languages.First() }
 
-// Parent and the following methods implement [textindex.Terms]. The hierarchy is unknown.
+// Parent and the following methods implement [textindex.Terms]. Parent always returns false because the hierarchy is unknown.
 func (c *fullCorpus) Parent(uint32) (uint32, bool) { return 0, false }
 func (c *fullCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
 func (c *fullCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
@@ -169,10 +169,10 @@ func (c *fullCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte
 	return c.languages.AppendSearchable(dst, c.entries[doc].texts, "")
 }
 
-// maxNesting is the maximum nesting of entries.
+// maxNesting is the maximum nesting depth of entries.
 const maxNesting = 64
 
-// pageReader is the state of parsing a page.
+// pageReader is the state while a page is parsed.
 type pageReader struct {
 	builder       *FullExpansionBuilder
 	total, offset int
@@ -181,7 +181,7 @@ type pageReader struct {
 	depth         int
 }
 
-// keepMember stores a member of the first page unchanged.
+// keepMember stores a member of the first page unchanged, and skips it on other pages.
 func (x *pageReader) keepMember(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
 	if x.builder.pages > 0 {
 		return r.Skip()
@@ -220,7 +220,7 @@ func (x *pageReader) readNumber(r *fhirjson.Reader, n *int) error {
 	return err
 }
 
-// readExtensions reads the extensions of the expansion. It rejects an incomplete expansion.
+// readExtensions stores the extensions of the expansion. It returns an error if they mark the expansion as incomplete.
 func (x *pageReader) readExtensions(r *fhirjson.Reader) error {
 	raw, err := r.Value(0)
 	if err != nil {
@@ -235,7 +235,7 @@ func (x *pageReader) readExtensions(r *fhirjson.Reader) error {
 	return nil
 }
 
-// pagingParameters lists the parameters that differ between pages.
+// pagingParameters lists the parameters whose values differ between pages.
 var pagingParameters = []string{"filter", "offset", "count"}
 
 func (x *pageReader) readParameter(r *fhirjson.Reader) error {
@@ -271,7 +271,7 @@ func (x *pageReader) readEntry(r *fhirjson.Reader) error {
 		return err
 	}
 	if len(e.code) == 0 {
-		return fmt.Errorf("%w: an entry without a code", errIncompleteExpansion) // a heading, which cannot be part of a list
+		return fmt.Errorf("%w: an entry without a code", errIncompleteExpansion) // an entry without a code is a heading, which cannot be part of a list
 	}
 	e.raw = slices.Clip(append(e.raw, '}'))
 	x.builder.expansion.size += 2*len(raw) + 128
@@ -288,10 +288,10 @@ func (x *pageReader) readEntry(r *fhirjson.Reader) error {
 	return nested.Array(func() error { return x.readEntry(nested) })
 }
 
-// entryKey identifies an entry together with its code.
+// entryKey, together with a code, identifies an entry.
 type entryKey struct{ system, version string }
 
-// readMembers reads the members of an entry and returns its nested entries.
+// readMembers reads the members of an entry and returns its nested entries as JSON.
 func (x *pageReader) readMembers(e *fullEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
 	r := fhirjson.NewReader(bytes.NewReader(raw))
 	err = r.Object(func(name []byte) error {
@@ -319,11 +319,11 @@ func (e *fullEntry) keepMember(name string, value jsontext.Value) {
 		open = '{'
 	}
 	value = value.Clone()
-	_ = value.Compact() // valid JSON, because it was parsed before
+	_ = value.Compact() // cannot fail, because value was parsed before
 	e.raw = fhirjson.Member{Name: name, Value: value}.Append(append(e.raw, open))
 }
 
-// readMember reads a member that the search uses.
+// readMember reads a member that search uses, and ignores others.
 func (e *fullEntry) readMember(r *fhirjson.Reader, name string, key *entryKey) error {
 	var text string
 	switch name {
@@ -350,7 +350,8 @@ func (e *fullEntry) readMember(r *fhirjson.Reader, name string, key *entryKey) e
 	return nil
 }
 
-// readDesignation reads an entry of contains.designation. Displays in other languages are always searched.
+// readDesignation reads an entry of contains.designation. A designation that is preferred for its language is treated as a
+// display, which is always searched.
 func (e *fullEntry) readDesignation(r *fhirjson.Reader) error {
 	var t codesystem.Text
 	err := r.Object(func(name []byte) error {
@@ -371,17 +372,17 @@ func (e *fullEntry) readDesignation(r *fhirjson.Reader) error {
 	return err
 }
 
-// FullExpansionBuilder builds a [FullExpansion] from the pages of an expansion. It returns an error if pages are inconsistent, which
-// happens at servers without a stable total or order.
+// FullExpansionBuilder builds a [FullExpansion] from the pages of an expansion. It returns an error if pages are inconsistent,
+// which happens with servers that do not have a stable total or order.
 type FullExpansionBuilder struct {
-	// Languages is the requested list of languages, used if the pages do not specify it.
+	// Languages is the requested list of languages. It is used if the pages contain no displayLanguage.
 	Languages string
 
-	// OmitDesignations omits designations from responses; they are still searched.
+	// OmitDesignations removes designations from entries. They are still searched.
 	OmitDesignations bool
 
 	expansion       FullExpansion
-	total           int // total of the pages; -1 if unknown
+	total           int // total in the pages; -1 if they have none
 	pages           int
 	seen            map[string]bool
 	hasDesignations bool
@@ -389,24 +390,25 @@ type FullExpansionBuilder struct {
 	language        string
 }
 
-// ErrInconsistentPages is wrapped by the error for inconsistent pages.
+// ErrInconsistentPages is wrapped by errors about pages that contradict each other.
 var ErrInconsistentPages = errors.New("the pages of the expansion are inconsistent")
 
 var errIncompleteExpansion = errors.New("the expansion is incomplete")
 
-// Offset returns the offset of the next page to request.
+// Offset returns the offset of the next page to request, which is the number of entries added so far.
 func (b *FullExpansionBuilder) Offset() int { return len(b.expansion.entries) }
 
-// Total returns the expected number of entries, if known.
+// Total returns the expected number of entries. It returns false if the number is unknown.
 func (b *FullExpansionBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
 
-// Size returns the approximate size in bytes.
+// Size returns the approximate size of the entries added so far, in bytes.
 func (b *FullExpansionBuilder) Size() int { return b.expansion.size }
 
 // HasDesignations reports whether any entry has designations.
 func (b *FullExpansionBuilder) HasDesignations() bool { return b.hasDesignations }
 
-// Add adds the next page, a ValueSet in JSON requested with count. It reports whether more pages follow.
+// Add adds the next page, a ValueSet in JSON. count is the value with which it was requested. more reports whether there are
+// more pages.
 func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := pageReader{builder: b, total: -1, offset: -1}
 	r := fhirjson.NewValueReader(page)
@@ -422,7 +424,7 @@ func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error
 	return b.addPage(&x, count)
 }
 
-// addPage checks that a page is consistent with the previous pages, and adds its entries.
+// addPage returns an error if a page is inconsistent with previous pages. Otherwise, it adds the entries of the page.
 func (b *FullExpansionBuilder) addPage(x *pageReader, count int) (more bool, err error) {
 	if b.seen == nil {
 		b.seen = make(map[string]bool)
@@ -446,7 +448,7 @@ func (b *FullExpansionBuilder) addPage(x *pageReader, count int) (more bool, err
 	return b.hasMore(len(x.entries), count)
 }
 
-// hasMore reports whether more pages follow a page with n entries.
+// hasMore reports whether more pages follow after the last page, which had n entries.
 func (b *FullExpansionBuilder) hasMore(n, count int) (bool, error) {
 	have := len(b.expansion.entries)
 	switch {
@@ -461,7 +463,7 @@ func (b *FullExpansionBuilder) hasMore(n, count int) (bool, error) {
 	return !b.isDone, nil
 }
 
-// Build returns the expansion after the last page was added.
+// Build returns the full expansion once the last page has been added.
 func (b *FullExpansionBuilder) Build() (*FullExpansion, error) {
 	if !b.isDone {
 		return nil, errIncompleteExpansion

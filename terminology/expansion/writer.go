@@ -18,15 +18,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Writer writes the ValueSet response of $expand.
+// Writer writes an expansion as a ValueSet in JSON.
 type Writer struct {
 	expansion *Expansion
-	isGET     bool          // for GET: a list unless a tree is requested, and always an offset
-	tree      *compose.Tree // tree of the page; nil for a list
+	isGET     bool          // GET: the expansion is a list unless a tree is requested, and always has an offset
+	tree      *compose.Tree // tree of the entries; nil if the response is a list
 
 	parameters []byte // JSON of expansion.parameter
 	identifier []byte
-	buffers    struct { // preallocated for a typical echo and for identifier
+	buffers    struct { // backing arrays for typical parameters and for identifier
 		echo       [256]byte
 		identifier [len("urn:uuid:") + 36]byte
 	}
@@ -34,14 +34,14 @@ type Writer struct {
 
 	extensions extensionWriter
 	texts      []codesystem.Text
-	lastSystem struct { // last written code system, and its position
+	lastSystem struct { // last code system written, and its position in the buffer
 		system   uint32
 		from, to int
 	}
 	prefetched byte
 }
 
-// appendNumber appends a number, or 0 for nil.
+// appendNumber appends *n, or 0 if n is nil.
 func appendNumber(dst []byte, n *int) []byte {
 	if n == nil {
 		return append(dst, '0')
@@ -49,7 +49,7 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// WithArticle prepends the indefinite article to a content mode.
+// WithArticle prepends "a" or "an" to a content mode.
 func WithArticle(noun string) string {
 	if noun == string(definitions.ContentExample) {
 		return "an " + noun
@@ -57,12 +57,12 @@ func WithArticle(noun string) string {
 	return "a " + noun
 }
 
-// minChunkSize is the minimum number of bytes per write of a streamed response.
+// minChunkSize is the minimum number of bytes that a streamed response writes at once.
 const minChunkSize = 64 << 10
 
 type stream struct {
-	out io.Writer // nil for a buffered response
-	err error     // error of out
+	out io.Writer // nil if the response is not streamed
+	err error     // first error that out returned
 }
 
 // write writes a part of the response unless an earlier write failed.
@@ -72,7 +72,7 @@ func (s *stream) write(part []byte) {
 	}
 }
 
-// flush writes the buffered part of a streamed response if it is large enough.
+// flush writes dst and returns an empty buffer if the response is streamed and dst is large enough.
 func (w *Writer) flush(dst []byte) []byte {
 	if w.stream.out == nil || len(dst) < minChunkSize {
 		return dst
@@ -84,17 +84,17 @@ func (w *Writer) flush(dst []byte) []byte {
 
 // Parameter is an entry of ValueSet.expansion.parameter.
 type Parameter struct {
-	// Name is the name. Value is the value of any type as text.
+	// Name is the name of the parameter. Value is its value[x] as text.
 	Name, Value string
 }
 
-// Parameters returns expansion.parameter: parameters of the request, used definitions, and warnings about them.
+// Parameters returns expansion.parameter: parameters of the request, definitions used, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
 	var written []byte
 	x.Definitions.Use(func() { written = NewWriter(x, false).parameters })
 	_, array, _ := bytes.Cut(written, []byte{':'})
 	r, list := fhirjson.NewValueReader(array), []Parameter{}
-	_ = r.Array(func() error { // cannot fail: written above
+	_ = r.Array(func() error { // cannot fail, because the Writer wrote the array
 		var in parameters.Input
 		err := r.Object(func(name []byte) error { return in.ReadMember(r, name, 0) })
 		list = append(list, Parameter{Name: in.Name, Value: in.Value})
@@ -103,7 +103,7 @@ func (x *Expansion) Parameters() []Parameter {
 	return list
 }
 
-// WriteTo streams the response using a buffer, which may grow.
+// WriteTo streams the response to out through a buffer, which it may enlarge.
 func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out
 	*buffer = w.Append((*buffer)[:0])
@@ -114,7 +114,7 @@ func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	return nil
 }
 
-// NewWriter prepares the response to a GET or POST.
+// NewWriter returns a Writer for the response to a GET (get is true) or POST.
 func NewWriter(x *Expansion, get bool) *Writer {
 	w := &Writer{expansion: x, isGET: get, extensions: extensionWriter{expansion: x}}
 	w.tree = w.chooseTree()
@@ -123,8 +123,8 @@ func NewWriter(x *Expansion, get bool) *Writer {
 	return w
 }
 
-// chooseTree returns the tree of the response, or nil for a list. A page is always a list, as is the result of a text
-// filter, unless the value set itself has a filter: then its concepts keep their positions.
+// chooseTree returns the tree of the response, or nil if the response is a list. A page is always a list. The result of a text
+// filter is a tree only if the value set also filters, because its concepts then keep their positions.
 func (w *Writer) chooseTree() *compose.Tree {
 	q, x := &w.expansion.query, w.expansion.CodeList
 	if !x.MayBeTree || !w.allowsTree() || len(w.expansion.page) < w.expansion.total || q.Offset != nil && *q.Offset > 0 {
@@ -139,8 +139,8 @@ func (w *Writer) chooseTree() *compose.Tree {
 	return compose.BuildTree(w.expansion.Definitions, w.expansion.page, true)
 }
 
-// allowsTree reports whether the response may be a tree. A GET must explicitly have excludeNested=false, because most
-// GET clients read only the top level and would miss codes.
+// allowsTree reports whether the request permits a tree. A GET must explicitly specify excludeNested=false, because most
+// clients that use GET read only the top level and would miss codes.
 func (w *Writer) allowsTree() bool {
 	if w.isGET {
 		return w.expansion.query.ExcludeNested == parameters.No && w.expansion.query.HasParameter("excludeNested")
@@ -148,7 +148,7 @@ func (w *Writer) allowsTree() bool {
 	return w.expansion.query.ExcludeNested != parameters.Yes
 }
 
-// Append appends the ValueSet as JSON without an encoder: a response costs little more than copying its text.
+// Append appends the ValueSet as JSON. It does not use an encoder, so that a response costs little more than copying its text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.expansion.query.subset.appendMeta(dst)
@@ -159,7 +159,7 @@ func (w *Writer) Append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendExpansion appends the member expansion, or only its total.
+// appendExpansion appends the member expansion. If the subset excludes the codes, it contains only the total.
 func (w *Writer) appendExpansion(dst []byte) []byte {
 	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
 	dst = append(dst, `","timestamp":`...)
@@ -169,20 +169,20 @@ func (w *Writer) appendExpansion(dst []byte) []byte {
 		dst = append(w.expansion.Definitions.Loaded.AppendFormat(append(dst, '"'), time.RFC3339), '"')
 	}
 	hasCodes := w.expansion.query.subset.hasCodes()
-	if w.expansion.query.isPaged() || !hasCodes || len(w.expansion.CodeList.GrammarBases) == 0 { // the total of a grammar is unknown, but a page reveals whether more codes follow
+	if w.expansion.query.isPaged() || !hasCodes || len(w.expansion.CodeList.GrammarBases) == 0 { // the total of a grammar is unknown, but a page shows whether more codes follow
 		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.expansion.total), 10)
 	}
 	if !hasCodes {
 		return append(dst, '}')
 	}
-	if w.expansion.query.isPaged() || w.isGET { // R4 includes the offset only with paging
+	if w.expansion.query.isPaged() || w.isGET { // R4 has an offset only with paging
 		dst = appendNumber(append(dst, `,"offset":`...), w.expansion.query.Offset)
 	}
 	dst = w.appendContains(append(dst, w.parameters...))
 	return append(w.appendExpansionExtensions(dst), '}')
 }
 
-// appendValueSet appends the identifying members of the value set, or all members.
+// appendValueSet appends the members that identify the value set or, if complete is true, all members.
 func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, complete bool) []byte {
 	member := func(name, value string) {
 		if part.Has(name) {
@@ -214,7 +214,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, complete
 	return dst
 }
 
-// incompleteReasons returns the reasons why codes may be missing. Clients may expect this text of other servers.
+// incompleteReasons returns why codes may be missing. The texts are those of other servers, because clients may expect them.
 func (w *Writer) incompleteReasons() (reasons []string) {
 	for _, index := range w.expansion.CodeList.CodeSystems {
 		if cs := w.expansion.Definitions.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
@@ -231,8 +231,8 @@ func (w *Writer) incompleteReasons() (reasons []string) {
 	return reasons
 }
 
-// appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries,
-// which are only known after the entries have been written.
+// appendExpansionExtensions appends expansion.extension: reasons why the expansion is incomplete, and the properties that
+// entries have. The properties are known only after the entries have been written.
 func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
 	for _, reason := range w.incompleteReasons() {
@@ -254,7 +254,7 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// appendParameters appends expansion.parameter: parameters of the request, used definitions, and warnings about them.
+// appendParameters appends expansion.parameter: parameters of the request, definitions used, and warnings about them.
 func (w *Writer) appendParameters(dst []byte) []byte {
 	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	q, x := &w.expansion.query, w.expansion.CodeList
@@ -312,7 +312,7 @@ func (w *Writer) appendUsedDefinitions(list *parameterList) {
 		}
 	}
 	for _, b := range w.expansion.CodeList.GrammarBases {
-		if b.ValueSet != nil { // other servers do not warn if filters select common codes
+		if b.ValueSet != nil { // nil if filters select common codes; other servers do not warn then
 			list.addWarning(&b.ValueSet.Definition, w.expansion.valueSet)
 		}
 	}
@@ -357,27 +357,27 @@ func (l *parameterList) addChoice(name string, c parameters.Choice) {
 	}
 }
 
-// beginParameter appends a parameter up to its value.
+// beginParameter appends a parameter up to and excluding its value.
 func (l *parameterList) beginParameter(name, kind string) []byte {
 	dst := append(append(l.list.Next(l.dst), `{"name":"`...), name...)
 	return append(append(append(dst, `","`...), kind...), '"', ':')
 }
 
-// addStoredExpansion adds the identifier of the stored expansion, if any.
+// addStoredExpansion adds the identifier of the value set's stored expansion, if it has one.
 func (l *parameterList) addStoredExpansion(vs *definitions.ValueSet) {
 	if vs.Stored != nil {
 		l.addText("used-expansion", "valueUri", cmp.Or(vs.Stored.Identifier, vs.Canonical()))
 	}
 }
 
-// addWarning adds the status of a definition, if notable.
+// addWarning adds a warning if the status of a definition requires one.
 func (l *parameterList) addWarning(d *definitions.Definition, vs *definitions.ValueSet) {
 	if name := d.StatusWarning(vs); name != "" {
 		l.addText("warning-"+name, "valueUri", d.Canonical())
 	}
 }
 
-// appendContains appends expansion.contains as a list or tree.
+// appendContains appends expansion.contains as a list or a tree.
 func (w *Writer) appendContains(dst []byte) []byte {
 	if w.tree != nil {
 		return w.appendTree(dst, w.tree.Root)
@@ -392,11 +392,10 @@ func (w *Writer) appendContains(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// maxPrefetched is the maximum number of entries of a page that are prefetched.
+// maxPrefetched is the maximum number of entries on a page for prefetching.
 const maxPrefetched = 256
 
-// prefetch reads the first bytes of all entries of a page in advance, so that the cache misses of scattered memory
-// overlap.
+// prefetch reads the first bytes of all entries on a page in advance, so that the cache misses for scattered memory overlap.
 func (w *Writer) prefetch() {
 	var sum byte
 	for _, e := range w.expansion.page {
@@ -405,10 +404,10 @@ func (w *Writer) prefetch() {
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
-	w.prefetched = sum // keeps the compiler from removing the reads
+	w.prefetched = sum // so that the compiler does not remove the reads
 }
 
-// appendTree appends an entry and its following siblings, each with its children.
+// appendTree appends the entry first and its following siblings, each with its children.
 func (w *Writer) appendTree(dst []byte, first uint32) []byte {
 	list := fhirjson.Array{Name: "contains"}
 	for i := first; i != definitions.None; i = w.tree.Next[i] {
@@ -418,7 +417,7 @@ func (w *Writer) appendTree(dst []byte, first uint32) []byte {
 	return list.End(dst)
 }
 
-// appendEntry appends an entry of expansion.contains without its closing brace.
+// appendEntry appends the i-th entry on the page as an entry of expansion.contains, except for the closing brace.
 func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	l, e := w.expansion.Definitions, w.expansion.page[i]
 	code, display, flags := l.CodeAndDisplay(e)
@@ -443,7 +442,7 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	return w.appendTexts(dst, e)
 }
 
-// appendSystem appends the code system of an entry, copying it from the previous entry if equal.
+// appendSystem appends the code system of an entry. If it is that of the previous entry, its text is copied.
 func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 	if last := w.lastSystem; last.to > 0 && last.system == system {
 		return append(dst, dst[last.from:last.to]...)
@@ -454,7 +453,7 @@ func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 	return dst
 }
 
-// appendTexts appends the display and designations.
+// appendTexts appends the display and the designations of an entry.
 func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
 	if w.expansion.hasOneText(e) {
 		return fhirjson.AppendMember(dst, "display", w.expansion.Definitions.Display(e))
@@ -470,7 +469,7 @@ func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
 	return dst
 }
 
-// includesDesignation reports whether a designation is requested, by use or by language as urn:ietf:bcp:47|de.
+// includesDesignation reports whether a designation is requested by its use or by its language, as in urn:ietf:bcp:47|de.
 func (q *Query) includesDesignation(t *codesystem.Text) bool {
 	return len(q.Designations) == 0 || slices.ContainsFunc(q.Designations, func(token string) bool {
 		system, code := outcome.SplitCanonical(token)
@@ -478,7 +477,7 @@ func (q *Query) includesDesignation(t *codesystem.Text) bool {
 	})
 }
 
-// appendDesignations appends contains.designation: all texts except the display.
+// appendDesignations appends contains.designation, which contains all requested texts except the display.
 func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display int) []byte {
 	list := fhirjson.Array{Name: "designation"}
 	for i := range texts {
@@ -513,10 +512,10 @@ func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags c
 		return dst
 	}
 	dst = append(list.End(dst), ',')
-	return slices.Delete(dst, start, start+1) // the leading comma
+	return slices.Delete(dst, start, start+1) // removes the leading comma
 }
 
-// Extensions copied from code systems and value sets.
+// Extensions that are copied from code systems and value sets.
 var (
 	copiedFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
 	copiedFromValueSet = []codesystem.ExtensionKind{
@@ -534,15 +533,14 @@ func appendCopied(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKin
 	return append(dst, '}')
 }
 
-// copiedNames contains the URL suffixes of the copied extensions.
+// copiedNames contains the ends of the copied extensions' URLs.
 var copiedNames = map[codesystem.ExtensionKind]string{
 	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
 	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
 	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
 }
 
-// extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists
-// the entry.
+// extensionsOf returns the extensions in the code system and its supplements, and those in the value set that lists the entry.
 func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own extensionValues) {
 	w.alternates = w.alternates[:0]
 	for cs, concept := range w.expansion.Definitions.DescribingSystems(e, w.expansion.CodeList.Supplements) {
@@ -563,8 +561,8 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 	return system, own
 }
 
-// appendProperties appends the properties of an entry: a status other than active, extensions that are properties in
-// R5, and the requested properties.
+// appendProperties appends the properties of an entry: its status unless it is active, extensions that are properties in R5,
+// and the requested properties.
 func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e definitions.LocatedEntry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagHasStatus != 0 {
 		if status := w.expansion.Definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Annotations.Status(e.LocatedConcept); status != "" {
@@ -609,8 +607,8 @@ var extensionProperties = []struct {
 	{codesystem.ExtensionWeight, codesystem.Property{Code: "weight", URI: codesystem.PropertyBase + "itemWeight"}, "valueDecimal"},
 }
 
-// appendRelated appends the codes of parents or children if requested by name. FHIR defines these properties for every
-// code system (R4 §4.8.10), regardless of the representation of its hierarchy.
+// appendRelated appends the codes of parents or children if the property is requested by name. FHIR defines these properties
+// for every code system (R4 §4.8.10), regardless of how its hierarchy is represented.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *definitions.CodeSystem, related []uint32) []byte {
 	if !slices.Contains(w.expansion.query.Properties, name) {
 		return dst
@@ -622,7 +620,7 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 	return dst
 }
 
-// appendRequested appends the requested properties of a concept, by name or * for all.
+// appendRequested appends the requested properties of a concept; * requests all of them.
 func (w *extensionWriter) appendRequested(dst []byte, list *fhirjson.Array, cs *definitions.CodeSystem, c codesystem.Concept) []byte {
 	all := slices.Contains(w.expansion.query.Properties, "*")
 	w.values = cs.Concepts.AppendValues(w.values[:0], c)
@@ -640,7 +638,7 @@ func (w *extensionWriter) appendRequested(dst []byte, list *fhirjson.Array, cs *
 	return dst
 }
 
-// beginProperty appends a property of an entry up to its value, and adds the property to the declarations.
+// beginProperty appends a property of an entry up to and excluding its value. It also declares the property.
 func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
 	if !slices.ContainsFunc(w.declared, func(d codesystem.Property) bool { return d.Code == p.Code }) {
 		w.declared = append(w.declared, p)
@@ -650,13 +648,13 @@ func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p code
 	return append(append(dst, member...), '"', ':')
 }
 
-// propertyEnd follows the value of a property.
+// propertyEnd is the JSON that follows the value of a property.
 const propertyEnd = "}]}"
 
-// extensionWriter writes the extensions of entries, including those for R5's properties.
+// extensionWriter writes the extensions of entries, including those that represent R5's properties.
 type extensionWriter struct {
 	expansion  *Expansion
-	declared   []codesystem.Property // properties of the entries on the page
+	declared   []codesystem.Property // properties that entries on the page have
 	extensions []codesystem.Extension
 	alternates [][]byte // alternate codes of the entry
 	values     []codesystem.Value
@@ -665,7 +663,7 @@ type extensionWriter struct {
 // extensionValues contains the extensions of a concept by kind, as JSON members.
 type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
 
-// URLs of the extensions for R5's expansion.property and contains.property.
+// URLs of the extensions that represent R5's expansion.property and contains.property.
 const (
 	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
 	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"

@@ -26,10 +26,9 @@ var (
 	errToken     = fmt.Errorf("a tag or text is longer than %d bytes", maxToken)
 )
 
-// AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 lacks. It returns an
-// error if the document is not well-formed, has a document type, repeats an element that must not repeat, or has a
-// value that is invalid for its type. It does not otherwise validate the resource. The JSON is at most about twice as
-// long as the document.
+// AppendJSON converts document, a resource in XML, to JSON and appends it. It skips elements that R4 lacks. It returns an error
+// if the document is not well-formed, has a document type, repeats an element that must not repeat, or has a value that is
+// invalid for its type. It does not validate anything else. The JSON is at most about twice as long as the document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
 	src := &source{Reader: bytes.NewReader(document)}
@@ -45,10 +44,10 @@ type reader struct {
 	dec            *xml.Decoder
 	src            *source
 	document       []byte
-	offset         int64 // offset of the current token
+	offset         int64 // offset of the current token in bytes
 	dst            []byte
 	depth          int
-	primitiveDepth int // nesting of primitives in extensions of primitives
+	primitiveDepth int // nesting depth of primitives in extensions of primitives
 }
 
 func (r *reader) readDocumentElement() error {
@@ -72,7 +71,7 @@ func (r *reader) readDocumentElement() error {
 	return err
 }
 
-// unexpectedEOF converts the end of an incomplete document to an error.
+// unexpectedEOF replaces io.EOF, which means that the document is incomplete, with io.ErrUnexpectedEOF.
 func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -103,12 +102,12 @@ func (r *reader) next() (*xml.StartElement, error) {
 	}
 }
 
-// readResource reads a resource after its start element.
+// readResource reads a resource whose start element has been read.
 func (r *reader) readResource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
 	}
-	// Rejects a name that XML permits but that could not be written as XML again.
+	// Reject names that are valid in XML but could not be written as XML again.
 	if start.Name.Local != elementName(start.Name.Local) {
 		return fmt.Errorf("%q is not a resource type", start.Name.Local)
 	}
@@ -129,7 +128,7 @@ func (r *reader) nextToken() (xml.Token, error) {
 	return r.dec.Token()
 }
 
-// skip skips the rest of an element.
+// skip skips the content and the end of an element.
 func (r *reader) skip() error {
 	for depth := 1; depth > 0; {
 		token, err := r.nextToken()
@@ -157,7 +156,7 @@ func (r *reader) readComplex(t *elementType, start *xml.StartElement) error {
 		if a.Name.Space != "" || a.Name.Local != "id" && (a.Name.Local != "url" || t.name != "Extension") {
 			continue
 		}
-		if slices.Contains(seen, a.Name.Local) { // encoding/xml accepts repeated attributes
+		if slices.Contains(seen, a.Name.Local) { // encoding/xml allows repeated attributes
 			return fmt.Errorf("duplicate attribute %s", a.Name.Local)
 		}
 		r.writeMember(a.Name.Local, "", len(seen) > 0)
@@ -169,7 +168,8 @@ func (r *reader) readComplex(t *elementType, start *xml.StartElement) error {
 	return r.readElements(t, seen)
 }
 
-// readElements reads nested elements as members of an object that may already have some members, and ends the object.
+// readElements reads nested elements as members of a JSON object and ends the object. seen contains the names of members that
+// the object already has.
 func (r *reader) readElements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
@@ -202,7 +202,7 @@ func (r *reader) readElements(t *elementType, seen []string) error {
 	}
 }
 
-// readInner reads the resource in an element.
+// readInner reads the resource that an element contains.
 func (r *reader) readInner() error {
 	start, err := r.next()
 	if err != nil {
@@ -244,20 +244,20 @@ func (r *reader) quote(text string) (err error) {
 	return err
 }
 
-// object is the state of writing a JSON object.
+// object is the state while a JSON object is written.
 type object struct {
 	*reader
 	started            bool
 	seen               []string
-	current            element // current element; repetitions are adjacent
+	current            element // repetitions of an element are adjacent
 	count              int
 	values             []byte // values of a primitive, each followed by a comma
-	hasValue           bool   // whether any value is not null
+	hasValue           bool   // any value is not null
 	idsAndExtensions   []byte // IDs and extensions of a primitive, each followed by a comma
-	hasIDsOrExtensions bool   // whether any of idsAndExtensions is not null
+	hasIDsOrExtensions bool   // any of idsAndExtensions is not null
 }
 
-// beginElement starts an element, ending the previous one if its name differs.
+// beginElement begins an element, or repeats the current one. It first ends a current element with another name.
 func (o *object) beginElement(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
@@ -297,7 +297,7 @@ func (o *object) readElement(start *xml.StartElement) error {
 	return o.readComplex(types()[o.current.kind], start)
 }
 
-// endElement writes the remaining values of the current element.
+// endElement writes what is pending for the current element.
 func (o *object) endElement() {
 	switch o.current.kind {
 	case "":
@@ -337,7 +337,7 @@ func (o *object) readPrimitive(start *xml.StartElement) error {
 		return err
 	}
 	o.values, o.hasValue = append(value, ','), o.hasValue || hasValue
-	// ID and extensions are first appended to the output and then moved.
+	// Append the ID and extensions to the output first, then move them.
 	if o.primitiveDepth++; o.primitiveDepth > maxPrimitiveDepth {
 		return errDepth
 	}
@@ -359,15 +359,15 @@ func (o *object) readPrimitive(start *xml.StartElement) error {
 	return nil
 }
 
-// maxPrimitiveDepth is the maximum nesting of primitives in extensions of primitives, because each level copies its content.
+// maxPrimitiveDepth limits the nesting of primitives in extensions of primitives: each level copies its content.
 const maxPrimitiveDepth = 50
 
-// primitiveType contains the elements of a primitive besides its value.
+// primitiveType contains the elements that a primitive may have in addition to its value.
 var primitiveType = elementType{
 	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, indexes: map[string]int{"extension": 0},
 }
 
-// appendPrimitive appends the value of a primitive in JSON, or null without a value.
+// appendPrimitive appends the value of a primitive as JSON, or null if it has none.
 func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, hasValue bool, err error) {
 	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
 	if i < 0 {
@@ -391,17 +391,17 @@ func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []by
 	return dst, true, err
 }
 
-// maxToken is the maximum size of a tag with attributes or of a text, in bytes. It suffices for the longest valid
-// string of 4 MiB. Without a limit, attributes would use twenty times their length.
+// maxToken is the maximum size of a tag, including attributes, or of a text, in bytes. It is sufficient for the longest valid
+// string (4 MiB). Without a limit, attributes would need twenty times their length in memory.
 const maxToken = 5 << 20
 
-// source is the document of a decoder. It fails within an overlong token.
+// source is the document that a decoder reads. It returns an error within a token that is too long.
 type source struct {
 	*bytes.Reader
-	remaining int // remaining bytes at the start of the token
+	remaining int // unread bytes of the document at the start of the token
 }
 
-// ReadByte implements [io.ByteReader], which the decoder uses.
+// ReadByte implements [io.ByteReader]; the decoder reads only with this method.
 func (s *source) ReadByte() (byte, error) {
 	if s.Len() > 0 && s.remaining-s.Len() > maxToken {
 		return 0, errToken

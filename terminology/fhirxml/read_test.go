@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// document returns a resource with the given elements.
+// document returns a resource of the given type as XML.
 func document(kind, elements string) string {
 	return `<` + kind + ` xmlns="http://hl7.org/fhir">` + elements + `</` + kind + `>`
 }
@@ -101,7 +101,7 @@ func TestAppendJSONFails(t *testing.T) {
 	}
 }
 
-// TestLongTokens checks that tags and texts that would use too much memory are rejected.
+// TestLongTokens checks that tags and texts are rejected if they would need too much memory.
 func TestLongTokens(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(`a="" `, maxToken/5+1)
@@ -131,7 +131,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// parsed returns JSON as a comparable value that preserves the digits of numbers.
+// parsed decodes JSON to a value that can be compared and that preserves the digits of numbers.
 func parsed(t testing.TB, document []byte) (value any) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(document))
@@ -142,7 +142,7 @@ func parsed(t testing.TB, document []byte) (value any) {
 	return value
 }
 
-// TestRoundTrip writes all built-in definitions as XML and reads them again.
+// TestRoundTrip checks that all built-in definitions are unchanged after they are written as XML and read again.
 func TestRoundTrip(t *testing.T) {
 	file, err := os.Open("../definitions/core/r4.ndjson.zst")
 	if err != nil {
@@ -178,7 +178,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzAppendJSON checks that accepted XML yields a resource in JSON that survives a round trip.
+// FuzzAppendJSON checks that XML that is accepted is converted to a JSON resource that survives a round trip.
 func FuzzAppendJSON(f *testing.F) {
 	f.Add([]byte(document("ValueSet", `<id value="r"/><url value="a"/><compose id="e"><include><valueSet value="x"/><valueSet id="a"/></include></compose>`)))
 	f.Add([]byte(document("Parameters", `<parameter><name value="p"><extension url="u"/></name><resource><Patient/></resource></parameter><parameter><valueDecimal value="+1.0e5"/></parameter>`)))

@@ -37,7 +37,7 @@ func TestResponses(t *testing.T) {
 	fixture.WantContains(t, statement.Body.String(), `"format":["application/fhir+json","application/fhir+xml","json","xml"]`)
 }
 
-// TestBody posts a value set with a filter that depends on the extension of a primitive.
+// TestBody posts a value set in XML with a filter that depends on the extension of a primitive.
 func TestBody(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 	body := terminologytest.AsXML(t, `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"system":"http://x/animals","filter":[{"property":"concept",
@@ -71,7 +71,7 @@ func TestBodyRefused(t *testing.T) {
 	}
 }
 
-// XML files in a folder of definitions are loaded like JSON, with one resource or Bundle per file.
+// TestDefinitionsInXML checks that a definitions folder may contain XML files with one resource or Bundle each.
 func TestDefinitionsInXML(t *testing.T) {
 	folder := t.TempDir()
 	fixture.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>

@@ -42,7 +42,7 @@ var types = sync.OnceValue(func() map[string]*elementType {
 	return all
 })
 
-// element returns the element of a type by name, or nil. A nil type has no elements.
+// element returns the element of a type with the given name. ok is false if there is none. A nil type has no elements.
 func (t *elementType) element(name string) (e element, ok bool) {
 	if t == nil {
 		return e, false
@@ -54,16 +54,16 @@ func (t *elementType) element(name string) (e element, ok bool) {
 	return e, ok
 }
 
-// childType returns the type of an element's content, or nil if it is unknown.
+// childType returns the type of the content of an element, or nil if it is unknown.
 func (t *elementType) childType(name string) *elementType {
 	e, _ := t.element(name)
 	return types()[e.kind]
 }
 
-// unknownStart contains the first elements of unknown types.
+// unknownStart lists the elements that come first in resources of unknown types.
 var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
 
-// sort sorts members in XML order.
+// sort sorts members in the order that XML requires.
 func (t *elementType) sort(members []member) {
 	rank := func(m member) int {
 		name := strings.TrimPrefix(m.name, "_")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Append appends a resource, given in JSON, as an XML document. It returns an error if the JSON is malformed or not a
-// resource, and does not validate anything else.
+// Append converts resource, a resource in JSON, to an XML document and appends it. It returns an error if the JSON is malformed
+// or not a resource. It does not validate anything else.
 func Append(dst, resource []byte) ([]byte, error) {
 	n, err := parseResource(resource)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w writer) writeResource(n *node, attributes string) {
 	w.WriteString("</" + kind + ">")
 }
 
-// writeMembers writes elements. A member with the prefix _ contains the ID and extensions of a primitive.
+// writeMembers writes members as elements. Members with the prefix _ contain the ID and extensions of a primitive.
 func (w writer) writeMembers(t *elementType, list []member, of *node) {
 	t.sort(list)
 	for _, m := range list {
@@ -52,7 +52,7 @@ func (w writer) writeMembers(t *elementType, list []member, of *node) {
 	}
 }
 
-// writeElement writes an element, or an element for each item of an array.
+// writeElement writes an element or, for an array, one element per item.
 func (w writer) writeElement(t *elementType, name string, n, sibling *node) {
 	sibling = cmp.Or(sibling, noNode)
 	if n.kind != '[' && sibling.kind != '[' {
@@ -74,7 +74,7 @@ func (w writer) writeElement(t *elementType, name string, n, sibling *node) {
 func (w writer) writeSingle(t *elementType, elementName string, n, sibling *node) {
 	switch {
 	case elementName == "div" && n.kind == '"':
-		w.WriteString(n.text) // XHTML is the same in both formats
+		w.WriteString(n.text) // XHTML is identical in both formats
 	case n.kind == '{' && n.member("resourceType") != nil && n.member("resourceType").kind == '"':
 		w.WriteString("<" + elementName + ">")
 		w.writeResource(n, "")
@@ -86,7 +86,7 @@ func (w writer) writeSingle(t *elementType, elementName string, n, sibling *node
 	}
 }
 
-// writeComplex writes an element with nested elements. Its ID, and the URL of an extension, are attributes.
+// writeComplex writes an element with nested elements. Its ID and, for an extension, its URL are attributes.
 func (w writer) writeComplex(t *elementType, elementName string, n *node) {
 	w.WriteString("<" + elementName)
 	var rest []member
@@ -124,14 +124,14 @@ func (w writer) writePrimitive(elementName string, n, sibling *node) {
 	w.WriteString("</" + elementName + ">")
 }
 
-// writeAttribute writes an attribute. Control characters, which are invalid in XML, become U+FFFD.
+// writeAttribute writes an attribute. Control characters are invalid in XML and replaced by U+FFFD.
 func (w writer) writeAttribute(elementName, value string) {
 	w.WriteString(" " + elementName + `="`)
-	_ = xml.EscapeText(w, []byte(value)) // a buffer never fails
+	_ = xml.EscapeText(w, []byte(value)) // bytes.Buffer never returns an error
 	w.WriteByte('"')
 }
 
-// elementName returns a valid element name: FHIR's element names only have letters and digits.
+// elementName returns s without characters that are invalid in element names: FHIR's names consist of letters and digits.
 func elementName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
@@ -148,7 +148,7 @@ func elementName(s string) string {
 // node is a JSON value.
 type node struct {
 	kind    jsontext.Kind
-	text    string // value of a string, number or boolean
+	text    string // value, if the node is a string, number or boolean
 	members []member
 	items   []*node
 }
@@ -172,7 +172,7 @@ func (n *node) member(name string) *node {
 
 var errNotResource = errors.New("fhirxml: not a resource")
 
-// maxDepth is the maximum nesting of elements.
+// maxDepth is the maximum nesting depth of elements.
 const maxDepth = 2000
 
 func parseResource(resource []byte) (*node, error) {

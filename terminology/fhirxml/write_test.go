@@ -42,7 +42,7 @@ func TestAppendFails(t *testing.T) {
 	}
 }
 
-// FuzzAppend checks that the output is well-formed.
+// FuzzAppend checks that the XML is well-formed.
 func FuzzAppend(f *testing.F) {
 	f.Add([]byte(`{"resourceType":"ValueSet","a":[{"b":"c"},null],"_a":[{"extension":[{"url":"<"}]}],"d":{"resourceType":"X"}}`))
 	f.Fuzz(func(t *testing.T, json []byte) {

@@ -1,5 +1,5 @@
-// Package negotiation parses content negotiation headers (RFC 9110 §12.5). All components use this package, so that the
-// same request always gets the same representation.
+// Package negotiation parses content negotiation headers (RFC 9110 §12.5). All packages use it, so that the same request always
+// gets the same representation.
 package negotiation
 
 import (
@@ -22,7 +22,7 @@ const (
 	XML
 )
 
-// FormatOf returns the format of a lower-case media type or short name of _format.
+// FormatOf returns the format for a media type or for a short name from _format. kind must be in lower case.
 func FormatOf(kind string) (f Format, known bool) {
 	switch kind {
 	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
@@ -33,15 +33,15 @@ func FormatOf(kind string) (f Format, known bool) {
 	return JSON, false
 }
 
-// FormatName returns the media type or short name in a parameter _format, in lower case and without parameters. It
+// FormatName returns the media type or short name in the parameter _format, in lower case and without media type parameters. It
 // treats a space as an unescaped plus sign.
 func FormatName(parameter string) string {
 	kind, _, _ := strings.Cut(parameter, ";")
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(kind), " ", "+"))
 }
 
-// PrefersXML reports whether a request prefers XML, by _format in the query, otherwise by Accept. Invalid queries and
-// unknown formats mean JSON.
+// PrefersXML reports whether a request prefers XML, according to _format in the query or, if it is absent, Accept. It returns
+// false for invalid queries and unknown formats.
 func PrefersXML(r *http.Request) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,8 +56,7 @@ func PrefersXML(r *http.Request) bool {
 	return AcceptsXML(r.Header["Accept"])
 }
 
-// AcceptsXML reports whether Accept prefers XML. Most requests do not mention XML, which a substring search detects
-// faster than parsing.
+// AcceptsXML reports whether Accept prefers XML. A substring search is a fast path, because most requests don't mention XML.
 func AcceptsXML(accept []string) bool {
 	mentionsXML := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
 	if !mentionsXML {
@@ -67,9 +66,9 @@ func AcceptsXML(accept []string) bool {
 	return preferred == XML
 }
 
-// PreferredFormat returns the format that Accept prefers (RFC 9110 §12.5.1), the first among equals, and its parameter
-// fhirVersion. Wildcards, a browser's text/html and unknown types mean JSON. A build without XML only prefers XML if
-// Accept contains no other supported type.
+// PreferredFormat returns the format that Accept prefers (RFC 9110 §12.5.1), and its parameter fhirVersion. Among equal
+// weights, the first one wins. Wildcards, text/html sent by browsers, and unknown types mean JSON. A build without XML prefers
+// XML only if Accept contains no other supported type.
 func PreferredFormat(values []string) (best Format, version string) {
 	weight, onlyXML := 0, false
 	for item := range ListItems(values) {
@@ -96,8 +95,8 @@ func PreferredFormat(values []string) (best Format, version string) {
 	return best, version
 }
 
-// ListItems yields the nonempty elements of a list header (RFC 9110 §5.6.1). It also splits at quoted commas, which are
-// irrelevant in the supported headers.
+// ListItems yields the nonempty elements of a list header (RFC 9110 §5.6.1). It also splits at quoted commas, which don't occur
+// in the supported headers.
 func ListItems(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, value := range values {
@@ -110,11 +109,11 @@ func ListItems(values []string) func(yield func(string) bool) {
 	}
 }
 
-// MaxWeight is the maximum weight, in thousandths.
+// MaxWeight is the maximum weight in thousandths.
 const MaxWeight = 1000
 
-// Weight returns the weight in the parameters of an item, in thousandths (RFC 9110 §12.4.2). A missing or invalid
-// weight counts as MaxWeight.
+// Weight returns the weight in the parameters of a list element, in thousandths (RFC 9110 §12.4.2). It returns MaxWeight if the
+// weight is missing or invalid.
 func Weight(parameters string) int {
 	name, value, ok := strings.Cut(parameters, "=")
 	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
@@ -133,7 +132,7 @@ func parseQuality(value string) int {
 	return int(n)
 }
 
-// Maximum number of languages, and maximum length of a language. RFC 5646 §4.4.1 requires at least 35 characters.
+// Maximum number of languages, and maximum length of a language in characters. RFC 5646 §4.4.1 requires at least 35 characters.
 const (
 	maxLanguages      = 20
 	maxLanguageLength = 64
@@ -141,11 +140,11 @@ const (
 
 type language struct {
 	tag    string
-	weight int // quality value in thousandths
+	weight int // weight in thousandths
 }
 
-// NormalizeLanguages returns Accept-Language in the format of browsers, such as en-US,en;q=0.9, sorted by preference and without
-// invalid ranges (RFC 4647 §2.2). It is empty if any language is acceptable, as without the header.
+// NormalizeLanguages returns Accept-Language in the notation of browsers, such as en-US,en;q=0.9, sorted by preference and
+// without invalid ranges (RFC 4647 §2.2). It returns "" if any language is acceptable or there is no header.
 func NormalizeLanguages(values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -187,7 +186,7 @@ func (l language) append(dst []byte) []byte {
 	return append(append(dst, ";q=0."...), strings.TrimRight(thousandths, "0")...)
 }
 
-// isRange reports whether a text is a language range: subtags of one to eight letters and digits, or wildcards.
+// isRange reports whether tag is a language range: subtags of one to eight letters and digits, or wildcards.
 func isRange(tag string) bool {
 	if len(tag) > maxLanguageLength {
 		return false
@@ -201,7 +200,7 @@ func isRange(tag string) bool {
 	return tag[0] > '9' || tag[0] == '*'
 }
 
-// appendTag appends a range in the case that RFC 5646 §2.1.1 recommends: regions in upper case, scripts capitalized,
+// appendTag appends a range in the case that RFC 5646 §2.1.1 recommends: regions in upper case, scripts capitalized, and
 // everything else in lower case, including subtags after a single-letter subtag.
 func appendTag(dst []byte, tag string) []byte {
 	single := false
@@ -224,27 +223,27 @@ func appendTag(dst []byte, tag string) []byte {
 	return dst
 }
 
-// XMLCodec converts resources between FHIR's JSON and XML. Package fhirxml registers one.
+// XMLCodec converts resources between FHIR's JSON and XML formats. Package fhirxml registers a codec.
 type XMLCodec struct {
-	// AppendXML appends a resource, given in JSON, as an XML document.
+	// AppendXML appends a resource as an XML document. The resource is given in JSON.
 	AppendXML func(dst, resource []byte) ([]byte, error)
 
-	// AppendJSON appends a resource, given as an XML document, in JSON.
+	// AppendJSON appends a resource in JSON. The resource is given as an XML document.
 	AppendJSON func(dst, document []byte) ([]byte, error)
 }
 
 var xmlCodec *XMLCodec // nil until registered
 
-// RegisterXML enables XML in requests, responses and definitions. Packages call it in init.
+// RegisterXML enables XML in requests, responses and definitions. It must be called in init.
 func RegisterXML(c XMLCodec) { xmlCodec = &c }
 
-// HasXML reports whether this build has an XML codec. Without one, the gateway rejects requests for XML responses (406)
-// and XML bodies (415). The guard's own checks of XML do not need it.
+// HasXML reports whether this build has an XML codec. Otherwise, the gateway rejects requests for XML responses (406) and
+// requests with XML bodies (415). The guard inspects XML without the codec.
 func HasXML() bool { return xmlCodec != nil }
 
 var errNoXML = errors.New("this build cannot convert FHIR XML: import the package terminology/fhirxml, or use JSON")
 
-// AppendXML appends a resource, given in JSON, as an XML document. It returns an error in a build without XML.
+// AppendXML appends a resource as an XML document. The resource is given in JSON. It returns an error in a build without XML.
 func AppendXML(dst, resource []byte) ([]byte, error) {
 	if xmlCodec == nil {
 		return dst, errNoXML
@@ -252,7 +251,7 @@ func AppendXML(dst, resource []byte) ([]byte, error) {
 	return xmlCodec.AppendXML(dst, resource)
 }
 
-// AppendJSON appends a resource, given as an XML document, in JSON. It returns an error in a build without XML.
+// AppendJSON appends a resource in JSON. The resource is given as an XML document. It returns an error in a build without XML.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	if xmlCodec == nil {
 		return dst, errNoXML

@@ -8,7 +8,7 @@ import (
 
 func init() { RegisterXML(XMLCodec{}) }
 
-// TestAcceptedWithoutXML checks that a build without XML prefers XML only as the last resort.
+// TestAcceptedWithoutXML checks that a build without XML prefers XML only if no other type is acceptable.
 func TestAcceptedWithoutXML(t *testing.T) {
 	codec := xmlCodec
 	xmlCodec = nil
@@ -90,7 +90,7 @@ func FuzzLanguages(f *testing.F) {
 	})
 }
 
-// RFC 9110 §12.5.1: the highest weight wins, and the first among equals; 0 means not acceptable.
+// TestPrefersXML checks RFC 9110 §12.5.1: the highest weight wins, among equal weights the first one; 0 means not acceptable.
 func TestPrefersXML(t *testing.T) {
 	for accept, xml := range map[string]bool{
 		"": false, "*/*": false, "garbage": false, "text/csv": false, "text/html": false, "application/fhir+turtle": false,

@@ -15,15 +15,15 @@ var (
 	// ErrUnknown means that the value set or its version is not loaded.
 	ErrUnknown = errors.New("value set not loaded")
 
-	// ErrIncomplete means that the value set needs something that is missing: a code system or version, an imported value
-	// set, or support for a filter.
+	// ErrIncomplete means that a dependency of the value set is missing: a code system or version, an imported value set, or
+	// support for a filter.
 	ErrIncomplete = errors.New("required content not loaded")
 
-	// ErrUnsupported means that the request is not supported, such as a date before that of the definition.
+	// ErrUnsupported means that the request is not supported, e.g. a date before that of the definition.
 	ErrUnsupported = errors.New("request not supported")
 )
 
-// Error is the error of an operation. The caller writes it, as [Error.OperationOutcome] or in another form. It may
+// Error is the error of an operation. The caller writes the response, with [Error.OperationOutcome] or in another form. It may
 // contain parts of the request, which must be escaped.
 type Error struct {
 	// Status is the HTTP status code.
@@ -35,29 +35,29 @@ type Error struct {
 	// Text is the message for users.
 	Text string
 
-	// Detail supplements Text, which is the same at other servers; may be empty.
+	// Detail supplements Text, whose wording all servers share. May be empty.
 	Detail string
 
-	// TxCode is a code of the system tx-issue-type; empty if none applies.
+	// TxCode is a code of the code system tx-issue-type, or "".
 	TxCode string
 
-	// MessageID is the message ID of the HL7 terminology ecosystem; empty if none applies.
+	// MessageID is a message ID of the HL7 terminology ecosystem, or "".
 	MessageID string
 
-	// Expression is the FHIRPath of the invalid element; nil if unknown.
+	// Expression is the FHIRPath of the invalid element, or nil if it is unknown.
 	Expression []string
 
-	// Err is the cause, or nil.
+	// Err is the cause of the error, or nil.
 	Err error
 
-	// Missing are required definitions that are not loaded or have no content; possibly incomplete.
+	// Missing are the required definitions that are not loaded or have no content. The list may be incomplete.
 	Missing []Missing
 
-	// Provisional is the response without the missing definitions, or nil; see HasOtherServers of api.Handler.
+	// Provisional is the response if the missing definitions are unavailable, or nil; see HasOtherServers of api.Handler.
 	Provisional *Provisional
 }
 
-// Provisional is a response with status 200 and a negative result caused by missing definitions.
+// Provisional is a response with status 200 whose result is negative because definitions are missing.
 type Provisional struct {
 	// ContentType is the media type of Body.
 	ContentType string
@@ -71,40 +71,39 @@ type Missing struct {
 	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
 	Kind string
 
-	// Canonical is the URL, or url|version if a specific version is required. It is empty if only the ID is known, or if
-	// any concept map is sufficient.
+	// Canonical is the URL, or url|version for a specific version. It is empty if only ID is known or any concept map would do.
 	Canonical string
 
-	// ID is the ID; empty if Canonical is known.
+	// ID is the resource ID. It is empty if Canonical is known.
 	ID string
 }
 
-// String identifies the definition in messages.
+// String returns a description of the definition for messages.
 func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
 
-// MissingOf returns a list with one definition.
+// MissingOf returns a list with a single missing definition.
 func MissingOf(kind, url, version string) []Missing {
 	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
 }
 
 // Issue is an entry of OperationOutcome.issue.
 type Issue struct {
-	// Severity is error, warning or information.
+	// Severity is "error", "warning" or "information".
 	Severity string
 
 	// Code is the issue type from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// TxCode is details.coding.code in the system tx-issue-type; empty for no coding.
+	// TxCode is details.coding.code in the code system tx-issue-type. If it is empty, there is no coding.
 	TxCode string
 
-	// MessageID is the value of the extension operationoutcome-message-id; empty for no extension.
+	// MessageID is the value of the extension operationoutcome-message-id. If it is empty, there is no extension.
 	MessageID string
 
-	// Text is details.text. Detail, which may be empty, is appended to it in diagnostics.
+	// Text is details.text. In diagnostics, Detail is appended to it unless it is empty.
 	Text, Detail string
 
-	// Expression is the FHIRPath of the invalid element; nil if unknown.
+	// Expression is the FHIRPath of the invalid element, or nil if it is unknown.
 	Expression []string
 }
 
@@ -114,10 +113,10 @@ const txIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
 // messageIDExtension is the URL of the extension for [Issue.MessageID].
 const messageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
 
-// Error returns the text.
+// Error returns the text of the error.
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap returns the cause.
+// Unwrap returns the cause of the error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // IssueType returns the issue type for OperationOutcome.issue.code.
@@ -126,15 +125,15 @@ func (e *Error) IssueType() string { return e.Code }
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Issues()[0].diagnostics() }
 
-// Issues returns OperationOutcome.issue, which always has one entry.
+// Issues returns the single issue of the error's OperationOutcome.
 func (e *Error) Issues() []Issue {
 	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Detail: e.Detail, Expression: e.Expression}}
 }
 
-// OperationOutcome returns the error as a resource in JSON.
+// OperationOutcome returns the error as an OperationOutcome in JSON.
 func (e *Error) OperationOutcome() []byte { return OperationOutcome(e.Issues()) }
 
-// OperationOutcome returns the OperationOutcome with the given issues as JSON.
+// OperationOutcome returns an OperationOutcome with the given issues in JSON.
 func OperationOutcome(issues []Issue) []byte {
 	dst := []byte(`{"resourceType":"OperationOutcome"`)
 	list := fhirjson.Array{Name: "issue"}
@@ -161,7 +160,7 @@ func (i *Issue) append(dst []byte) []byte {
 	dst = append(fhirjson.AppendString(dst, i.Text), '}')
 	dst = fhirjson.AppendMember(dst, "diagnostics", i.diagnostics())
 	dst = append(appendStrings(dst, "expression", i.Expression), '}')
-	dst[start] = '{' // replaces the comma
+	dst[start] = '{' // replaces the leading comma
 	return dst
 }
 
@@ -180,34 +179,34 @@ func appendStrings(dst []byte, name string, values []string) []byte {
 	return list.End(dst)
 }
 
-// New returns an error with a status and codes.
+// New returns an Error with the given status, codes and text.
 func New(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// BadRequest returns the error for an invalid parameter.
+// BadRequest returns an error with status 400 for an invalid parameter.
 func BadRequest(code, format string, args ...any) error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Unprocessable returns the error for an invalid definition or a too costly request.
+// Unprocessable returns an error with status 422 for an invalid definition or a request that is too costly.
 func Unprocessable(code, format string, args ...any) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// NewIncomplete returns the error for missing content.
+// NewIncomplete returns an error that wraps ErrIncomplete.
 func NewIncomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }
 
-// NewUnknown returns the error for a definition that is not loaded.
+// NewUnknown returns an error that wraps ErrUnknown, for a definition that is not loaded.
 func NewUnknown(messageID, text string, missing ...Missing) *Error {
 	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
 	e.Err, e.Missing = ErrUnknown, missing
 	return e
 }
 
-// Canonical joins a URL and an optional version to url|version (R4 §2.24.0.6).
+// Canonical returns url|version, or only the URL if version is empty (R4 §2.24.0.6).
 func Canonical(url, version string) string {
 	if version == "" {
 		return url
@@ -215,13 +214,13 @@ func Canonical(url, version string) string {
 	return url + "|" + version
 }
 
-// SplitCanonical splits url|version.
+// SplitCanonical splits a canonical into URL and version. The version is empty if there is none.
 func SplitCanonical(s string) (url, version string) {
 	url, version, _ = strings.Cut(s, "|")
 	return url, version
 }
 
-// MaxResponseSize is the maximum size of a response with many parts, in bytes.
+// MaxResponseSize is the maximum size in bytes of a response that consists of many parts.
 const MaxResponseSize = 64 << 20
 
 // NewTooLong returns the error for a response larger than MaxResponseSize.

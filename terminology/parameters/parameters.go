@@ -1,4 +1,4 @@
-// Package parameters reads and writes operation parameters (R4 §2.30) as query strings and Parameters resources.
+// Package parameters reads and writes the parameters of operations (R4 §2.30) in query strings and Parameters resources.
 package parameters
 
 import (
@@ -22,16 +22,16 @@ import (
 // Input is a parameter of an operation, from the query string or a Parameters resource.
 type Input struct {
 	Name     string         // name of the parameter
-	Value    string         // primitive value[x], or value in a query string
-	Complex  jsontext.Value // other value[x]
-	Resource jsontext.Value // resource, if present
-	Parts    []Input        // parts, if present
+	Value    string         // primitive value[x], or the value in a query string
+	Complex  jsontext.Value // value[x] that is not primitive
+	Resource jsontext.Value // resource of the parameter, if any
+	Parts    []Input        // parts of the parameter, if any
 }
 
-// maxInputs is the maximum number of parameters per request, maxPartDepth that of nested parts.
+// Maximum number of parameters per request, and maximum nesting depth of parts.
 const maxInputs, maxPartDepth = 1000, 4
 
-// ParseQuery returns the parameters of a query string in order, and the valid ones even with an error.
+// ParseQuery returns the parameters of a query string in order. If there is an error, it still returns the valid parameters.
 func ParseQuery(query string) (inputs []Input, err error) {
 	if query == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func parsePair(pair string) (in Input, err error) {
 	return in, err
 }
 
-// AppendBody adds the parameters of a body to inputs. The body is a form, or JSON or XML for [ParseBody].
+// AppendBody appends the parameters in a body to inputs. The body is a form, or JSON or XML as in [ParseBody].
 func AppendBody(inputs []Input, contentType string, body []byte, resourceParameter string) ([]Input, error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if kind == "application/x-www-form-urlencoded" && err == nil {
@@ -84,7 +84,8 @@ func AppendBody(inputs []Input, contentType string, body []byte, resourceParamet
 	return ParseBody(inputs, body, resourceParameter)
 }
 
-// ParseBody adds the parameters of a body: Parameters, or another resource as the parameter resourceParameter.
+// ParseBody appends the parameters in a body to inputs. The body is a Parameters resource, or another resource that becomes the
+// parameter resourceParameter.
 func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
@@ -114,7 +115,7 @@ func ParseBody(inputs []Input, body []byte, resourceParameter string) ([]Input, 
 
 var errTooManyInputs = errors.New("too many parameters, or parts nested too deeply")
 
-// appendInputs reads Parameters.parameter or parameter.part.
+// appendInputs reads Parameters.parameter or parameter.part and appends the parameters to list.
 func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
 	return r.Array(func() error {
 		if len(*list) >= maxInputs || depth > maxPartDepth {
@@ -153,7 +154,7 @@ func copyObject(r *fhirjson.Reader, into *jsontext.Value) error {
 	return err
 }
 
-// Find returns the first parameter with a name, or nil.
+// Find returns the first parameter with the given name, or nil.
 func Find(inputs []Input, name string) *Input {
 	for i := range inputs {
 		if inputs[i].Name == name {
@@ -163,9 +164,9 @@ func Find(inputs []Input, name string) *Input {
 	return nil
 }
 
-// ParseNumber returns the value of a nonnegative integer parameter.
+// ParseNumber returns the value of a parameter that must be a nonnegative integer.
 func ParseNumber(in *Input) (*int, error) {
-	// Limited to 31 bits like FHIR's integer, so that offset + count cannot overflow.
+	// 31 bits, like FHIR's integer, so that offset + count cannot overflow.
 	n, err := strconv.ParseUint(in.Value, 10, 31)
 	if errors.Is(err, strconv.ErrRange) {
 		return nil, outcome.BadRequest("invalid", "the parameter %s is too large", in.Name)
@@ -192,7 +193,7 @@ const (
 	Yes
 )
 
-// Set reads a parameter, which must be true or false.
+// Set sets the choice to the value of a parameter, which must be true or false.
 func (c *Choice) Set(in *Input) error {
 	switch in.Value {
 	case "true":
@@ -207,16 +208,16 @@ func (c *Choice) Set(in *Input) error {
 
 // Coding is a code in a code system.
 type Coding struct {
-	// System is the URL of the code system and Version its version; empty if unknown.
+	// System is the URL of the code system, or "" if unknown. Version is its version, or "".
 	System, Version string
 
-	// Code is the code and Display its display.
+	// Code is the code. Display is its display, or "".
 	Code, Display string
 
-	path string // FHIRPath of the Coding in the request; empty if its members are separate parameters
+	path string // FHIRPath of the Coding in the request; "" if its members are separate parameters
 }
 
-// Path returns the FHIRPath of a part of the coding, or of the coding for an empty part.
+// Path returns the FHIRPath of a part of the coding, or of the coding itself if part is empty.
 func (c *Coding) Path(part string) string {
 	if c.path != "" && part != "" {
 		return c.path + "." + part
@@ -224,7 +225,7 @@ func (c *Coding) Path(part string) string {
 	return cmp.Or(c.path, part, "code")
 }
 
-// String returns the coding in the format of messages: system|version#code ('display').
+// String returns the coding as it appears in messages: system|version#code ('display').
 func (c *Coding) String() string {
 	s := outcome.Canonical(c.System, c.Version) + "#" + c.Code
 	if c.Display != "" {
@@ -240,11 +241,11 @@ func (c *Coding) Append(dst []byte) []byte {
 	dst = fhirjson.AppendMember(dst, "version", c.Version)
 	dst = fhirjson.AppendMember(dst, "code", c.Code)
 	dst = append(fhirjson.AppendMember(dst, "display", c.Display), '}')
-	dst[start] = '{' // replaces the comma
+	dst[start] = '{' // replaces the leading comma
 	return dst
 }
 
-// ParseCoding reads a Coding with the given FHIRPath.
+// ParseCoding reads a Coding. at is its FHIRPath in the request.
 func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{path: at}
 	err := fhirjson.NewValueReader(value).Strings(
@@ -257,7 +258,7 @@ func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 	return c, nil
 }
 
-// maxCodings is the maximum number of codings of a CodeableConcept; others are ignored.
+// maxCodings is the maximum number of codings in a CodeableConcept. Any others are ignored.
 const maxCodings = 1000
 
 // ParseConcept returns the codings of a CodeableConcept.
@@ -286,16 +287,16 @@ func ParseConcept(value jsontext.Value) ([]Coding, error) {
 
 // Designation is a designation of a concept.
 type Designation struct {
-	// Language is the language; empty if unknown.
+	// Language is the language of the text, or "" if unknown.
 	Language string
 
-	// Use is the use; its Code is empty if unknown.
+	// Use is the purpose of the text. Its Code is empty if unknown.
 	Use Coding
 
-	// Value is the text.
+	// Value is the text of the designation.
 	Value string
 
-	// Source is the canonical of the supplement with the designation; empty for the code system.
+	// Source is the canonical of the supplement that contains the designation, or "" if it is from the code system.
 	Source string
 }
 
@@ -311,29 +312,29 @@ func WriteDesignation(w *Writer, d *Designation) {
 
 // Writer writes a Parameters resource.
 type Writer struct {
-	Dst  []byte // written JSON
+	Dst  []byte // JSON written so far
 	list fhirjson.Array
 }
 
-// NewWriter starts a resource at the end of dst.
+// NewWriter returns a writer that starts a Parameters resource at the end of dst.
 func NewWriter(dst []byte) *Writer {
 	return &Writer{Dst: append(dst, `{"resourceType":"Parameters"`...), list: fhirjson.Array{Name: "parameter"}}
 }
 
-// End completes the resource and returns it.
+// End completes the resource and returns Dst with the resource appended.
 func (w *Writer) End() []byte { return append(w.list.End(w.Dst), '}') }
 
-// Raw writes a parameter with a JSON value or resource.
+// Raw writes a parameter whose value is JSON. kind is the name of value[x], or "resource".
 func (w *Writer) Raw(name, kind string, value []byte) {
 	w.Dst = AppendPart(w.list.Next(w.Dst), name, kind, value)
 }
 
-// Text writes a parameter of a string type.
+// Text writes a parameter of a string-like type. kind is the name of value[x].
 func (w *Writer) Text(name, kind, value string) {
 	w.Raw(name, kind, fhirjson.AppendString(nil, value))
 }
 
-// Optional writes a parameter of a string type unless its value is empty.
+// Optional is like Text, but writes nothing if the value is empty.
 func (w *Writer) Optional(name, kind, value string) {
 	if value != "" {
 		w.Text(name, kind, value)
@@ -357,13 +358,13 @@ func (w *Writer) Parts(name string, parts ...OutPart) {
 	w.Dst = append(list.End(w.Dst), '}')
 }
 
-// OutPart is a part of a parameter; one with a nil Value is omitted.
+// OutPart is a part of a parameter. It is omitted if Value is nil.
 type OutPart struct {
-	Name, Kind string // name of the part; kind is value[x] or resource
-	Value      []byte // JSON value
+	Name, Kind string // name of the part; name of value[x], "part" or "resource"
+	Value      []byte // value in JSON
 }
 
-// TextPart returns a part of a string type; it is omitted if the value is empty.
+// TextPart returns a part of a string-like type. It is omitted if value is empty.
 func TextPart(name, kind, value string) OutPart {
 	if value == "" {
 		return OutPart{}
@@ -371,7 +372,7 @@ func TextPart(name, kind, value string) OutPart {
 	return OutPart{Name: name, Kind: kind, Value: fhirjson.AppendString(nil, value)}
 }
 
-// AppendPart appends a part with a JSON value.
+// AppendPart appends a part whose value is JSON.
 func AppendPart(dst []byte, name, kind string, value []byte) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
 	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')

@@ -23,21 +23,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Response is a validated response of a server. It is shared and must not be modified.
+// Response is a validated response of a server. It is shared between requests and must not be modified.
 type Response struct {
-	// Status is 200, a status of negative responses, or 304.
+	// Status is 200, 304, or the status of a negative response.
 	Status int
 
-	// Header contains only the headers about the response itself and its lifetime. Others, such as cookies, are dropped.
+	// Header contains only headers that describe the response itself and its lifetime. Others, such as cookies, are dropped.
 	Header http.Header
 
 	// Resource is the resource type of the body.
 	Resource string
 
-	// URL is the canonical of the resource, or empty.
+	// URL is the canonical of the resource, or "".
 	URL string
 
-	// Body is the resource; nil if NotModified.
+	// Body is the resource. It is nil if NotModified is true.
 	Body []byte
 
 	// NotModified reports whether the client's cached response is still valid.
@@ -46,20 +46,19 @@ type Response struct {
 
 var negativeStatuses = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}
 
-// IsNegative reports whether the response is an OperationOutcome with status 400, 404, 410 or 422. It may only be stored
-// briefly.
+// IsNegative reports whether the response is an OperationOutcome with status 400, 404, 410 or 422; store it only briefly.
 func (a *Response) IsNegative() bool { return slices.Contains(negativeStatuses, a.Status) }
 
 var responseHeaders = []string{
 	"Age", "Cache-Control", "Content-Language", "Content-Location", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Vary",
 }
 
-// setLifetime sets the lifetime of the response, overriding its headers except no-store.
+// setLifetime sets the lifetime of the response. It overrides all headers except no-store.
 func (a *Response) setLifetime(ttl time.Duration) {
 	if strings.Contains(strings.ToLower(strings.Join(a.Header["Cache-Control"], ",")), "no-store") {
 		return
 	}
-	for _, name := range []string{"Age", "Date", "Expires", "Vary"} { // Vary: all clients get the same response
+	for _, name := range []string{"Age", "Date", "Expires", "Vary"} { // Vary is removed because all clients get the same response
 		delete(a.Header, name)
 	}
 	a.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", int64(max(1, ttl/time.Second))))
@@ -75,7 +74,8 @@ func responseHeader(header http.Header) http.Header {
 	return list
 }
 
-// MatchesCanonical reports whether the response is about a canonical, in any version. A response without a canonical matches all.
+// MatchesCanonical reports whether the resource in the response has the given canonical, in any version. A response without a
+// canonical always matches.
 func (a *Response) MatchesCanonical(canonical string) bool {
 	requested, _, _ := strings.Cut(canonical, "|")
 	told, _, _ := strings.Cut(a.URL, "|")
@@ -84,12 +84,12 @@ func (a *Response) MatchesCanonical(canonical string) bool {
 
 // read reads and validates a response.
 func (s *Server) read(q Request, response *http.Response) (*Response, error) {
-	response.Header.Del("Content-Location") // refers to a URL at that server
+	response.Header.Del("Content-Location") // it may be a URL that clients cannot access
 	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
 		return &Response{Status: http.StatusNotModified, Header: responseHeader(response.Header), NotModified: true}, nil
 	}
 	if err := checkStatus(&Response{Status: response.StatusCode}); err != nil {
-		return nil, err // regardless of the body
+		return nil, err // the body is irrelevant
 	}
 	if response.ContentLength > s.options.MaxResponseSize {
 		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, response.ContentLength)
@@ -104,7 +104,7 @@ func (s *Server) read(q Request, response *http.Response) (*Response, error) {
 	return newResponse(q.Path, response.StatusCode, response.Header, body)
 }
 
-// expectedTypes returns the resource types that an operation or interaction returns, by its path.
+// expectedTypes returns the resource types that the operation or interaction with the given path returns.
 func expectedTypes(operation string) []string {
 	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {
 	case last == "$expand":
@@ -121,7 +121,7 @@ func expectedTypes(operation string) []string {
 	return nil
 }
 
-// newResponse converts a response to a [Response] if it is a valid response of the operation with the path.
+// newResponse validates the response of the operation with the given path and converts it to a [Response].
 func newResponse(operation string, status int, header http.Header, body []byte) (*Response, error) {
 	a := &Response{Status: status, Header: responseHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {
@@ -158,7 +158,7 @@ func checkStatus(a *Response) error {
 	}
 }
 
-// checkResource rejects a resource that the operation does not return with this status.
+// checkResource returns an error if the operation does not return such a resource with this status.
 func (a *Response) checkResource(operation string, found bodySummary) error {
 	switch {
 	case a.IsNegative():
@@ -176,10 +176,10 @@ func (a *Response) checkResource(operation string, found bodySummary) error {
 type bodySummary struct {
 	resource     string
 	url          string // canonical
-	hasExpansion bool   // has a member expansion
+	hasExpansion bool   // whether there is a member expansion
 }
 
-// summarize parses a resource to its end and returns its identifying members.
+// summarize parses an entire resource and returns its identifying members.
 func summarize(contentType string, body []byte) (bodySummary, error) {
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -197,7 +197,7 @@ func summarize(contentType string, body []byte) (bodySummary, error) {
 	return bodySummary{}, fmt.Errorf("media type %q", kind)
 }
 
-// summarizeJSON parses a resource in JSON. It accepts duplicate names because detecting them requires memory.
+// summarizeJSON parses a resource in JSON. It accepts duplicate names because detecting them would require memory.
 func summarizeJSON(body []byte) (bodySummary, error) {
 	var head struct {
 		ResourceType textMember   `json:"resourceType"`
@@ -208,7 +208,7 @@ func summarizeJSON(body []byte) (bodySummary, error) {
 	return bodySummary{string(head.ResourceType), string(head.URL), bool(head.Expansion)}, err
 }
 
-// textMember is a string member. Other types count as absent, so that an expansion with an invalid URL is still used.
+// textMember is a string member. Values of other types are ignored: an expansion with an invalid URL can still be used.
 type textMember string
 
 // UnmarshalJSONFrom implements [json.UnmarshalerFrom].
@@ -221,7 +221,7 @@ func (m *textMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// objectMember reports whether a member is an object.
+// objectMember is true if the member is an object.
 type objectMember bool
 
 // UnmarshalJSONFrom implements [json.UnmarshalerFrom].
@@ -233,7 +233,7 @@ func (m *objectMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).
 const fhirNamespace = "http://hl7.org/fhir"
 
-// summarizeXML parses a resource in XML. It rejects document type declarations (R4 §2.6.1).
+// summarizeXML parses a resource in XML. It returns an error for document type declarations (R4 §2.6.1).
 func summarizeXML(body []byte) (found bodySummary, err error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for depth := 0; ; {
@@ -267,7 +267,7 @@ func summarizeXML(body []byte) (found bodySummary, err error) {
 	}
 }
 
-// attribute returns the value of an attribute without namespace.
+// attribute returns the value of an attribute that has no namespace.
 func attribute(of xml.StartElement, name string) string {
 	for _, a := range of.Attr {
 		if a.Name.Space == "" && a.Name.Local == name {
@@ -277,14 +277,14 @@ func attribute(of xml.StartElement, name string) string {
 	return ""
 }
 
-// MayBeResponse reports whether a response that begins with part may be a response of the operation with the path.
+// MayBeResponse reports whether part can be the beginning of a response of the operation with the given path.
 func MayBeResponse(operation string, header http.Header, part []byte) bool {
-	found, _ := summarize(header.Get("Content-Type"), part) // the error only indicates that part is truncated
+	found, _ := summarize(header.Get("Content-Type"), part) // an error only means that part is truncated
 	return slices.Contains(expectedTypes(operation), found.resource)
 }
 
-// TrimToPage returns the response without entries beyond the requested page, because some servers ignore count or offset.
-// Responses that cannot be cut are returned unchanged.
+// TrimToPage returns the response with only the entries on the requested page, because some servers ignore count or offset. A
+// response that cannot be trimmed is returned unchanged.
 func (a *Response) TrimToPage(q ParsedRequest) *Response {
 	if !q.hasPage || q.page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
@@ -308,7 +308,7 @@ func (a *Response) TrimToPage(q ParsedRequest) *Response {
 	return &part
 }
 
-// trimExpansion returns a ValueSet reduced to a page of its entries, or nil if it has no other entries.
+// trimExpansion returns a ValueSet with only the entries on a page. It returns nil if there are no other entries.
 func trimExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	resource, err := readMembers(body)
 	at := slices.IndexFunc(resource, func(m fhirjson.Member) bool { return m.Name == "expansion" })
@@ -329,7 +329,7 @@ func trimExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	}
 	from, total := min(offset, all), all
 	if offsetText := string(memberValue(expansion, "offset")); offsetText == strconv.Itoa(offset) || totalExceeds(expansion, all) {
-		from, total = 0, offset+all // the server ignores only count
+		from, total = 0, offset+all // the server ignored count but applied offset: the entries already begin at offset
 	}
 	known := cmp.Or(string(memberValue(expansion, "total")), strconv.Itoa(total))
 	expansion = slices.DeleteFunc(expansion, func(m fhirjson.Member) bool { return m.Name == "contains" || m.Name == "total" || m.Name == "offset" })
@@ -345,7 +345,7 @@ func trimExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	return encodeObject(resource), nil
 }
 
-// totalExceeds reports whether the total of an expansion is more than n.
+// totalExceeds reports whether expansion.total is greater than n.
 func totalExceeds(expansion []fhirjson.Member, n int) bool {
 	total, err := strconv.Atoi(string(memberValue(expansion, "total")))
 	return err == nil && total > n
@@ -360,7 +360,7 @@ func readMembers(raw []byte) (list []fhirjson.Member, err error) {
 	return list, err
 }
 
-// arrayElements returns the elements of an array; nil if raw is not an array.
+// arrayElements returns the elements of a JSON array, or nil if raw is not an array.
 func arrayElements(raw jsontext.Value) (list [][]byte, err error) {
 	if raw.Kind() != '[' {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers XML
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the XML codec
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -55,7 +55,7 @@ func TestOutlineNoJSON(t *testing.T) {
 	}
 }
 
-// entriesFrom returns the entries of an expansion in positions from up to to.
+// entriesFrom returns the entries [from, to) of an expansion in JSON.
 func entriesFrom(from, to int) string {
 	var list []string
 	for n := from; n < to; n++ {
@@ -64,14 +64,14 @@ func entriesFrom(from, to int) string {
 	return strings.Join(list, ",")
 }
 
-// Entries beyond count are removed. If the server also ignores offset, previous entries are removed too.
+// TestCut checks that entries beyond count are removed, and those before offset if the server ignores offset too.
 func TestCut(t *testing.T) {
 	posted := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet"}},{"name":"count","valueInteger":2}]}`
 	for _, test := range []struct {
 		name      string
 		q         Request
 		expansion string // members of the expansion
-		want      string // codes, total and offset
+		want      string // expected codes, total and offset
 	}{
 		{"it ignores count", expandRequest("count", "2"), `"contains":[` + entriesFrom(0, 100_000) + `]`, "c0 c1;100000;0"},
 		{"it ignores both", expandRequest("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(0, 9) + `]`, "c3 c4;9;3"},

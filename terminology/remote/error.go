@@ -16,7 +16,7 @@ import (
 
 // Errors that an [Error] wraps.
 var (
-	errUnreachable    = errors.New("server not reachable") // or the connection broke before the response
+	errUnreachable    = errors.New("server not reachable") // also used if the connection breaks before the response
 	errNoServer       = fmt.Errorf("%w: no next handler", errUnreachable)
 	errTimeout        = errors.New("no response within the timeout")
 	errTruncated      = errors.New("response truncated")
@@ -24,30 +24,29 @@ var (
 	errMalformed      = errors.New("not a FHIR response")
 	ErrRejected       = errors.New("credentials rejected")
 	errBusy           = errors.New("server overloaded")
-	errServerFailed   = errors.New("server error") // reported by the server
+	errServerFailed   = errors.New("server error") // reported by the server itself
 	errInvalidRequest = errors.New("malformed request")
 )
 
-// Error is the reason for a missing response. It must not be stored.
+// Error is the reason why there is no response. It must not be stored.
 type Error struct {
-	// Status is the HTTP status for the client: 502, 504, 503 for an overloaded server, or 400 for a request that cannot
-	// be sent.
+	// Status is the HTTP status for the client: 502, 503 (the server is overloaded), 504, or 400 (the request cannot be sent).
 	Status int
 
 	// Code is the issue type from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text describes the failure and its remedy for clients, without URLs or text from the server.
+	// Text describes the failure and what to do. It is sent to clients and contains no URLs or text from the server.
 	Text string
 
-	// RetryAfter is the server's Retry-After (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter]. Default: 0, not sent.
+	// RetryAfter is the server's Retry-After (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter]; 0 if it sent none.
 	RetryAfter time.Duration
 
-	// Err is the cause and wraps an error of this package. It may contain host names, so it must only be logged.
+	// Err is the cause. It wraps an error of this package. It may contain host names, so it must only be logged.
 	Err error
 }
 
-// Error returns the text and the cause, for the log.
+// Error returns the text and the cause. It must only be logged.
 func (e *Error) Error() string { return e.Text + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -66,10 +65,10 @@ type errorKind struct {
 	err    error
 	status int
 	code   string
-	text   string // error message after the server's name
+	text   string // text that follows the name of the server
 }
 
-// errorKinds lists the kinds of errors; the first match applies.
+// errorKinds lists the kinds of errors. The first one that matches applies.
 var errorKinds = []errorKind{
 	{errInvalidRequest, http.StatusBadRequest, "invalid", "was not called: the request is malformed"},
 	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not respond in time; try again later"},
@@ -82,7 +81,7 @@ var errorKinds = []errorKind{
 	{errUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
-// newError returns an Error for a cause. A cause that wraps no error of this package counts as errUnreachable.
+// newError returns an Error with the given cause. A cause that wraps no error of this package is treated as errUnreachable.
 func newError(name string, cause error) *Error {
 	for _, f := range errorKinds {
 		if errors.Is(cause, f.err) {
@@ -92,7 +91,7 @@ func newError(name string, cause error) *Error {
 	return newError(name, fmt.Errorf("%w: %w", errUnreachable, cause))
 }
 
-// networkError wraps a network error as errTimeout or kind. It removes the URL: errors are logged, and the query
+// networkError wraps a network error as errTimeout or kind. It removes the URL, because errors are logged and the query
 // contains text that a user typed.
 func networkError(kind, cause error) error {
 	if urlError, ok := errors.AsType[*url.Error](cause); ok {
@@ -105,11 +104,11 @@ func networkError(kind, cause error) error {
 	return fmt.Errorf("%w: %w", kind, cause)
 }
 
-// Backoff enforces a server's Retry-After (RFC 9110 §10.2.3). It is safe for concurrent use and for nil.
+// Backoff enforces a server's Retry-After (RFC 9110 §10.2.3). It is safe for concurrent use. A nil Backoff does nothing.
 type Backoff struct{ until atomic.Int64 }
 
-// RecordRetryAfter records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same
-// identity, because that limit may apply to a single client (RFC 6585 §4).
+// RecordRetryAfter records and returns the Retry-After of a response with status 503. It ignores status 429 unless all requests
+// use the same identity, because that limit may apply to a single client (RFC 6585 §4).
 func (b *Backoff) RecordRetryAfter(status int, header http.Header, sharedIdentity bool) time.Duration {
 	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !sharedIdentity) {
 		return 0
@@ -122,8 +121,8 @@ func (b *Backoff) RecordRetryAfter(status int, header http.Header, sharedIdentit
 	return wait
 }
 
-// Err returns an [*Error] while requests to the server are suspended. name identifies the server to clients; default:
-// the FHIR server.
+// Err returns an [*Error] while requests to the server are suspended, otherwise nil. name identifies the server to clients. It
+// defaults to "the FHIR server".
 func (b *Backoff) Err(name string) error {
 	if b == nil {
 		return nil

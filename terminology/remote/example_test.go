@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// Requests that need missing definitions are sent to the server of a matching route, otherwise to the next handler. Only
+// Requests that depend on missing definitions are sent to the server with a matching route, or else to the next handler. Only
 // valid responses can be cached.
 func Example() {
 	var (

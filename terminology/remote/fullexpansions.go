@@ -22,36 +22,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// FullExpansions fetches the full expansion of a value set after several different filters with otherwise equal parameters, and
-// then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil FullExpansions
-// does nothing.
+// FullExpansions fetches the full expansion of a value set and then searches it locally. An expansion is fetched after several
+// requests that differ only in their filters. All fields must be set before the first use. FullExpansions is safe for
+// concurrent use. A nil FullExpansions does nothing.
 //
 // Call [FullExpansions.Respond] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion
-// is too large or its pages are inconsistent, it is not retried for an hour.
+// is too large or its pages are inconsistent, the fetch is not retried for an hour.
 type FullExpansions struct {
 	// FetchAfter is the number of different filters after which an expansion is fetched. Default: 5.
 	FetchAfter int
 
-	// MaxEntries is the maximum number of entries of an expansion. Default: 150,000, enough for ICD-10-CM with 98,186.
+	// MaxEntries is the maximum number of entries of an expansion. Default: 150,000. ICD-10-CM has 98,186.
 	MaxEntries int
 
-	// MaxBytes is the approximate maximum memory of all expansions; the least recently used are evicted. Default: 128 MiB.
+	// MaxBytes is the approximate size in bytes above which the least recently used expansions are evicted. Default: 128 MiB.
 	MaxBytes int
 
-	// PageSize is the number of entries per request. Default: 1000.
+	// PageSize is the number of entries requested per page. Default: 1000.
 	PageSize int
 
-	// MaxResponseEntries is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
+	// MaxResponseEntries is the maximum number of entries in a response. More cause a too-costly error. Default: 10,000.
 	MaxResponseEntries int
 
-	// TTL is the maximum time until an expansion is fetched again; servers can shorten it. Default: 1 hour.
+	// TTL is how long an expansion is fresh, unless the server specifies a shorter time. Default: 1 hour.
 	TTL time.Duration
 
-	// MaxStale is how long an expired expansion is used for new filters while the server fails; see
-	// [FullExpansions.RespondStale]. Default: 0, never.
+	// MaxStale is how long an expired expansion may be used for new filters while the server fails; see
+	// [FullExpansions.RespondStale]. Default: 0, which disables this.
 	MaxStale time.Duration
 
-	// Logger logs fetched expansions (info) and failed fetches with reasons (warn). Default: none.
+	// Logger receives fetched expansions at info level and failed fetches, with the reason, at warn level. Default: none.
 	Logger *slog.Logger
 
 	mu             sync.Mutex // guards records
@@ -60,12 +60,12 @@ type FullExpansions struct {
 	runningFetches int
 }
 
-// filterRecord is the record of filters on an expansion at the server.
+// filterRecord records the filters that clients used on an expansion of the server.
 type filterRecord struct {
 	url         string
 	filters     map[string]bool
 	isFetching  bool
-	nextAttempt time.Time // earliest next fetch
+	nextAttempt time.Time // time before which the expansion must not be fetched again
 }
 
 // fetchedExpansion is a fetched expansion.
@@ -77,10 +77,10 @@ type fetchedExpansion struct {
 
 const (
 	maxRecords      = 1000
-	maxFetches      = 2               // maximum concurrent fetches
+	maxFetches      = 2               // maximum number of concurrent fetches
 	fetchTimeout    = 5 * time.Minute // timeout for fetching all pages of an expansion
-	retryDelay      = time.Hour       // after a failed fetch
-	staleRetryDelay = time.Minute     // after a failed fetch while a stale expansion is used
+	retryDelay      = time.Hour       // delay after a failed fetch
+	staleRetryDelay = time.Minute     // delay after a failed fetch if there is a stale expansion
 )
 
 var (
@@ -88,14 +88,14 @@ var (
 	errNotShared = errors.New("the server does not allow its response to be stored")
 )
 
-// Respond returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
-// request must be sent to the server, and an error if the response would be too large.
+// Respond returns a response from a full expansion. If synonyms is not nil, it is used for the filter. Respond returns nil if
+// the request must be sent to the server, and an error if the response would be too large.
 func (w *FullExpansions) Respond(s *Server, q ParsedRequest, synonyms *textindex.Synonyms) (*Response, error) {
 	return w.respond(s, q, synonyms, w.findFresh)
 }
 
-// RespondStale is like [FullExpansions.Respond], but for a failed server: it also uses expansions that expired less than
-// MaxStale ago. The response must not be stored.
+// RespondStale is like [FullExpansions.Respond], but for requests that the server failed to serve. It also uses expansions that
+// expired less than MaxStale ago. The response must not be stored.
 func (w *FullExpansions) RespondStale(s *Server, q ParsedRequest, synonyms *textindex.Synonyms) (*Response, error) {
 	a, err := w.respond(s, q, synonyms, func(_ *Server, x search) (fetchedExpansion, bool) { return w.expansions.Get(x.key) })
 	if a != nil {
@@ -104,7 +104,7 @@ func (w *FullExpansions) RespondStale(s *Server, q ParsedRequest, synonyms *text
 	return a, err
 }
 
-// respond returns a response from an expansion that find returns, or nil.
+// respond returns a response from the expansion that find returns, or nil if the request must be sent to the server.
 func (w *FullExpansions) respond(s *Server, q ParsedRequest, synonyms *textindex.Synonyms, find func(*Server, search) (fetchedExpansion, bool)) (*Response, error) {
 	if w == nil {
 		return nil, nil
@@ -115,7 +115,7 @@ func (w *FullExpansions) respond(s *Server, q ParsedRequest, synonyms *textindex
 	}
 	found, ok := find(s, x)
 	if !ok || x.page.Filter == "" && !isPartial(x.page, found.Len()) {
-		return nil, nil // the server may return a tree
+		return nil, nil // the server may return the full expansion as a tree
 	}
 	body, err := found.Expand(x.page, synonyms, cmp.Or(w.MaxResponseEntries, 10_000))
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *FullExpansions) respond(s *Server, q ParsedRequest, synonyms *textindex
 	return &Response{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// findFresh returns the fresh expansion for a search. It fetches a stale one again and removes it after MaxStale.
+// findFresh returns the fresh expansion for a search. It starts to refetch an expired one and removes it after MaxStale.
 func (w *FullExpansions) findFresh(s *Server, x search) (fetchedExpansion, bool) {
 	found, ok := w.expansions.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
@@ -141,7 +141,7 @@ func (w *FullExpansions) findFresh(s *Server, x search) (fetchedExpansion, bool)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if found, ok = w.expansions.Get(x.key); ok && time.Now().Before(found.until) { // another request has replaced it
+	if found, ok = w.expansions.Get(x.key); ok && time.Now().Before(found.until) { // another request has refreshed the expansion
 		return found, true
 	}
 	if !ok || !time.Now().Before(found.until.Add(w.MaxStale)) {
@@ -153,7 +153,7 @@ func (w *FullExpansions) findFresh(s *Server, x search) (fetchedExpansion, bool)
 	return fetchedExpansion{}, false
 }
 
-// RecordResponse records a response of the server, and starts fetching the expansion if it was searched often.
+// RecordResponse records a response of the server. After enough different filters, it starts to fetch the full expansion.
 func (w *FullExpansions) RecordResponse(s *Server, q ParsedRequest, a *Response) {
 	if w == nil || a.Status != http.StatusOK {
 		return
@@ -174,7 +174,7 @@ func (w *FullExpansions) RecordResponse(s *Server, q ParsedRequest, a *Response)
 	}
 }
 
-// record returns the record of an expansion at the server. w.mu must be held.
+// record returns the filter record for a search and creates it if necessary. The caller must hold w.mu.
 func (w *FullExpansions) record(x search) *filterRecord {
 	item, ok := w.records.Get(x.key)
 	if !ok {
@@ -185,7 +185,7 @@ func (w *FullExpansions) record(x search) *filterRecord {
 	return item
 }
 
-// beginFetch starts fetching an expansion unless maxFetches fetches are running. w.mu must be held.
+// beginFetch starts fetching an expansion unless maxFetches fetches are running. The caller must hold w.mu.
 func (w *FullExpansions) beginFetch(s *Server, x search, item *filterRecord) {
 	if w.runningFetches < maxFetches && !item.isFetching {
 		w.runningFetches++
@@ -206,7 +206,7 @@ func (w *FullExpansions) fetch(s *Server, x search, item *filterRecord) {
 	item.isFetching, item.filters = false, make(map[string]bool)
 	now := time.Now()
 	if current, _ := w.records.Get(x.key); current != item {
-		return // removed by Forget during the fetch
+		return // Forget was called during the fetch
 	}
 	if err != nil {
 		item.nextAttempt = now.Add(retryDelay)
@@ -216,14 +216,14 @@ func (w *FullExpansions) fetch(s *Server, x search, item *filterRecord) {
 		logger.Warn("full expansion not fetched", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	item.nextAttempt = now.Add(ttl) // prevents popular expansions that evict each other from being fetched alternately
+	item.nextAttempt = now.Add(ttl) // prevents alternating fetches of popular expansions that evict each other
 	w.expansions.MaxEntries, w.expansions.MaxCost = maxRecords, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.expansions.Put(x.key, fetchedExpansion{found, item.url, now.Add(ttl)}, int64(found.Size()))
 	logger.Info("full expansion fetched", slog.String("url", item.url), slog.Int("entries", found.Len()),
 		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
 
-// Forget removes the expansions of a value set by canonical, or all for an empty canonical.
+// Forget removes the expansions of a value set by canonical, in all versions. If canonical is empty, it removes all expansions.
 func (w *FullExpansions) Forget(canonical string) {
 	if w == nil {
 		return
@@ -247,8 +247,8 @@ func (w *FullExpansions) CacheUsage() (expansions int, bytes int64) {
 	return w.expansions.Size()
 }
 
-// fetchPages fetches an expansion page by page and returns its lifetime. It always requests designations for the search;
-// responses omit them unless the client requests them, as the server does.
+// fetchPages fetches an expansion page by page. It returns the expansion and its lifetime. It always requests designations,
+// which the search needs. Responses include them only if the client requests them.
 func (w *FullExpansions) fetchPages(ctx context.Context, s *Server, x search) (*expansion.FullExpansion, time.Duration, error) {
 	language := cmp.Or(x.otherParameters.Get("displayLanguage"), x.request.AcceptLanguage)
 	b := &expansion.FullExpansionBuilder{Languages: language}
@@ -302,7 +302,8 @@ func (w *FullExpansions) checkSize(b *expansion.FullExpansionBuilder) error {
 	return nil
 }
 
-// ttl returns the lifetime of a response according to its headers (RFC 9111 §5.2.2), at most [FullExpansions.TTL].
+// ttl returns the lifetime of a response according to its headers (RFC 9111 §5.2.2), but at most [FullExpansions.TTL]. It
+// returns an error if the response must not be stored.
 func (w *FullExpansions) ttl(header http.Header) (time.Duration, error) {
 	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
@@ -322,16 +323,16 @@ func (w *FullExpansions) ttl(header http.Header) (time.Duration, error) {
 	return ttl, nil
 }
 
-// search is a request for a part of an expansion.
+// search is a parsed request for a part of an expansion.
 type search struct {
 	key             string
 	page            expansion.Page
-	otherParameters url.Values // other parameters
+	otherParameters url.Values // parameters other than pagingParameters and _format
 	request         Request
-	xml             bool // the response must be XML
+	xml             bool // whether the response must be XML
 }
 
-// parseSearch parses a request. It returns false for requests that only the server can handle.
+// parseSearch parses a request. It returns false if only the server can handle the request.
 func parseSearch(s *Server, q ParsedRequest) (search, bool) {
 	if !strings.HasSuffix(q.Request.Path, "$expand") || q.err != nil || !q.hasPage {
 		return search{}, false
@@ -363,7 +364,7 @@ func parseSearch(s *Server, q ParsedRequest) (search, bool) {
 	return x, x.xml != strings.Contains(format, "json")
 }
 
-// isPartial reports whether a page has fewer than all n entries.
+// isPartial reports whether a page excludes any of n entries.
 func isPartial(p expansion.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// engine returns the handler of a terminology server.
+// engine returns a handler that expands the built-in value sets.
 func engine(t *testing.T) http.HandlerFunc {
 	t.Helper()
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -42,7 +42,7 @@ func engine(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// pullThroughTest is a server in a synctest bubble, with a FullExpansions in front.
+// pullThroughTest is a terminology server and a FullExpansions in a synctest bubble.
 type pullThroughTest struct {
 	*FullExpansions
 	server   *Server
@@ -51,7 +51,7 @@ type pullThroughTest struct {
 	log      bytes.Buffer
 }
 
-// runInBubble runs a test in a synctest bubble, with a server for the handler.
+// runInBubble runs a test in a synctest bubble. The test's server uses the handler h.
 func runInBubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *pullThroughTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func runInBubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *pu
 	})
 }
 
-// expandRequest returns a request for an expansion.
+// expandRequest returns an $expand request with the given parameters, which are alternating names and values.
 func expandRequest(pairs ...string) Request {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -83,7 +83,7 @@ func expandRequest(pairs ...string) Request {
 	return Request{Path: "ValueSet/$expand", Query: values.Encode()}
 }
 
-// ask sends a request like a gateway, and reports whether a full expansion replaced a call of the server.
+// ask sends a request as the gateway does. here reports whether the response is from a full expansion instead of the server.
 func (a *pullThroughTest) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := expandRequest(pairs...)
@@ -101,7 +101,7 @@ func (a *pullThroughTest) ask(t *testing.T, pairs ...string) (body []byte, here 
 	return answer.Body, here
 }
 
-// want sends a request and checks whether it was handled locally.
+// want sends a request and checks whether the response is from a full expansion.
 func (a *pullThroughTest) want(t *testing.T, here bool, pairs ...string) []byte {
 	t.Helper()
 	body, was := a.ask(t, pairs...)
@@ -111,7 +111,7 @@ func (a *pullThroughTest) want(t *testing.T, here bool, pairs ...string) []byte 
 	return body
 }
 
-// heat sends requests with five filters.
+// heat sends requests with five different filters to the server, so that the expansion is fetched.
 func (a *pullThroughTest) heat(t *testing.T, pairs ...string) {
 	t.Helper()
 	for _, filter := range []string{"a", "ab", "abc", "abcd", "abcde"} {
@@ -119,7 +119,7 @@ func (a *pullThroughTest) heat(t *testing.T, pairs ...string) {
 	}
 }
 
-// contains returns expansion.contains and the total.
+// contains returns expansion.contains and expansion.total.
 func contains(t *testing.T, body []byte) (list []any, total int) {
 	t.Helper()
 	var vs struct {
@@ -166,8 +166,8 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.want(t, true, "url", actCode, "count", "20")
 		a.want(t, true, "url", actCode, "offset", "1")
-		a.want(t, false, "url", actCode, "offset", "0")   // the entire expansion, which may be a tree
-		a.want(t, false, "url", actCode, "count", "5000") // the same
+		a.want(t, false, "url", actCode, "offset", "0")   // requests the full expansion, which may be a tree
+		a.want(t, false, "url", actCode, "count", "5000") // requests the full expansion too
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := expandRequest(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Respond(a.server, ParseRequest(q), a.synonyms); answer != nil || err != nil {
@@ -186,7 +186,7 @@ func TestPullThrough(t *testing.T) {
 	})
 }
 
-// A filter uses synonyms once the expansion is fetched; the server has no synonyms.
+// TestPullThroughSynonyms checks that a filter uses synonyms once the expansion has been fetched. The server has no synonyms.
 func TestPullThroughSynonyms(t *testing.T) {
 	runInBubble(t, engine(t), func(t *testing.T, a *pullThroughTest) {
 		a.synonyms = new(textindex.Synonyms)
@@ -204,7 +204,7 @@ func TestPullThroughSynonyms(t *testing.T) {
 	})
 }
 
-// Neither the HTTP method of a request nor its format affects whether it is handled locally.
+// TestPullThroughPosted checks that a full expansion is used regardless of the HTTP method and the format of the request.
 func TestPullThroughPosted(t *testing.T) {
 	posted := func(contentType, body string) Request {
 		return Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
@@ -258,7 +258,7 @@ func TestPullThroughPosted(t *testing.T) {
 	})
 }
 
-// changingServer is a server that returns an expansion page by page, optionally with inconsistent pages.
+// changingServer is a server that returns an expansion page by page. Pages can be inconsistent.
 type changingServer struct {
 	mu      sync.Mutex
 	codes   []string
@@ -294,10 +294,10 @@ func (c *changingServer) set(change func(*changingServer)) {
 	change(c)
 }
 
-// letters returns the codes of the tests.
+// letters returns the codes of an expansion.
 func letters() []string { return strings.Split("a1 a2 a3 a4 a5 a6 a7", " ") }
 
-// many returns more codes than MaxEntries of the tests.
+// many returns more codes than MaxEntries in the tests.
 func many() (codes []string) {
 	for i := range 60 {
 		codes = append(codes, fmt.Sprintf("a%d", i))
@@ -371,7 +371,7 @@ func TestPullThroughAges(t *testing.T) {
 	})
 }
 
-// TestPullThroughOutage checks the use of an expired expansion while the server fails.
+// TestPullThroughOutage checks that an expired expansion is used while the server fails.
 func TestPullThroughOutage(t *testing.T) {
 	c := &changingServer{codes: letters(), cache: "public, max-age=600"}
 	var down atomic.Bool
@@ -481,7 +481,7 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 	})
 }
 
-// The default limits permit ICD-10-CM, but not expansions several times as large.
+// TestPullThroughLimit checks that the default limits permit ICD-10-CM, but not an expansion that is several times as large.
 func TestPullThroughLimit(t *testing.T) {
 	for total, ok := range map[int]bool{98_186: true, 350_000: false} {
 		var b expansion.FullExpansionBuilder

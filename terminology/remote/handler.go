@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Handler is a FHIR server behind a handler such as reverse_proxy. Requests to it inherit only the context of the
-// request that caused them.
+// Handler is a FHIR server behind an HTTP handler such as reverse_proxy. Requests to the server inherit nothing but the context
+// of the request that caused them.
 type Handler struct {
-	// Base is the path of the FHIR base, such as /fhir/R4. Default: none.
+	// Base is the path of the FHIR base, such as /fhir/R4. Default: the root.
 	Base string
 
-	// Serve is the handler. Required.
+	// Serve sends a request to the server. Required.
 	Serve func(http.ResponseWriter, *http.Request) error
 
 	// Timeout is the timeout of a request. Default: 10 s.
@@ -33,11 +33,11 @@ type Handler struct {
 	// MaxResponseSize is the maximum size of a response in bytes. Default: 16 MiB.
 	MaxResponseSize int64
 
-	// Backoff enforces the server's Retry-After. Default: none.
+	// Backoff enforces the server's Retry-After. Default: nil, which ignores it.
 	Backoff *Backoff
 }
 
-// Do sends a request. Errors are [*Error].
+// Do sends a request. Its errors are of type [*Error].
 func (h *Handler) Do(ctx context.Context, q Request) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
@@ -58,7 +58,7 @@ func (h *Handler) Do(ctx context.Context, q Request) (*Response, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		err = networkError(errUnreachable, ctx.Err()) // the handler may have replaced the error
+		err = networkError(errUnreachable, ctx.Err()) // the handler may have replaced the context's error
 	}
 	return nil, newError(nextHandlerName, err)
 }
@@ -78,7 +78,7 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 	return r, nil
 }
 
-// Definitions returns definitions by a search for a canonical or by a read. It implements [terminology.Source].
+// Definitions implements [terminology.Source]. It searches for a canonical or reads an ID.
 func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	q := Request{Path: m.Kind, Query: searchQuery(m.Canonical)}
 	if m.ID != "" {
@@ -86,7 +86,7 @@ func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	}
 	response, err := h.Do(ctx, q)
 	switch {
-	case m.ID != "" && errors.Is(err, errNoServer): // IDs are then those of the library
+	case m.ID != "" && errors.Is(err, errNoServer): // there is no server behind the gateway, so IDs are those of the library
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -106,18 +106,18 @@ func searchQuery(canonical string) string {
 	canonical, _, _ = strings.Cut(canonical, "#")
 	location, version, _ := strings.Cut(canonical, "|")
 	values := url.Values{"url": {escape(location)}, "_count": {"50"}}
-	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard matches several versions
+	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard can match several versions
 		values.Set("version", escape(version))
 	}
 	return values.Encode()
 }
 
-// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1); an unescaped comma means "or".
+// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1). An unescaped comma would mean "or".
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
 }
 
-// resourcesIn returns the matches in a Bundle, or the read resource. It returns an error for a summary.
+// resourcesIn returns the matches in a Bundle, or the body itself if it is not a Bundle. It returns an error for a summary.
 func resourcesIn(a *Response) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
 		return []jsontext.Value{a.Body}, checkNotSummary(a.Body)
@@ -151,7 +151,7 @@ func resourcesIn(a *Response) (list []jsontext.Value, err error) {
 
 var errSummary = errors.New("the server returned a summary of the definition")
 
-// checkNotSummary returns an error for a summary (R4 §3.1.1.5.8).
+// checkNotSummary returns an error if a resource is only a summary (R4 §3.1.1.5.8).
 func checkNotSummary(resource jsontext.Value) error {
 	var summary struct {
 		Meta struct {

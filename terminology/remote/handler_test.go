@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// bundle returns a search result.
+// bundle returns a Bundle with search results.
 func bundle(resources ...string) string {
 	var entries []string
 	for _, r := range resources {
@@ -38,7 +38,7 @@ func TestDefinitions(t *testing.T) {
 		m      outcome.Missing
 		answer http.HandlerFunc
 		path   string
-		query  url.Values // without _count
+		query  url.Values // query parameters except _count
 		want   int
 		is     error
 	}{
@@ -80,7 +80,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestExpandFromBackend expands a value set that only the backend has, although the backend cannot expand it.
+// TestExpandFromBackend checks that the gateway expands value sets of a backend that cannot expand them itself.
 func TestExpandFromBackend(t *testing.T) {
 	there := map[string]string{
 		"ValueSet http://x/vs":   `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"valueSet":["http://x/part"]},{"system":"http://x/cs","concept":[{"code":"c"}]}]}}`,

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// Recorder is an [http.ResponseWriter] that buffers a response for validation. Create one per request with
-// [NewRecorder].
+// Recorder is an [http.ResponseWriter] that buffers one response for validation. Create it with [NewRecorder].
 type Recorder struct {
 	limit       int64
 	header      http.Header
@@ -25,25 +24,25 @@ type Recorder struct {
 // NewRecorder returns a recorder that buffers at most limit bytes.
 func NewRecorder(limit int64) *Recorder { return &Recorder{limit: limit, header: make(http.Header)} }
 
-// WithRecordableHeaders returns the request for the next handler, changed so that the response can be shared: complete,
-// uncompressed and unconditional.
+// WithRecordableHeaders returns a copy of a request for the next handler whose response can be shared. The response will be
+// complete, uncompressed and unconditional.
 func WithRecordableHeaders(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	for _, name := range []string{"Accept-Encoding", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range"} {
 		r.Header.Del(name)
 	}
-	r.Header.Set("Accept-Encoding", "identity") // otherwise a proxy may request gzip itself
+	r.Header.Set("Accept-Encoding", "identity") // otherwise, a proxy might request gzip
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet
 	}
 	return r
 }
 
-// Record calls the next handler and returns its error, or errTruncated if it aborts the response.
+// Record calls the next handler and returns its error. If the handler aborts the response, the error wraps errTruncated.
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
-		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // a proxy aborts if its backend closes the connection
+		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // a proxy aborts when its backend closes the connection
 			err = newError(nextHandlerName, fmt.Errorf("%w: %w", errTruncated, http.ErrAbortHandler))
 		} else if cause != nil {
 			panic(cause)
@@ -52,17 +51,17 @@ func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	return next(r)
 }
 
-// Header implements http.ResponseWriter.
+// Header implements [http.ResponseWriter].
 func (r *Recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter. It drops informational responses (1xx).
+// WriteHeader implements [http.ResponseWriter]. It ignores informational responses (1xx).
 func (r *Recorder) WriteHeader(status int) {
 	if status >= http.StatusOK && r.status == 0 {
 		r.status = status
 	}
 }
 
-// Write implements http.ResponseWriter. It buffers bytes within the limit, and returns an error beyond it.
+// Write implements [http.ResponseWriter]. It buffers bytes up to the limit and returns an error for any more.
 func (r *Recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	if capacity := r.limit - int64(r.body.Len()); int64(len(b)) > capacity {
@@ -77,10 +76,10 @@ func (r *Recorder) tooLarge() error {
 	return fmt.Errorf("%w: more than %d bytes", errTooLarge, r.limit)
 }
 
-// FlushError implements the method used by [http.ResponseController]. It does nothing.
+// FlushError implements the method that [http.ResponseController] calls. It does nothing.
 func (r *Recorder) FlushError() error { return nil }
 
-// Status returns the status of the response; 0 if none was written.
+// Status returns the status of the response, or 0 if no response was written.
 func (r *Recorder) Status() int { return r.status }
 
 // Body returns the buffered part of the body.
@@ -89,7 +88,7 @@ func (r *Recorder) Body() []byte { return r.body.Bytes() }
 // IsTruncated reports whether the response exceeds the limit.
 func (r *Recorder) IsTruncated() bool { return r.isTruncated }
 
-// Response validates the recorded response of the operation with the path. Errors are [*Error].
+// Response validates the recorded response of the operation with the given path. Its errors are of type [*Error].
 func (r *Recorder) Response(operation string) (*Response, error) {
 	response, err := r.check(operation)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // nextHandler is a simulated next handler.
 type nextHandler = func(w http.ResponseWriter) error
 
-// newNextHandler returns a next handler with a fixed response.
+// newNextHandler returns a next handler that sends a fixed response.
 func newNextHandler(status int, contentType, body string) nextHandler {
 	return func(w http.ResponseWriter) error {
 		reply(status, contentType, body)(w, nil)
@@ -31,7 +31,7 @@ func TestRecorder(t *testing.T) {
 	tests := []struct {
 		name string
 		next nextHandler
-		is   error // nil: a valid response
+		is   error // expected error; nil if the response is valid
 	}{
 		{"expansion", newNextHandler(200, fhirJSON, expansionJSON), nil},
 		{"with its length", sized(strconv.Itoa(len(expansionJSON))), nil},

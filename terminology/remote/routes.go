@@ -13,22 +13,21 @@ import (
 
 // Route assigns a server to code systems and value sets.
 type Route struct {
-	// Prefix is a prefix of canonicals that ends at a path segment: http://x/icd-10 matches http://x/icd-10/vs, but not
-	// http://x/icd-10-cm.
+	// Prefix consists of full path segments of a canonical: http://x/icd-10 matches http://x/icd-10/vs, not http://x/icd-10-cm.
 	Prefix string
 
-	// Server handles requests for these canonicals.
+	// Server is the server for requests about these canonicals.
 	Server *Server
 }
 
-// Routes select the server for a request. The zero value always selects the next handler.
+// Routes selects the server for a request. The zero value always selects the next handler.
 type Routes struct {
 	routes   []Route
 	fallback *Server
 }
 
-// NewRoutes returns routes. Requests without a matching route are sent to fallback, or to the next handler if it is
-// nil. It returns an error for a route without prefix or server, and for duplicate prefixes.
+// NewRoutes returns routes. Requests without a matching route are sent to fallback or, if it is nil, to the next handler.
+// NewRoutes returns an error if prefixes are not unique or a route has no prefix or no server.
 func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	seen := make(map[string]bool)
 	for _, r := range routes {
@@ -44,8 +43,8 @@ func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	return &Routes{routes: routes, fallback: fallback}, nil
 }
 
-// Server returns the server for a subject, or nil for the next handler. It tries the value set first, then each code
-// system in order. The longest matching prefix wins.
+// Server returns the server for a subject, or nil if the request must be sent to the next handler. It looks for a route for the
+// value set first, then for each code system in order. The longest matching prefix wins.
 func (r *Routes) Server(s Subject) *Server {
 	for _, canonical := range append([]string{s.ValueSet}, s.Systems...) {
 		if server := r.find(canonical); server != nil {
@@ -75,11 +74,11 @@ type Subject struct {
 	// ValueSet is the canonical of the value set; empty if unknown.
 	ValueSet string
 
-	// Systems are the URLs of code systems in order of priority.
+	// Systems are the URLs of the code systems in order of priority.
 	Systems []string
 }
 
-// WithMissing prepends the missing definitions of an error: a server that has them can handle the request.
+// WithMissing prepends the missing definitions of err to the subject: a server that has them can handle the request.
 func (s Subject) WithMissing(err error) Subject {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
@@ -89,8 +88,8 @@ func (s Subject) WithMissing(err error) Subject {
 	return s
 }
 
-// SubjectOf returns the subject of a request: the URL of the value set or code system, the systems of codings, and the
-// systems included by a value set in the body. It skips invalid values, which the server will reject.
+// SubjectOf returns the subject of a request. It consists of the URL of the value set or code system, the systems of codings,
+// and the systems that a value set in the body includes. Invalid values are ignored because the server will reject them.
 func SubjectOf(q ParsedRequest) (s Subject) {
 	for i := range q.inputs {
 		switch in := &q.inputs[i]; {
@@ -111,7 +110,7 @@ type coding struct {
 	System string `json:"system"`
 }
 
-// addCodings adds the systems of a Coding or CodeableConcept.
+// addCodings adds the code systems of a Coding or CodeableConcept.
 func (s *Subject) addCodings(value jsontext.Value) {
 	var c struct {
 		coding
@@ -127,7 +126,7 @@ func (s *Subject) addCodings(value jsontext.Value) {
 	}
 }
 
-// addValueSet adds the systems of a value set in the request, and its URL if it is an implicit value set.
+// addValueSet adds the code systems of a value set in the request. If the value set is implicit, it also adds its URL.
 func (s *Subject) addValueSet(resource jsontext.Value) {
 	var vs struct {
 		ResourceType string `json:"resourceType"`

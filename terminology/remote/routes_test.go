@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// uncalledServer returns a server that is never called.
+// uncalledServer returns a server at the given host. Tests must not send requests to it.
 func uncalledServer(t *testing.T, name string) *Server {
 	t.Helper()
 	s, err := NewServer(Options{Base: "https://" + name})
@@ -65,7 +65,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRouteOfIncomplete checks the route for a loaded value set with a missing code system.
+// TestRouteOfIncomplete checks the route of a request for a loaded value set whose code system is missing.
 func TestRouteOfIncomplete(t *testing.T) {
 	l := terminologytest.Core(t)
 	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", uncalledServer(t, "sct")}, Route{"http://loinc.org", uncalledServer(t, "loinc")})

@@ -21,33 +21,33 @@ import (
 
 // Options configures a [Server].
 type Options struct {
-	// Base is the FHIR base URL, such as https://tx.example/r4. Required. http is only valid for loopback.
+	// Base is the FHIR base URL, such as https://tx.example/r4. Plain http is only accepted for loopback addresses. Required.
 	Base string
 
-	// AllowHTTP permits http for all addresses. Attackers on the network can then read and modify requests, responses and
+	// AllowHTTP permits plain http for all addresses. Attackers on the network can then read and modify requests, responses and
 	// credentials. Default: false.
 	AllowHTTP bool
 
-	// Timeout is the timeout of a request, from connecting to the end of the response. Default: 10 s.
+	// Timeout is the maximum duration of a request, from connecting to the end of the response. Default: 10 s.
 	Timeout time.Duration
 
 	// MaxResponseSize is the maximum size of a decompressed response in bytes. Default: 16 MiB.
 	MaxResponseSize int64
 
-	// TTL is the lifetime of responses shared by all clients, overriding their headers except no-store. Default: 0, the
-	// headers apply.
+	// TTL is the lifetime of responses, which all clients share. It overrides all headers except no-store. Default: 0, which
+	// uses the lifetime in the headers.
 	TTL time.Duration
 
-	// Bearer is the bearer token (RFC 6750). Default: none.
+	// Bearer is the bearer token to authenticate with (RFC 6750). Default: none.
 	Bearer string
 
-	// Username and Password are basic credentials (RFC 7617). Default: none.
+	// Username and Password are the credentials for basic authentication (RFC 7617). Default: none.
 	Username, Password string
 
 	// TLS configures certificate authorities or a client certificate. Default: Go's default configuration.
 	TLS *tls.Config
 
-	// Transport sends the requests. It must not be combined with TLS. Default: a transport of this package.
+	// Transport sends requests. It cannot be combined with TLS. Default: a transport of this package.
 	Transport http.RoundTripper
 }
 
@@ -59,13 +59,13 @@ type Server struct {
 	backoff Backoff
 }
 
-// Default values of [Options].
+// Default values of [Options] and [Handler].
 const (
 	DefaultTimeout         = 10 * time.Second
 	DefaultMaxResponseSize = 16 << 20
 )
 
-// serverName identifies any server to clients, because texts for clients contain no URLs.
+// serverName is the name of every server in texts for clients, which contain no URLs.
 const serverName = "the terminology server"
 
 // NewServer returns a server without connecting to it. It returns an error for invalid options.
@@ -89,7 +89,7 @@ func NewServer(o Options) (*Server, error) {
 	return &Server{options: o, base: base, client: &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}}, nil
 }
 
-// newTransport returns Go's default transport with more idle connections per host.
+// newTransport returns Go's default transport, but with more idle connections per host.
 func newTransport(config *tls.Config) http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = config
@@ -98,7 +98,7 @@ func newTransport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// parseBase validates a FHIR base URL. Errors omit the URL if it may contain a password.
+// parseBase validates a FHIR base URL. Its errors don't contain the URL if it may contain a password.
 func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
@@ -116,7 +116,7 @@ func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	return u, nil
 }
 
-// checkRedirect follows redirects only to the same origin and with the same method, to protect the credentials.
+// checkRedirect protects the credentials. It permits only redirects to the same origin with the same method.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host || next.Method != first.Method {
@@ -125,10 +125,10 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Base returns the FHIR base URL, for logs.
+// Base returns the FHIR base URL. It must only be logged.
 func (s *Server) Base() string { return s.options.Base }
 
-// Do sends a request, unless the server's Retry-After has not yet elapsed. Errors are [*Error].
+// Do sends a request unless the server's Retry-After has not elapsed. Its errors are of type [*Error].
 func (s *Server) Do(ctx context.Context, q Request) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (s *Server) Do(ctx context.Context, q Request) (*Response, error) {
 	return result, nil
 }
 
-// Metadata returns an error unless the server responds with 200 to a request for its CapabilityStatement.
+// Metadata requests the server's CapabilityStatement. It returns an error if the status is not 200.
 func (s *Server) Metadata(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("metadata").String(), nil)
 	if err != nil {
@@ -175,9 +175,9 @@ func (s *Server) Metadata(ctx context.Context) error {
 	return err
 }
 
-// ParsedRequest is a request with its parsed parameters. Create it with [ParseRequest].
+// ParsedRequest is a request and its parameters. Create it with [ParseRequest].
 type ParsedRequest struct {
-	Request Request // original request
+	Request Request // request as passed to ParseRequest
 
 	inputs  []parameters.Input // valid parameters
 	page    expansion.Page
@@ -185,7 +185,7 @@ type ParsedRequest struct {
 	hasPage bool  // whether page is valid
 }
 
-// pagingParameters lists the parameters that select a part of an expansion.
+// pagingParameters are the parameters that select a part of an expansion.
 var pagingParameters = []string{"filter", "offset", "count"}
 
 // ParseRequest parses the parameters of a request.
@@ -214,26 +214,25 @@ type Request struct {
 	// Method is GET or POST. HEAD is sent as GET, because a response without a body cannot be validated. Default: GET.
 	Method string
 
-	// Path is the path below the base URL, such as ValueSet/$expand.
+	// Path is the path relative to the base URL, such as ValueSet/$expand.
 	Path string
 
 	// Query is the encoded query string. Default: none.
 	Query string
 
-	// Body is the body of a POST.
+	// Body is the body of a POST request.
 	Body []byte
 
 	// ContentType is the media type of Body. Default: application/fhir+json.
 	ContentType string
 
-	// Accept is the header Accept. Default, also for headers without FHIR media type, such as a browser's:
-	// application/fhir+json.
+	// Accept is the Accept header. Default, also for browsers' headers without a FHIR media type: application/fhir+json.
 	Accept string
 
-	// AcceptLanguage is the header Accept-Language. Default: none.
+	// AcceptLanguage is the Accept-Language header. Default: none.
 	AcceptLanguage string
 
-	// IfNoneMatch is the entity tag of the client's cached response. Default: none.
+	// IfNoneMatch is the entity tag of the response that the client has cached. Default: none.
 	IfNoneMatch string
 }
 
@@ -244,7 +243,7 @@ func (q *Request) method() string {
 	return cmp.Or(q.Method, http.MethodGet)
 }
 
-// acceptHeader returns the media type to request. Some servers send HTML pages to browsers.
+// acceptHeader returns the media type to request. It is never that of a browser, because some servers send HTML to browsers.
 func (q *Request) acceptHeader() string {
 	if fhir := strings.Contains(q.Accept, "json") || strings.Contains(q.Accept, "xml"); !fhir || strings.Contains(q.Accept, "html") {
 		return "application/fhir+json"
@@ -256,7 +255,7 @@ func setHeader(r *http.Request, q Request) {
 	r.Header.Set("Accept", q.acceptHeader())
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
-		r.Header["Idempotency-Key"] = []string{} // not sent; allows Go to repeat the request on a new connection
+		r.Header["Idempotency-Key"] = []string{} // is not sent, but permits net/http to retry the request on a new connection
 	}
 	for name, value := range map[string]string{"Accept-Language": q.AcceptLanguage, "If-None-Match": q.IfNoneMatch} {
 		if value != "" {
@@ -265,7 +264,7 @@ func setHeader(r *http.Request, q Request) {
 	}
 }
 
-// checkPath rejects paths that could leave the base URL: it only permits characters of IDs and operation names.
+// checkPath returns an error if a path contains characters that do not occur in IDs and operation names.
 func checkPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isInvalidPathRune) {
@@ -280,7 +279,7 @@ func isInvalidPathRune(r rune) bool {
 	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("$-._", r)
 }
 
-// request returns the HTTP request.
+// request returns the HTTP request to send.
 func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) {
 	if err := checkPath(q.Path); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const (
 	inXML          = `<?xml version="1.0"?><ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><timestamp value="2026-01-02"/></expansion></ValueSet>`
 )
 
-// serve starts a server with a handler and returns a client for it.
+// serve starts a server with the handler h and returns a client of it.
 func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
 	t.Helper()
 	backend := httptest.NewServer(h)
@@ -41,7 +41,7 @@ func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
 	return s
 }
 
-// reply returns a handler with a fixed response.
+// reply returns a handler that sends a fixed response.
 func reply(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -50,7 +50,7 @@ func reply(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// raw returns a handler that writes raw bytes and closes the connection, with a reset or regularly.
+// raw returns a handler that writes raw bytes to the connection and closes it, with a TCP reset if reset is true.
 func raw(reset bool, bytes string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -104,7 +104,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// large exceeds the maximum size in the tests.
+// large is larger than the maximum response size in the tests.
 var large = `{"resourceType":"ValueSet","expansion":{},"x":"` + strings.Repeat("x", 11<<20) + `"}`
 
 func TestFailures(t *testing.T) {
@@ -174,7 +174,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// bomb returns a handler with a decompression bomb. It is compressed in advance, because compression may exceed the
+// bomb returns a handler that sends a decompression bomb. The body is compressed in advance because this could exceed the
 // timeout on a busy machine.
 func bomb() http.HandlerFunc {
 	var packed bytes.Buffer
@@ -188,7 +188,7 @@ func bomb() http.HandlerFunc {
 	}
 }
 
-// wantFailure checks that err is of the given kind and that a is nil.
+// wantFailure checks that err is an [*Error] that wraps is and has the given status, and that a is nil.
 func wantFailure(t *testing.T, a *Response, err, is error, status int) {
 	t.Helper()
 	var failed *Error
@@ -220,7 +220,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
-// pipes is a listener without a network, so that the fake clock of synctest advances while all goroutines wait.
+// pipes is an in-memory listener, so that the fake clock of synctest advances while all goroutines wait.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -294,7 +294,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// plainHTTPTransport sends https requests without TLS.
+// plainHTTPTransport sends requests for https URLs without TLS.
 type plainHTTPTransport struct{ http.RoundTripper }
 
 func (o plainHTTPTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -354,7 +354,7 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("redirected: got %q, %v", got, err)
 			}
 			a, err := s.Do(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
-			wantFailure(t, a, err, errMalformed, 502) // following it would change the method to GET
+			wantFailure(t, a, err, errMalformed, 502) // if the redirect were followed, the method would change to GET
 			if len(stolen) > 0 {
 				t.Errorf("another server was asked, with %q", stolen)
 			}
@@ -424,8 +424,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Requests to a server are suspended for its Retry-After (RFC 9110 §10.2.3). Other responses and invalid values do not
-// suspend requests.
+// TestRetryAfter checks that requests to a server are suspended until its Retry-After has elapsed (RFC 9110 §10.2.3). Other
+// responses and invalid values do not suspend requests.
 func TestRetryAfter(t *testing.T) {
 	tests := []struct {
 		name, said string
@@ -464,7 +464,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Content-Location of a server is not sent to clients, who may not be able or permitted to access that URL.
+// TestContentLocation checks that Content-Location, which clients may be unable to access, is not sent to them.
 func TestContentLocation(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Location", "http://10.0.0.1/fhir/ValueSet/1")
@@ -487,7 +487,7 @@ func TestOptions(t *testing.T) {
 	tests := []struct {
 		name string
 		o    Options
-		part string // part of the error; empty: valid
+		part string // part of the error; "" if the options are valid
 	}{
 		{"https", Options{Base: "https://tx.example/r4"}, ""},
 		{"http on loopback", Options{Base: "http://127.0.0.1:8080"}, ""},

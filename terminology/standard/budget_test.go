@@ -18,23 +18,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// bomb is a request that costs much more than its size suggests.
+// bomb is a request that costs far more than its size suggests.
 type bomb struct {
 	name, path, body string
-	most             int // maximum number of steps; 0 means 2,000,000
+	most             int // maximum number of budget steps; 0 means 2,000,000
 }
 
-// validations returns n parameters with the same validation.
+// validations returns n parameters that each contain the same validation.
 func validations(n int, parameters string) string {
 	return fixture.Repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
 }
 
-// includedTimes returns a value set that includes the code system http://x/b n times, each with additional members.
+// includedTimes returns a value set that includes http://x/b n times, each time with the additional members in more.
 func includedTimes(n int, more string) string {
 	return fixture.ValueSet("http://x/bomb", `{"include":[`+fixture.Repeat(n, func(int) string { return `{"system":"http://x/b"` + more + `}` })+`]}`)
 }
 
-// needs skips the test if the build lacks the operation.
+// needs skips the test if this build lacks the operation.
 func (b *bomb) needs(t *testing.T) {
 	t.Helper()
 	terminologytest.RequireFeatures(t, b.path)
@@ -105,7 +105,7 @@ func bombs() []bomb {
 	}
 }
 
-// countdown is a context that is canceled after a number of checks.
+// countdown is a context that is canceled after a given number of checks.
 type countdown struct {
 	context.Context
 	left int
@@ -118,7 +118,7 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// TestBombs checks that requests that would take long are rejected before their cost is incurred.
+// TestBombs checks that requests that would take too long are rejected before they incur the cost.
 func TestBombs(t *testing.T) {
 	for _, b := range bombs() {
 		t.Run(b.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestSlots checks that only costly requests acquire a slot, at most one, and release it.
+// TestSlots checks that only costly requests acquire a slot, that they acquire only one, and that they release it.
 func TestSlots(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {
@@ -203,8 +203,8 @@ func (w *hookWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestBombsOfCanceledRequests cancels requests while they are processed, with an unlimited budget: their processing
-// stops. Requests canceled in advance are not processed at all.
+// TestBombsOfCanceledRequests checks that processing stops if a request with an unlimited budget is canceled, and that requests
+// canceled in advance are not processed at all.
 func TestBombsOfCanceledRequests(t *testing.T) {
 	for _, b := range bombs() {
 		t.Run(b.name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestBombsOfCanceledRequests(t *testing.T) {
 				ctx := &countdown{Context: r.Context(), left: left}
 				err := terminologytest.ServeError(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
 				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
-					continue // finishes before the next check
+					continue // finished before the next check
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("leaving after %d looks: got %v", left, err)

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// ecosystem returns the folder with the tests of the HL7 terminology ecosystem and their runner.
+// ecosystem returns the folder that contains the HL7 terminology ecosystem tests and their runner.
 func ecosystem(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("TX_ECOSYSTEM")
@@ -35,7 +35,7 @@ func ecosystem(t *testing.T) string {
 	return folder
 }
 
-// TestEcosystem runs HL7's tests for servers of the terminology ecosystem.
+// TestEcosystem runs HL7's tests for servers in the terminology ecosystem.
 func TestEcosystem(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	folder := ecosystem(t)
@@ -54,7 +54,7 @@ func TestEcosystem(t *testing.T) {
 	}
 }
 
-// runEcosystem runs tests of a folder and returns the output of the runner.
+// runEcosystem runs the tests in a folder and returns the runner's output.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
 	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
@@ -68,7 +68,7 @@ func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	return output
 }
 
-// TestEcosystemOfSources runs HL7's tests for servers with content, for the built-in code systems.
+// TestEcosystemOfSources runs HL7's tests for servers with content against the built-in code systems.
 func TestEcosystemOfSources(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", "urn:ietf:bcp:47", "urn:iso:std:iso:3166")
 	folder := ecosystem(t) + "-clinical"
@@ -84,7 +84,7 @@ func TestEcosystemOfSources(t *testing.T) {
 		{"bugs", "lang-case", 2, ""},
 		{"bugs", "country-code", 1, ""},
 		{"bugs", "3166-", 3, ""},
-		// The expected display of ia ends at a line break in IANA's file: "Interlingua (International Auxiliary Language".
+		// The expected display of ia stops at a line break in IANA's file: "Interlingua (International Auxiliary Language".
 		{"langcodes", "", 0, "expand-langcodes-all"},
 	} {
 		output := string(runEcosystem(t, folder, "--modes", "tx.fhir.org", "--suite", cases.suite, "--test", cases.test))
@@ -95,17 +95,17 @@ func TestEcosystemOfSources(t *testing.T) {
 	}
 }
 
-// operationCounts matches an operation in the summary of the output, with the number of passing tests.
+// operationCounts matches an operation in the runner's summary and the number of tests that passed.
 var operationCounts = regexp.MustCompile(`'([a-z-]+)': \((\d+), (\d+)\)`)
 
-// ecosystemCase is an $expand test of the ecosystem.
+// ecosystemCase is an $expand test of the terminology ecosystem.
 type ecosystemCase struct {
 	Name, Operation, Mode, Request, Profile string
 	Version                                 string
 	Language                                string `json:"Accept-Language"`
 }
 
-// sentParameter is a parameter of a request.
+// sentParameter is an entry of Parameters.parameter in a request.
 type sentParameter struct {
 	Name     string          `json:"name"`
 	Resource json.RawMessage `json:"resource"`
@@ -119,7 +119,7 @@ type sentParameter struct {
 	UUID     string          `json:"valueUuid"`
 }
 
-// query returns the value of a parameter for a query string.
+// query returns the value of a parameter as in a query string.
 func (p sentParameter) query() string {
 	switch {
 	case p.Boolean != nil:
@@ -130,9 +130,9 @@ func (p sentParameter) query() string {
 	return p.Code + p.String + p.URI + p.URL + p.Canon + p.UUID
 }
 
-// TestGETMatchesPOST repeats the ecosystem's $expand tests by GET, with the resources of each test loaded as definitions, at
-// type level and, if the value set has an ID, at instance level. The responses must be equal except for the source and
-// time of the definitions.
+// TestGETMatchesPOST repeats the ecosystem's $expand tests by GET, with the resources of each test loaded as definitions. It
+// sends requests at the type level and, if the value set has an ID, at the instance level. The responses must equal those to
+// POST, except for the source and time of the definitions.
 func TestGETMatchesPOST(t *testing.T) {
 	folder := ecosystem(t)
 	var tests struct {
@@ -168,7 +168,7 @@ func TestGETMatchesPOST(t *testing.T) {
 	}
 }
 
-// libraryWithCore returns a library with the built-in definitions and other resources.
+// libraryWithCore returns a library with the built-in definitions and the given resources.
 func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	t.Helper()
 	folder := t.TempDir()
@@ -186,7 +186,7 @@ func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	return l
 }
 
-// compareMethods compares the responses of a test and returns the number of responses to GET.
+// compareMethods compares the responses to a test by POST and GET. It returns the number of GET requests.
 func compareMethods(t *testing.T, folder, name string, test ecosystemCase, setup []string, loaded *terminology.Library) int {
 	t.Helper()
 	var sent struct {
@@ -199,7 +199,7 @@ func compareMethods(t *testing.T, folder, name string, test ecosystemCase, setup
 	query, body := url.Values{}, `{"resourceType":"Parameters","parameter":[`
 	for _, p := range sent.Parameter {
 		if p.Resource != nil {
-			return 0 // not supported by GET
+			return 0 // GET cannot send resources
 		}
 		query.Add(p.Name, p.query())
 		body += `{"name":` + strconv.Quote(p.Name) + `,"valueString":` + strconv.Quote(p.query()) + `},`
@@ -232,7 +232,7 @@ func compareMethods(t *testing.T, folder, name string, test ecosystemCase, setup
 	return 1
 }
 
-// sendRequest returns a response as JSON, without members that depend on the library.
+// sendRequest returns the response as JSON, without the members that depend on the library.
 func sendRequest(t *testing.T, l *terminology.Library, method, path, body, language string) map[string]any {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
@@ -254,14 +254,14 @@ func sendRequest(t *testing.T, l *terminology.Library, method, path, body, langu
 	return answer
 }
 
-// withoutOffset removes the offset, which responses to GET always have.
+// withoutOffset removes the offset, which a response to GET always has.
 func withoutOffset(answer map[string]any) {
 	if expansion, ok := answer["expansion"].(map[string]any); ok {
 		delete(expansion, "offset")
 	}
 }
 
-// flatten converts a tree to a list, as in a response to GET, and removes the offset.
+// flatten converts a tree to a list, as in responses to GET, and removes the offset.
 func flatten(answer map[string]any) {
 	withoutOffset(answer)
 	expansion, ok := answer["expansion"].(map[string]any)
@@ -284,7 +284,7 @@ func flatten(answer map[string]any) {
 	expansion["contains"] = list
 }
 
-// readJSON reads a file.
+// readJSON decodes a JSON file.
 func readJSON(t *testing.T, name string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -296,7 +296,7 @@ func readJSON(t *testing.T, name string, into any) {
 	}
 }
 
-// readJSONAppending appends the parameters in a file.
+// readJSONAppending appends the parameters in a JSON file to a list.
 func readJSONAppending(t *testing.T, name string, list *[]sentParameter) {
 	t.Helper()
 	var more struct {

@@ -91,7 +91,8 @@ func TestRelatedOperations(t *testing.T) {
 	}
 }
 
-// Each concept is specified once: by code and system, or by a Coding (R4 CodeSystem/$lookup, $subsumes).
+// TestConceptSpecifiedOnce checks that a concept must be specified either by code and system or by a Coding (R4
+// CodeSystem/$lookup, $subsumes).
 func TestConceptSpecifiedOnce(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	coding := func(name, code string) string {
@@ -124,7 +125,7 @@ func TestConceptSpecifiedOnce(t *testing.T) {
 	}
 }
 
-// FuzzOperations checks that all operations respond to any body with the expected resource or an error.
+// FuzzOperations checks that all operations respond to any body with either the expected resource type or an error.
 func FuzzOperations(f *testing.F) {
 	for _, seed := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}},{"name":"tx-resource","resource":` + fixture.Colours + `}]}`,
@@ -151,8 +152,8 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// A negative result caused by a missing definition is provisional: other servers are called first, and the result
-// applies if they fail. (R4 ValueSet/$validate-code: false means that the code "is not valid".)
+// TestOtherServers checks that a negative result caused by a missing definition is provisional: other servers are called first,
+// and the result is used only if they fail. (R4 ValueSet/$validate-code: false means that the code "is not valid".)
 func TestOtherServers(t *testing.T) {
 	l := terminologytest.Library(t,
 		fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/empty", "1", "not-present", ""),
@@ -164,7 +165,7 @@ func TestOtherServers(t *testing.T) {
 	others := &api.Handler{Library: l, HasOtherServers: true}
 	tests := []struct {
 		operation, query string
-		missing          []outcome.Missing // nil: the result is final
+		missing          []outcome.Missing // nil if the result is final
 	}{
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=a", nil},
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=b", nil},
@@ -214,7 +215,7 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// Every operation with a language parameter rejects invalid languages.
+// TestLanguageRefused checks that every operation with a language parameter rejects invalid languages.
 func TestLanguageRefused(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	for _, path := range []string{
@@ -233,7 +234,7 @@ func TestLanguageRefused(t *testing.T) {
 	}
 }
 
-// A definition with a modifier extension is rejected because its meaning is unknown.
+// TestModifierExtensions checks that a definition with a modifier extension is rejected, because it may change the meaning.
 func TestModifierExtensions(t *testing.T) {
 	const modifier = `"modifierExtension":[{"url":"http://x/not","valueBoolean":true}]`
 	system := func(member, inConcept string) string {
@@ -282,8 +283,8 @@ func TestModifierExtensions(t *testing.T) {
 	}
 }
 
-// R4: the parameter date of $lookup and $validate-code is the date as of which definitions are used; compose.lockedDate
-// is the same for a value set's code systems.
+// TestAsOfDate checks that the parameter date of $lookup and $validate-code selects the definitions as of this date (R4), as
+// compose.lockedDate does for the code systems of a value set.
 func TestAsOfDate(t *testing.T) {
 	version := func(v, date, code string) string {
 		return strings.Replace(fixture.SingleCodeSystem("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
@@ -330,7 +331,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 	fixture.WantContains(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
 		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
-	// every listed operation is served
+	// every operation that the statement lists is served
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
 		claimed := resource.(map[string]any)
 		kind := claimed["type"].(string)
@@ -353,7 +354,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 }
 
-// A body in XML yields the same result as in JSON.
+// TestXMLBody checks that a body in XML has the same result as in JSON.
 func TestXMLBody(t *testing.T) {
 	inline := `{"resourceType":"ValueSet","status":"active","contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[
 		{"system":"http://x/colours","concept":[{"code":"blue"}]}]}}],"compose":{"inactive":false,"include":[{"valueSet":["#in"]}]}}`
@@ -390,8 +391,8 @@ func TestXMLBody(t *testing.T) {
 	}
 }
 
-// TestLimits tests each limit of a handler and a library: the maximum is accepted, and anything above is rejected with
-// an error about that limit.
+// TestLimits checks each limit of a handler and a library: the maximum is accepted, and larger values are rejected with an
+// error about that limit.
 func TestLimits(t *testing.T) {
 	filtered := func(regex string) string {
 		return fixture.ValueSet("http://x/regex", fmt.Sprintf(`{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"regex","value":%q}]}]}`, regex))
@@ -411,12 +412,12 @@ func TestLimits(t *testing.T) {
 		name                    string
 		handler                 *api.Handler
 		options                 definitions.Options
-		path, allowed, tooMuch  string // for GET, the rest of the path; for POST, the body
+		path, allowed, tooMuch  string // for GET, rest of the path; for POST, body
 		status                  int
 		code                    string
 		text                    string
 		method                  string
-		allowedSet, tooLargeSet string // additional definitions
+		allowedSet, tooLargeSet string // definitions to load in addition
 	}{
 		{name: "entries", handler: &api.Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
 		{name: "entries without a page", handler: &api.Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
@@ -462,7 +463,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// definitionFiles writes each nonempty resource to a separate file in a folder.
+// definitionFiles writes each nonempty resource to a separate file and returns the paths.
 func definitionFiles(t *testing.T, resources ...string) []string {
 	folder := t.TempDir()
 	for i, resource := range resources {
@@ -473,7 +474,8 @@ func definitionFiles(t *testing.T, resources ...string) []string {
 	return []string{folder}
 }
 
-// Source is called once before other servers are called, and a batch is processed as far as possible.
+// TestSourceBeforeOtherServers checks that the source of definitions is called once before other servers, and that a batch is
+// processed as far as possible.
 func TestSourceBeforeOtherServers(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	source := &terminologytest.RecordingSource{}
@@ -491,7 +493,7 @@ func TestSourceBeforeOtherServers(t *testing.T) {
 	}
 }
 
-// validCodes returns the codes that $validate-code accepts in a value set.
+// validCodes returns the codes in a value set that $validate-code accepts.
 func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	t.Helper()
 	var codes, validations []string
@@ -514,8 +516,8 @@ func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	return valid
 }
 
-// TestValidateAgreesWithExpand checks on random value sets that $validate-code, which does not expand, accepts exactly
-// the codes of the expansion.
+// TestValidateAgreesWithExpand checks, with random value sets, that $validate-code accepts exactly the codes in the expansion,
+// although it does not expand.
 func TestValidateAgreesWithExpand(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	t.Parallel()
@@ -527,7 +529,7 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 		for v := range 3 {
 			imports := v
 			if versions > 1 {
-				imports = 0 // which version of a code wins is unspecified when imports select different versions
+				imports = 0 // if imports select different versions, which version of a code is returned is unspecified
 			}
 			compose := fmt.Sprintf(`{"inactive":%t,"include":[%s,%s],"exclude":[%s]}`, r.IntN(3) > 0, randomInclude(r, versions, imports),
 				randomInclude(r, versions, imports), randomInclude(r, versions, imports))
@@ -554,8 +556,7 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 	}
 }
 
-// randomSystem returns versions of a code system that differ in the number, parents, properties and statuses of their
-// concepts.
+// randomSystem returns several versions of a code system. Their concepts differ in number, parents, properties and statuses.
 func randomSystem(r *rand.Rand, url string, versions int) []string {
 	var all []string
 	for version := range versions {
@@ -576,8 +577,8 @@ func randomSystem(r *rand.Rand, url string, versions int) []string {
 	return all
 }
 
-// randomInclude returns an include or exclude of a code system, in one of its versions or the latest, and of previous
-// value sets, if any. Enumerated codes may belong to a missing code system or version.
+// randomInclude returns an include or exclude of a code system, in a specific version or the latest one, and of earlier value
+// sets if there are any. Enumerated codes may be missing or belong to a missing version.
 func randomInclude(r *rand.Rand, versions, valueSets int) string {
 	set := map[string]any{}
 	if valueSets > 0 && r.IntN(3) == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// The members of a source, which are read during startup, declare all properties of its table.
+// TestSources checks that the members of each source, which are read during startup, declare all properties in its table.
 func TestSources(t *testing.T) {
 	systems := &terminologytest.Core(t).Definitions().Systems
 	for _, s := range codesystem.Sources() {
@@ -37,7 +37,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// The code systems of the standard build make twelve more value sets of R4 complete, one of them of a grammar.
+// TestCoreValueSetsExpand checks that the code systems of the standard build make twelve more R4 value sets complete, one of
+// which includes a grammar.
 func TestCoreValueSetsExpand(t *testing.T) {
 	if n := len(codesystem.Sources()); n < 13 {
 		t.Skipf("this build has %d code systems, and not all of the standard build", n)
@@ -54,7 +55,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 	}
 }
 
-// bare is a code system with one concept and no optional interface except List.
+// bare is a code system with a single concept. It implements no optional interface except List.
 type bare struct{}
 
 func (bare) Len() int { return 1 }
@@ -79,7 +80,7 @@ func (bare) AppendTexts(dst []codesystem.Text, _ codesystem.Concept) []codesyste
 
 func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value { return dst }
 
-// TestBareCodeSystem performs each operation on a code system without optional interfaces.
+// TestBareCodeSystem checks each operation with a code system that lacks optional interfaces.
 func TestBareCodeSystem(t *testing.T) {
 	l := terminologytest.Library(t, fixture.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
 	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.DetectInterfaces(bare{}), Content: definitions.ContentComplete})
@@ -109,7 +110,7 @@ func TestBareCodeSystem(t *testing.T) {
 	}
 }
 
-// TestSourceOperations performs the other operations on a grammar and a table by GET and POST.
+// TestSourceOperations checks the operations other than $expand with a grammar and a table, by GET and POST.
 func TestSourceOperations(t *testing.T) {
 	l := terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
 	target := fixture.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
@@ -149,7 +150,7 @@ func TestSourceOperations(t *testing.T) {
 	}
 }
 
-// formatParameters formats a Parameters response as name=value.
+// formatParameters formats a Parameters response as a list of name=value.
 func formatParameters(answer map[string]any) string {
 	var list []string
 	parameters, _ := answer["parameter"].([]any)
@@ -165,7 +166,7 @@ func formatParameters(answer map[string]any) string {
 	return strings.Join(list, " ")
 }
 
-// An invalid code is rejected with its reason in addition to the usual message.
+// TestRefusal checks that $validate-code reports why a code is invalid in addition to the usual message.
 func TestRefusal(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/measures&code=7x", "/CodeSystem/$lookup?system=http://x/measures&code=7x"} {
@@ -181,7 +182,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// Requests that need no concepts of an embedded table do not read it.
+// TestSourceStaysUnread checks that an embedded table is not read by requests that do not need its concepts.
 func TestSourceStaysUnread(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup")
 	l, err := terminology.Load(t.Context(), definitions.Options{Sources: terminologytest.Sources(t, []byte("not readable"))})

@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// synthetic is the code system of the benchmarks.
+// synthetic is the code system used by the benchmarks.
 var synthetic = terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 100_000, Designations: 3}
 
-// library loads synthetic once.
+// library returns a library with the code system synthetic. It is loaded once.
 var library = sync.OnceValues(func() (*terminology.Library, error) {
 	folder, err := os.MkdirTemp("", "synthetic")
 	if err != nil {
@@ -46,7 +46,7 @@ var library = sync.OnceValues(func() (*terminology.Library, error) {
 	return terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}})
 })
 
-// discardWriter is a response writer that counts and discards the body.
+// discardWriter is a response writer that discards the body and counts its bytes.
 type discardWriter struct {
 	header http.Header
 	n      int64
@@ -59,7 +59,7 @@ func (d *discardWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// benchmark sends requests in rotation.
+// benchmark sends $expand requests with the given queries in rotation.
 func benchmark(b *testing.B, valueSet string, queries ...string) {
 	l, err := library()
 	if err != nil {
@@ -83,7 +83,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 	b.SetBytes(w.n / int64(i))
 }
 
-// BenchmarkTyping measures filters that are prefixes of typed texts, by length.
+// BenchmarkTyping measures filters by length. They are prefixes of texts that users type.
 func BenchmarkTyping(b *testing.B) {
 	typed := synthetic.SearchTexts(1000)
 	for length := 1; length <= 10; length++ {
@@ -97,7 +97,7 @@ func BenchmarkTyping(b *testing.B) {
 	}
 }
 
-// BenchmarkTypingWords measures filters that are prefixes of single words and codes, of one to ten letters.
+// BenchmarkTypingWords measures filters of one to ten letters. They are prefixes of single words and codes.
 func BenchmarkTypingWords(b *testing.B) {
 	var queries []string
 	for _, word := range typedWords() {
@@ -106,7 +106,7 @@ func BenchmarkTypingWords(b *testing.B) {
 	benchmark(b, "/all", queries...)
 }
 
-// typedWords returns query-encoded prefixes of single words and codes, of one to ten letters.
+// typedWords returns prefixes of single words and codes with one to ten letters, escaped for a query.
 func typedWords() (words []string) {
 	for _, t := range synthetic.SearchTexts(2000) {
 		runes := []rune(t)
@@ -117,7 +117,7 @@ func typedWords() (words []string) {
 	return words
 }
 
-// BenchmarkOrigins measures filters on the same codes in a loaded value set, an implicit value set, and a value set
+// BenchmarkOrigins measures filters on the same codes in a loaded value set, an implicit value set, and a value set that is
 // posted with each request.
 func BenchmarkOrigins(b *testing.B) {
 	all, _ := synthetic.ValueSets()
@@ -135,7 +135,7 @@ func BenchmarkOrigins(b *testing.B) {
 	}
 }
 
-// benchmarkRequests sends each filter in rotation by GET, or by POST with a value set as the body.
+// benchmarkRequests sends the filters in rotation. If body, a value set, is not empty, it uses POST, otherwise GET.
 func benchmarkRequests(b *testing.B, query, body string, filters []string) {
 	l, err := library()
 	if err != nil {

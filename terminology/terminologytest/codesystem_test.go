@@ -41,7 +41,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestExpand loads a synthetic code system and requests its known content.
+// TestExpand checks that a synthetic code system is loaded and has the expected content.
 func TestExpand(t *testing.T) {
 	cs := terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 300, Designations: 1}
 	var text bytes.Buffer

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// grammar is a code system of lengths and durations, such as 20cm, that implements all interfaces of a grammar.
+// grammar is a code system of lengths and durations, such as 20cm. It implements all interfaces that a grammar can implement.
 type grammar struct{}
 
 func (grammar) Locate(code []byte) (codesystem.Concept, bool) {
@@ -80,13 +80,13 @@ func (grammar) Convert(from, to codesystem.Concept) (factor string, equal, ok bo
 	return strconv.FormatFloat(float64(had)/float64(has), 'g', -1, 64), had == has, grammarUnits[a].base == grammarUnits[b].base
 }
 
-// grammarUnits contains the units, each with its base unit and its size in base units.
+// grammarUnits maps each unit to its base unit and its size in base units.
 var grammarUnits = map[string]struct {
 	name, base string
 	size       int
 }{"m": {"metres", "m", 100}, "cm": {"centimetres", "m", 1}, "s": {"seconds", "s", 1}, "min": {"minutes", "s", 60}}
 
-// splitCode returns the number and unit of a code, or the reason why it is invalid.
+// splitCode returns the number and unit of a code, or the reason (why) for which it is invalid.
 func splitCode(code []byte) (number int, unit, why string) {
 	digits := len(code) - len(strings.TrimLeft(string(code), "0123456789"))
 	number, err := strconv.Atoi(string(code[:digits]))
@@ -103,13 +103,13 @@ const (
 	Shapes         = "http://x/shapes"
 )
 
-// EmbeddedShapes is the CodeSystem of an embedded table.
+// EmbeddedShapes is the CodeSystem resource of an embedded table.
 const EmbeddedShapes = `{"resourceType":"CodeSystem","url":"http://x/shapes","language":"en","caseSensitive":true,"content":"complete",
 	"property":[{"code":"sides","type":"integer"}],"concept":[{"code":"polygon","display":"Polygon","concept":[
 	{"code":"triangle","display":"Triangle","property":[{"code":"sides","valueInteger":3}],"designation":[{"language":"de","value":"Dreieck"}]},
 	{"code":"square","display":"Square","property":[{"code":"sides","valueInteger":4}]}]},{"code":"circle","display":"Circle"}]}`
 
-// Sources returns a grammar and a table.
+// Sources returns two sources: a grammar and the given table.
 func Sources(t testing.TB, table []byte) []codesystem.Source {
 	t.Helper()
 	return []codesystem.Source{
@@ -123,7 +123,7 @@ func Sources(t testing.TB, table []byte) []codesystem.Source {
 	}
 }
 
-// SourceLibrary returns a library with a grammar, a table and value sets.
+// SourceLibrary returns a library with a grammar, a table and the given value sets.
 func SourceLibrary(t testing.TB, valueSets ...string) *terminology.Library {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)

@@ -1,6 +1,6 @@
-// Package terminologytest supports tests and benchmarks of a terminology service: it loads libraries and generates
-// synthetic code systems of any size. Generation is deterministic. Internal tests of packages below the library use
-// package fixture.
+// Package terminologytest supports tests and benchmarks of a terminology service. It loads libraries and generates synthetic
+// code systems of any size. Generation is deterministic. Internal tests of packages that the library imports use package
+// fixture instead.
 package terminologytest
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// core returns a library of the built-in definitions, loaded once.
+// core returns a library of the built-in definitions, which are loaded once.
 var core = sync.OnceValues(func() (*terminology.Library, error) {
 	return terminology.Load(context.Background(), definitions.Options{Core: true, Now: func() time.Time { return fixture.Time }})
 })
 
-// Core returns the library of the built-in definitions.
+// Core returns a library of the built-in definitions.
 func Core(t testing.TB) *terminology.Library {
 	t.Helper()
 	l, err := core()
@@ -33,7 +33,7 @@ func Core(t testing.TB) *terminology.Library {
 	return l
 }
 
-// Library loads the given resources in order, each from a separate file.
+// Library returns a library with the given resources, loaded in order from separate files.
 func Library(t testing.TB, resources ...string) *terminology.Library {
 	t.Helper()
 	l, err := terminology.Load(context.Background(), definitions.Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})
@@ -43,7 +43,7 @@ func Library(t testing.TB, resources ...string) *terminology.Library {
 	return l
 }
 
-// ColourLibrary returns a library with the colours and related definitions.
+// ColourLibrary returns a library with [fixture.Colours] and related definitions.
 func ColourLibrary(t testing.TB) *terminology.Library {
 	t.Helper()
 	return Library(t, fixture.Colours, fixture.ColoursInDutch, fixture.ColourNotes,
@@ -56,13 +56,13 @@ func ColourLibrary(t testing.TB) *terminology.Library {
 			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
 }
 
-// RecordingSource is an in-memory Source that records its calls.
+// RecordingSource is an in-memory [terminology.Source] that records its calls.
 type RecordingSource struct {
 	mu        sync.Mutex
-	Resources []string      // returned for every call
-	Requested []string      // requested definitions
-	Err       error         // returned with Resources
-	Release   chan struct{} // delays results until closed; nil: no delay
+	Resources []string      // results of each call
+	Requested []string      // definitions requested so far
+	Err       error         // error of each call
+	Release   chan struct{} // results are delayed until it is closed; nil: no delay
 }
 
 // Definitions implements [terminology.Source].
@@ -79,20 +79,20 @@ func (s *RecordingSource) Definitions(ctx context.Context, m outcome.Missing) (f
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, resource := range s.Resources { // returns all of them: callers must ignore others
+	for _, resource := range s.Resources { // returns all resources, because callers must ignore those that they did not request
 		found = append(found, jsontext.Value(resource))
 	}
 	return found, s.Err
 }
 
-// Set replaces the resources and the error.
+// Set replaces the resources and the error to return.
 func (s *RecordingSource) Set(err error, resources ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Resources, s.Err = resources, err
 }
 
-// WantRequested checks the definitions requested since the previous call.
+// WantRequested checks which definitions have been requested since the previous call.
 func (s *RecordingSource) WantRequested(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()

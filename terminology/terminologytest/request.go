@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Serve mounts a handler like the gateway: operations by path, errors as OperationOutcome.
+// Serve returns an HTTP handler that mounts h as the gateway does. It writes errors as OperationOutcomes.
 func Serve(h *api.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if failed, ok := errors.AsType[*outcome.Error](ServeError(h, w, r)); ok {
@@ -33,7 +33,7 @@ func Serve(h *api.Handler) http.Handler {
 	})
 }
 
-// ServeError serves a request like [Serve], but returns the error.
+// ServeError serves a request like [Serve], but returns errors instead of writing them.
 func ServeError(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	below := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/fhir/R4"), "/")
 	kind, _, _ := strings.Cut(below, "/")
@@ -57,8 +57,8 @@ func ServeError(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	return &outcome.Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 }
 
-// RequireFeatures skips the test if the build lacks a feature: an operation, identified by a path such as
-// /CodeSystem/$lookup?code=a, a code system, identified by URL, or "xml".
+// RequireFeatures skips the test if the build lacks a feature. A feature is an operation, identified by a path such as
+// /CodeSystem/$lookup?code=a, a code system, identified by its URL, or "xml".
 func RequireFeatures(t testing.TB, features ...string) {
 	t.Helper()
 	for _, feature := range features {
@@ -68,7 +68,7 @@ func RequireFeatures(t testing.TB, features ...string) {
 	}
 }
 
-// HasFeature reports whether the build has a feature, identified as for [RequireFeatures].
+// HasFeature reports whether the build includes a feature, identified as in [RequireFeatures].
 func HasFeature(feature string) bool {
 	if feature == "xml" {
 		return negotiation.HasXML()
@@ -82,7 +82,7 @@ func HasFeature(feature string) bool {
 	return slices.ContainsFunc(codesystem.Sources(), func(s codesystem.Source) bool { return s.URL == feature })
 }
 
-// Call sends a request to a handler mounted like in the gateway, and returns the response.
+// Call sends a request to a handler that is mounted as in the gateway. It returns the response and its decoded body.
 func Call(t testing.TB, h *api.Handler, method, path, body string, headers ...string) (*httptest.ResponseRecorder, map[string]any) {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
@@ -101,7 +101,7 @@ func Call(t testing.TB, h *api.Handler, method, path, body string, headers ...st
 	return w, response
 }
 
-// Query returns a query string of alternating names and values.
+// Query returns a query string. pairs are alternating names and values.
 func Query(pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -110,7 +110,7 @@ func Query(pairs ...string) string {
 	return values.Encode()
 }
 
-// Request sends an $expand request to a handler and returns the response.
+// Request sends an $expand request to a handler and returns the response and the handler's error.
 func Request(h *api.Handler, method, query string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, "https://fhir.example.org/fhir/R4/ValueSet/$expand", nil)
@@ -118,13 +118,13 @@ func Request(h *api.Handler, method, query string) (*httptest.ResponseRecorder, 
 	return w, h.Expand(w, r)
 }
 
-// Expand sends an $expand request that must succeed.
+// Expand sends an $expand request and fails the test if the request fails.
 func Expand(t testing.TB, l *terminology.Library, pairs ...string) Expanded {
 	t.Helper()
 	return ExpandWith(t, &api.Handler{Library: l}, pairs...)
 }
 
-// ExpandWith is like Expand, but for a given handler.
+// ExpandWith is like [Expand], but uses the given handler.
 func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	t.Helper()
 	w, err := Request(h, http.MethodGet, Query(pairs...))
@@ -140,7 +140,7 @@ func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	return result
 }
 
-// ExpandError sends an $expand request that must fail.
+// ExpandError sends an $expand request, which must fail, and returns the error.
 func ExpandError(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Error {
 	t.Helper()
 	w, err := Request(&api.Handler{Library: l}, http.MethodGet, Query(pairs...))
@@ -154,7 +154,7 @@ func ExpandError(t testing.TB, l *terminology.Library, pairs ...string) *outcome
 	return e
 }
 
-// AsXML converts a resource from JSON to XML. It skips the test in a build without XML.
+// AsXML returns a resource, given in JSON, in XML. It skips the test in a build without XML.
 func AsXML(t testing.TB, resource string) string {
 	t.Helper()
 	RequireFeatures(t, "xml")
@@ -165,7 +165,7 @@ func AsXML(t testing.TB, resource string) string {
 	return string(document)
 }
 
-// WriteProvisional writes the provisional response of an error, as callers do if no other server has a better one.
+// WriteProvisional writes the provisional response of an error, as callers do if no other server has a better response.
 func WriteProvisional(w http.ResponseWriter, e *outcome.Error) error {
 	w.Header().Set("Content-Type", e.Provisional.ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(e.Provisional.Body)))
@@ -175,7 +175,7 @@ func WriteProvisional(w http.ResponseWriter, e *outcome.Error) error {
 
 // Expanded is a ValueSet returned by $expand.
 type Expanded struct {
-	ResourceType string `json:"resourceType"` // ValueSet.resourceType
+	ResourceType string `json:"resourceType"` // always "ValueSet"
 	URL          string `json:"url"`          // ValueSet.url
 	Version      string `json:"version"`      // ValueSet.version
 	Name         string `json:"name"`         // ValueSet.name
@@ -212,7 +212,7 @@ func (e Expanded) Codes() []string {
 	return codes
 }
 
-// Parameters returns expansion.parameter as name=value.
+// Parameters returns each expansion.parameter as name=value.
 func (e Expanded) Parameters() []string {
 	list := []string{}
 	for _, p := range e.Expansion.Parameter {
@@ -247,7 +247,7 @@ type Entry struct {
 	Contains    []Entry          `json:"contains"`    // ValueSet.expansion.contains.contains
 }
 
-// Properties returns the properties of an entry as code=value.
+// Properties returns each property of an entry as code=value.
 func (c Entry) Properties() []string {
 	list := []string{}
 	for _, x := range c.Extension {
@@ -259,7 +259,7 @@ func (c Entry) Properties() []string {
 	return list
 }
 
-// Extension is an extension with any value type.
+// Extension is an extension with a value of any supported type.
 type Extension struct {
 	URL           string         `json:"url"`           // Extension.url
 	ValueBoolean  bool           `json:"valueBoolean"`  // Extension.valueBoolean
@@ -273,7 +273,7 @@ type Extension struct {
 	Extension     []Extension    `json:"extension"`     // Extension.extension
 }
 
-// WantCodes checks the codes of an expansion in order; want is separated by spaces.
+// WantCodes checks the codes of an expansion and their order. want is a space-separated list.
 func WantCodes(t testing.TB, got Expanded, want string) {
 	t.Helper()
 	if codes := strings.Fields(want); !slices.Equal(got.Codes(), codes) {
@@ -281,7 +281,7 @@ func WantCodes(t testing.TB, got Expanded, want string) {
 	}
 }
 
-// WantEntries checks the entries of an expansion, formatted as code|version display flags.
+// WantEntries checks the entries of an expansion. Each is formatted as code|version display flags.
 func WantEntries(t testing.TB, got Expanded, want ...string) {
 	t.Helper()
 	var entries []string
@@ -303,7 +303,7 @@ func WantEntries(t testing.TB, got Expanded, want ...string) {
 	}
 }
 
-// Outline formats an expansion as code[display](properties){nested entries}.
+// Outline formats entries as code[display](properties){nested entries}.
 func Outline(contains []Entry) string {
 	var b strings.Builder
 	for i, c := range contains {
@@ -327,7 +327,7 @@ func Outline(contains []Entry) string {
 	return b.String()
 }
 
-// FormatCodes formats the codes of an expansion as code=display.
+// FormatCodes formats each code as code=display.
 func FormatCodes(codes iter.Seq[expansion.Code]) string {
 	var list []string
 	for c := range codes {

@@ -15,8 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// The functions below test a registered code system with the built-in definitions. They skip checks that need an
-// operation that the build lacks.
+// The following functions test a registered code system. They skip checks of operations that the build lacks.
 
 // ResultTrue and ResultFalse are the results of $validate-code.
 const (
@@ -24,7 +23,7 @@ const (
 	ResultFalse = `{"name":"result","valueBoolean":false}`
 )
 
-// WantSource checks that a code system can be read by ID, and its member compositional.
+// WantSource checks that a code system can be read by ID, and that the resource has the given member compositional.
 func WantSource(t *testing.T, id, system string, compositional bool) {
 	t.Helper()
 	w, got := Call(t, &api.Handler{Library: Core(t)}, "GET", "/CodeSystem/"+id, "")
@@ -33,8 +32,8 @@ func WantSource(t *testing.T, id, system string, compositional bool) {
 	}
 }
 
-// WantCode checks that a code system, in the given version unless empty, has a code with a display, and lacks the code
-// unknown unless empty.
+// WantCode checks that a code system has a code with the given display, but not the code unknown. An empty version means any
+// version. An empty unknown skips that check.
 func WantCode(t *testing.T, system, version, code, display, unknown string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
@@ -54,7 +53,7 @@ func WantCode(t *testing.T, system, version, code, display, unknown string) {
 	}
 }
 
-// WantResponses sends GET requests and checks that each response contains texts.
+// WantResponses sends GET requests and checks that each response contains the given texts.
 func WantResponses(t *testing.T, want map[string][]string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
@@ -66,7 +65,7 @@ func WantResponses(t *testing.T, want map[string][]string) {
 	}
 }
 
-// WantMissing checks which GET requests have missing definitions, so that other servers are called.
+// WantMissing sends GET requests and checks which of them have missing definitions, so that other servers are called.
 func WantMissing(t *testing.T, want map[string]bool) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t), HasOtherServers: true}
@@ -81,8 +80,8 @@ func WantMissing(t *testing.T, want map[string]bool) {
 	}
 }
 
-// WantPartialSystem checks that an incomplete code system, loaded or sent with a request, does not hide a code of the
-// registered one, regardless of its version. content is its CodeSystem.content.
+// WantPartialSystem checks that an incomplete code system does not hide a code of the registered one, regardless of its
+// version. It is loaded or sent with a request. content is its CodeSystem.content.
 func WantPartialSystem(t *testing.T, system, content, code string) {
 	t.Helper()
 	RequireFeatures(t, "/CodeSystem/$validate-code")
@@ -103,7 +102,7 @@ func WantPartialSystem(t *testing.T, system, content, code string) {
 	}
 }
 
-// ValidateIn validates a code in a code system, sending resource unless empty, and returns the response.
+// ValidateIn validates a code in a code system and returns the response. If resource is not empty, it is sent with the request.
 func ValidateIn(t *testing.T, h *api.Handler, system, code, resource string) string {
 	t.Helper()
 	list := []string{fixture.URI("url", system), `{"name":"code","valueCode":"` + code + `"}`}
@@ -114,7 +113,7 @@ func ValidateIn(t *testing.T, h *api.Handler, system, code, resource string) str
 	return w.Body.String()
 }
 
-// CoreWith loads a resource after the built-in definitions.
+// CoreWith returns a library of the built-in definitions and a resource that is loaded after them.
 func CoreWith(t *testing.T, resource string) *terminology.Library {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "own.json")

@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// builder builds an index. It reads the documents in rank order and records their words; a counting sort turns the
-// records into postings.
+// builder builds an index. It reads the documents in rank order and records their words. A counting sort turns the records into
+// postings.
 type builder struct {
 	reader                    reader
 	words                     *wordStream
 	runes                     runeWords
-	displayHashes, codeHashes []uint64 // hash of the display and of the code, by rank
+	displayHashes, codeHashes []uint64 // hashes of the display and the code, by rank
 }
 
-// LargeCorpusSize is the number of documents from which on an index is stored off the heap.
+// LargeCorpusSize is the minimum number of documents for which an index is stored off the heap.
 const LargeCorpusSize = 5000
 
-// New builds the index of a corpus, which must not change afterwards.
+// New returns an index of a corpus. The corpus must not change afterwards.
 func New(c Corpus) *Index {
 	x := &Index{corpus: c, language: languageOf(c.Language())}
 	x.order, x.selectableCount = staticOrder(c)
@@ -69,14 +69,14 @@ func (x *Index) moveOffHeap(m *offheap.Memory) {
 	offheap.Move(m, &x.words.text, &p.list, &x.bySpelling.forms.text)
 }
 
-// collectGarbage releases memory during the construction of a large index.
+// collectGarbage returns memory to the operating system between the steps of building a large index.
 func (x *Index) collectGarbage() {
 	if len(x.order) >= LargeCorpusSize {
 		debug.FreeOSMemory()
 	}
 }
 
-// staticOrder returns the documents in their order within a tier, and the number of selectable documents.
+// staticOrder returns the documents in their order within a tier, and how many of them are selectable.
 func staticOrder(c Corpus) (order []uint32, chosen int) {
 	keys := make([]uint64, c.Len())
 	for doc := range keys {
@@ -94,7 +94,7 @@ func staticOrder(c Corpus) (order []uint32, chosen int) {
 	return order, chosen
 }
 
-// read adds the words of one document.
+// read records the words of a document.
 func (b *builder) read(rank, doc uint32) {
 	r := &b.reader
 	r.read(doc)
@@ -112,7 +112,7 @@ func (b *builder) read(rank, doc uint32) {
 	b.words.endDocument()
 }
 
-// partLists returns the compound parts of each word, encoded as in [wordStream].
+// partLists returns the compound parts of each word, by word number. Parts are encoded as in [wordStream].
 func (b *builder) partLists(c *Compounds) [][]uint32 {
 	lists := make([][]uint32, len(b.words.words.words))
 	for id := range lists {
@@ -131,22 +131,22 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 // reader reads the words of documents. It reuses buffers between calls.
 type reader struct {
 	corpus            Corpus
-	tokenizer         tokenizer // words of all texts of a document
-	displayTokenCount int       // number of tokens from the display
+	tokenizer         tokenizer // words in all texts of the document
+	displayTokenCount int       // number of tokens that come from the display
 	line              []byte    // words of the display
 	joined            []byte    // words of the code, without spaces
-	text              []byte    // text that tokens refer to
-	otherTexts        [][]byte  // other texts of the corpus
+	text              []byte    // backing bytes of the tokens
+	otherTexts        [][]byte  // other searchable texts of the document
 }
 
 func newReader(c Corpus) reader {
 	return reader{corpus: c, tokenizer: tokenizer{language: languageOf(c.Language())}}
 }
 
-// tokens returns the words of the last document read.
+// tokens returns the words of the document read last.
 func (r *reader) tokens() []token { return r.tokenizer.tokens }
 
-// readDisplay reads only the words of a document's display.
+// readDisplay reads only the words in the display of a document.
 func (r *reader) readDisplay(doc uint32) {
 	s := &r.tokenizer
 	s.tokens = s.tokens[:0]
@@ -156,14 +156,14 @@ func (r *reader) readDisplay(doc uint32) {
 	r.displayTokenCount = len(s.tokens)
 }
 
-// readCode reads the words of a document's code.
+// readCode reads the words in the code of a document.
 func (r *reader) readCode(doc uint32) (line []byte) {
 	line = r.tokenizer.folder.words(r.corpus.Code(doc))
 	r.joined = appendJoined(r.joined[:0], line)
 	return line
 }
 
-// read reads the words of all texts of a document.
+// read reads the words in all texts of a document.
 func (r *reader) read(doc uint32) {
 	r.readDisplay(doc)
 	s := &r.tokenizer
@@ -183,24 +183,24 @@ func (r *reader) read(doc uint32) {
 	r.text = s.addAll(r.text, others, foreign, r.line)
 }
 
-// bytesPerStep is the number of text bytes examined per step.
+// bytesPerStep is the number of text bytes that are examined in one budget step.
 const bytesPerStep = 32
 
-// steps returns the cost of examining the words of the document the given number of times, in search steps.
+// steps returns the cost, in budget steps, of reading the document and examining its words the given number of times.
 func (r *reader) steps(times int) int { return 1 + len(r.text)*(1+times)/bytesPerStep }
 
-// releaseCorpus drops the references to the corpus.
+// releaseCorpus removes the references to the corpus.
 func (r *reader) releaseCorpus() {
 	r.corpus = nil
 	clear(r.otherTexts[:cap(r.otherTexts)])
 }
 
-// token is a word of a text with its position.
+// token is a word of a text and whether it is in the head.
 type token struct {
 	word []byte
 
-	// inHead reports whether the word is in the head of its text: the part outside brackets before the first comma and the
-	// first stop word.
+	// inHead reports whether the word is in the head of its text. The head is the part outside brackets before the first comma
+	// and the first stop word.
 	inHead bool
 }
 
@@ -211,7 +211,8 @@ type tokenizer struct {
 	tokens   []token
 }
 
-// addAll adds the other texts of a document with the given words in its display. The last foreign texts have no heads.
+// addAll adds the words in a document's other texts. display has the words of its display. The last foreign texts have no
+// heads.
 func (s *tokenizer) addAll(buffer []byte, texts [][]byte, foreign int, display []byte) []byte {
 	for i, text := range texts {
 		from := len(s.tokens)
@@ -226,10 +227,10 @@ func (s *tokenizer) addAll(buffer []byte, texts [][]byte, foreign int, display [
 	return buffer
 }
 
-// removeAbbreviations removes words that abbreviate a word of the display, if the text is a short form of the display: it has
-// two abbreviated words, or one and a word of the display. Its remaining words lose their head, because its punctuation
-// and stop words differ from the display's. Otherwise the prefix diab would rank "Type 2 diab w oth comp" before "Type
-// 2 diabetes with other complications".
+// removeAbbreviations removes words that abbreviate a word of the display if the text is a short form of the display. This is
+// the case if the text contains two abbreviations, or one abbreviation and a word of the display. The remaining words are no
+// longer in a head, because punctuation and stop words differ from those of the display. Otherwise, the prefix diab would rank
+// "Type 2 diab w oth comp" before "Type 2 diabetes with other complications".
 func (s *tokenizer) removeAbbreviations(from int, display []byte) {
 	if len(display) > maxComparedDisplay {
 		return
@@ -254,10 +255,11 @@ func (s *tokenizer) removeAbbreviations(from int, display []byte) {
 	s.tokens = kept
 }
 
-// maxComparedDisplay is the maximum length of a display, in bytes of words, that is compared with other texts.
+// maxComparedDisplay is the maximum length of a display, in bytes of its words, for which other texts are compared with it.
 const maxComparedDisplay = 256
 
-// matchAbbreviation reports whether word is in words, and whether it abbreviates one, which a number never does.
+// matchAbbreviation reports whether word is one of words (found) and whether it is a prefix of one (begins). Words with digits
+// are never abbreviations.
 func matchAbbreviation(words, word []byte) (found, begins bool) {
 	for len(words) > 0 {
 		var longer []byte
@@ -270,8 +272,8 @@ func matchAbbreviation(words, word []byte) (found, begins bool) {
 	return found, begins && !bytes.ContainsAny(word, "0123456789")
 }
 
-// add appends the words of a text to tokens, including words that begin inside others and the joined form of hyphenated
-// words. The tokens refer to buffer, to which their letters are appended, and are valid as long as buffer is.
+// add appends the words of a text to tokens, including words that begin inside other words and the joined form of hyphenated
+// words. The tokens refer to buffer, to which their letters are appended. They are valid as long as buffer is.
 func (s *tokenizer) add(buffer, text []byte) []byte {
 	line := s.folder.words(text)
 	start := len(buffer)
@@ -289,7 +291,7 @@ func (s *tokenizer) add(buffer, text []byte) []byte {
 		s.tokens = append(s.tokens, token{word, head})
 		if !at.joined {
 			chain = from
-		} else { // beta-2-agonist also yields beta2 and beta2agonist
+		} else { // beta-2-agonist also adds beta2 and beta2agonist
 			s.tokens = append(s.tokens, token{appendJoined(nil, line[chain:end]), head})
 		}
 		inner = s.addInner(line, from, end, inner, head)
@@ -298,7 +300,7 @@ func (s *tokenizer) add(buffer, text []byte) []byte {
 	return buffer
 }
 
-// addInner adds the words that begin inside a word, and the part before them, which alone may be in a head.
+// addInner adds the words that begin inside a word, and the part before them. Only this part may be in a head.
 func (s *tokenizer) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
 	if len(inner) > 0 && inner[0] < end {
 		s.tokens = append(s.tokens, token{line[from+1 : inner[0]], head})
@@ -313,7 +315,7 @@ func (s *tokenizer) addInner(line []byte, from, end int, inner []int, head bool)
 	return inner
 }
 
-// vocabulary numbers words in order of first occurrence.
+// vocabulary numbers words in the order of their first occurrence.
 type vocabulary struct {
 	ids   map[string]uint32
 	words []string
@@ -321,7 +323,7 @@ type vocabulary struct {
 
 func newVocabulary() vocabulary { return vocabulary{ids: map[string]uint32{}} }
 
-// id returns the number of a word, adding the word if necessary.
+// id returns the number of a word. It adds the word if necessary.
 func (v *vocabulary) id(word []byte) uint32 {
 	if id, ok := v.ids[string(word)]; ok {
 		return id
@@ -331,7 +333,7 @@ func (v *vocabulary) id(word []byte) uint32 {
 	return id
 }
 
-// sortedIDs returns the numbers of the words in alphabetical order.
+// sortedIDs returns the numbers of all words, sorted alphabetically by word.
 func (v *vocabulary) sortedIDs() []uint32 {
 	ids := make([]uint32, len(v.words))
 	for i := range ids {
@@ -341,19 +343,19 @@ func (v *vocabulary) sortedIDs() []uint32 {
 	return ids
 }
 
-// wordStream records the distinct words of each document, document by document. A word is encoded as twice its number,
-// plus one if the document does not have it in a head.
+// wordStream records the distinct words of each document, one document after another. A word is encoded as twice its number,
+// plus one if the word is not in a head in this document.
 type wordStream struct {
 	words    vocabulary
-	lastSeen []uint32 // by word: last document that contains it, plus one
-	position []uint32 // by word: its position in lists
+	lastSeen []uint32 // by word: last document that contains the word, plus one
+	position []uint32 // by word: index in lists
 	lists    []uint32 // encoded words of the current document
-	encoded  [][]byte // previous documents: varints of encoded words plus one, terminated by 0; chunked to grow without copying
+	encoded  [][]byte // previous documents: encoded words plus one, as varints, with a final 0; chunked to avoid copying when growing
 }
 
 func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
 
-// number returns the number of a word, adding the word if necessary.
+// number returns the number of a word. It adds the word if necessary.
 func (s *wordStream) number(word []byte) uint32 {
 	id := s.words.id(word)
 	if int(id) == len(s.lastSeen) {
@@ -362,7 +364,7 @@ func (s *wordStream) number(word []byte) uint32 {
 	return id
 }
 
-// add records that a document has a word, in a head or elsewhere.
+// add records that a document contains a word. head reports whether the word is in a head.
 func (s *wordStream) add(rank uint32, word []byte, head bool) {
 	list := 2 * s.number(word)
 	if !head {
@@ -371,7 +373,7 @@ func (s *wordStream) add(rank uint32, word []byte, head bool) {
 	s.record(rank, list)
 }
 
-// record records an encoded word. If a document has the word in a head and elsewhere, the head wins.
+// record records an encoded word. If the document contains the word both in a head and elsewhere, the head takes precedence.
 func (s *wordStream) record(rank, list uint32) {
 	id := list / 2
 	switch {
@@ -400,7 +402,7 @@ func (s *wordStream) write(n uint32) {
 	s.encoded[last] = binary.AppendUvarint(s.encoded[last], uint64(n))
 }
 
-// each calls visit with the rank of the document and each encoded word.
+// each calls visit for each encoded word, with the rank of the document.
 func (s *wordStream) each(visit func(rank, list uint32)) {
 	rank := uint32(0)
 	for _, chunk := range s.encoded {
@@ -415,8 +417,8 @@ func (s *wordStream) each(visit func(rank, list uint32)) {
 	}
 }
 
-// withParts returns a stream that also contains the parts of compounds, given by encoded word. A part at the beginning
-// of a compound is in a head if the compound is.
+// withParts returns a stream that also contains the parts of compounds. lists contains the encoded parts by word number. A part
+// at the beginning of a compound is in a head if the compound is.
 func (s *wordStream) withParts(lists [][]uint32) *wordStream {
 	all := &wordStream{words: s.words, lastSeen: s.lastSeen, position: s.position}
 	clear(all.lastSeen)
@@ -434,26 +436,26 @@ func (s *wordStream) withParts(lists [][]uint32) *wordStream {
 	return all
 }
 
-// The index stores single letters and signs as special words. Their first byte identifies their position and cannot
-// occur in typed words.
+// Kinds of special words, which represent single letters and signs in the index. The kind is the first byte of a special word;
+// it cannot occur in words of a filter.
 const (
 	kindLetterAnywhere = iota // a letter or digit, anywhere in the display
-	kindLetterFirst           // a letter or digit at the beginning of a word of the display
+	kindLetterFirst           // a letter or digit at the beginning of a word in the display
 	kindSignAnywhere          // any other rune, in the display or the code
 	runeKindCount
 
-	minWordByte = runeKindCount // first bytes of ordinary words are greater or equal
+	minWordByte = runeKindCount // minimum first byte of ordinary words
 )
 
-// appendRuneWord appends the special word of a letter or sign.
+// appendRuneWord appends the special word for a letter or sign.
 func appendRuneWord(dst []byte, kind byte, r rune) []byte {
 	return utf8.AppendRune(append(dst, kind), r)
 }
 
-// runeWords adds letters and signs to a word stream, each as a special word (see appendRuneWord).
+// runeWords adds letters and signs to a word stream as special words (see appendRuneWord).
 type runeWords struct {
 	words  *wordStream
-	ascii  [runeKindCount][utf8.RuneSelf]uint32 // numbers of the special words of ASCII runes, plus one
+	ascii  [runeKindCount][utf8.RuneSelf]uint32 // numbers of the special words for ASCII runes, plus one
 	buffer []byte
 }
 
@@ -471,7 +473,7 @@ func (w *runeWords) add(rank uint32, kind byte, r rune) {
 	w.words.record(rank, 2*(id-1)+1)
 }
 
-// addLine adds the letters and digits of a display.
+// addLine adds the letters and digits in the words of a display.
 func (w *runeWords) addLine(rank uint32, line []byte) {
 	for i := 0; i < len(line); {
 		r, width := utf8.DecodeRune(line[i:])
@@ -481,7 +483,7 @@ func (w *runeWords) addLine(rank uint32, line []byte) {
 	}
 }
 
-// addSigns adds the runes of a text that are neither letters nor digits.
+// addSigns adds the runes in a text that are neither letters nor digits.
 func (w *runeWords) addSigns(rank uint32, text []byte) {
 	for i := 0; i < len(text); {
 		r, width := rune(text[i]), 1

@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Compounds contains the compound words of a corpus, such as Kniegelenkschmerz, with their parts. A nil Compounds is
-// empty. It is safe for concurrent use.
+// Compounds contains the compound words of a corpus, such as Kniegelenkschmerz, and their parts. nil is valid and empty. It is
+// safe for concurrent use.
 type Compounds struct {
 	words wordList
-	from  []uint32 // word i has the parts parts[from[i]:from[i+1]]
+	from  []uint32 // the parts of word i are parts[from[i]:from[i+1]]
 	parts []part
 }
 
-// NewCompounds returns the compound words of a corpus that is searched without an index, or nil if the language does
+// NewCompounds returns the compound words of a corpus that is searched without an index. It returns nil if the language does
 // not write compounds as one word.
 func NewCompounds(c Corpus) *Compounds {
 	l := languageOf(c.Language())
@@ -33,7 +33,7 @@ func NewCompounds(c Corpus) *Compounds {
 	return splitCompounds(l, &words)
 }
 
-// splitCompounds returns the compounds among the words of a corpus.
+// splitCompounds returns the compounds among words and their parts.
 func splitCompounds(l *language, words *vocabulary) *Compounds {
 	d := newDictionary(l, words)
 	c := &Compounds{from: make([]uint32, 1)}
@@ -46,11 +46,11 @@ func splitCompounds(l *language, words *vocabulary) *Compounds {
 			c.from = append(c.from, uint32(len(c.parts)))
 		}
 	}
-	c.words.text, c.parts = slices.Clone(c.words.text), slices.Clone(c.parts) // without excess capacity
+	c.words.text, c.parts = slices.Clone(c.words.text), slices.Clone(c.parts) // removes excess capacity
 	return c
 }
 
-// partsOf returns the parts of a word.
+// partsOf returns the parts of a compound, or nil for any other word.
 func (c *Compounds) partsOf(word []byte) []part {
 	if i, ok := c.words.find(word); ok {
 		return c.parts[c.from[i]:c.from[i+1]]
@@ -66,17 +66,17 @@ const (
 	maxCompoundLength = 64
 )
 
-// dictionary splits compound words. Its only source is the corpus: a code system that writes a word on its own
-// somewhere uses it as a part elsewhere.
+// dictionary splits compound words. It is built from the corpus alone: words that occur on their own in a code system are
+// usually also the parts of its compounds.
 type dictionary struct {
 	linkingElements []string
-	forms           map[string]bool  // words with and without endings
-	beginnings      map[string]uint8 // first parts before such words, with the number of words that have them, capped at 2
-	firstLetters    bitset.Set       // first letters of forms, to rule out most positions quickly
-	lastPartStarts  []uint64         // by word of the corpus: bitmask of positions where a last part may begin
+	forms           map[string]bool  // words in the corpus, with and without endings
+	beginnings      map[string]uint8 // prefixes of words that precede a possible last part, and how many words have them, at most 2
+	firstLetters    bitset.Set       // first letters of forms (see encodePrefix), to exclude most positions quickly
+	lastPartStarts  []uint64         // by word number: bitmask of the positions at which the last part may begin
 }
 
-// newDictionary returns the dictionary of a vocabulary.
+// newDictionary returns a dictionary based on the words of a corpus.
 func newDictionary(l *language, words *vocabulary) *dictionary {
 	d := &dictionary{linkingElements: l.linkingElements, forms: map[string]bool{}, beginnings: map[string]uint8{}}
 	d.firstLetters, d.lastPartStarts = bitset.New(26*26*26*26), make([]uint64, len(words.words))
@@ -104,7 +104,7 @@ func encodePrefix(word []byte) (n uint32) {
 	return n
 }
 
-// lastPartStartsOf returns a bitmask of the positions where the last part of a word may begin.
+// lastPartStartsOf returns a bitmask of the positions at which the last part of a word may begin.
 func (d *dictionary) lastPartStartsOf(word []byte) (ends uint64) {
 	for at := minPartLength; at <= len(word)-minPartLength; at++ {
 		if d.isLastPart(word[at:]) {
@@ -114,7 +114,7 @@ func (d *dictionary) lastPartStartsOf(word []byte) (ends uint64) {
 	return ends
 }
 
-// canBePart reports whether a word can be a part: it has a valid length and only Latin letters.
+// canBePart reports whether a word has a valid length and consists of Latin letters, so that it can be a part.
 func canBePart(word []byte) bool {
 	if len(word) < minPartLength || len(word) > maxCompoundLength {
 		return false
@@ -127,7 +127,7 @@ func canBePart(word []byte) bool {
 	return true
 }
 
-// eachForm calls visit with the word minus each of its endings, until visit returns true.
+// eachForm calls visit with the word without each ending that it has, until visit returns true.
 func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 	for _, e := range d.linkingElements {
 		if n := len(word) - len(e); n >= minPartLength && string(word[n:]) == e && visit(word[:n]) {
@@ -137,7 +137,7 @@ func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 	return false
 }
 
-// addBeginnings counts the prefixes of a word that precede a possible last part.
+// addBeginnings counts each prefix of a word that precedes a possible last part, whose positions are the bits of ends.
 func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 	for ; ends != 0; ends &= ends - 1 {
 		beginning := word[:bits.TrailingZeros64(ends)]
@@ -149,29 +149,29 @@ func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 
 func (d *dictionary) isWord(word []byte) bool { return d.forms[string(word)] }
 
-// isLastPart reports whether a word, possibly with an ending, can be the last part of a compound.
+// isLastPart reports whether a word can be the last part of a compound, possibly with an ending.
 func (d *dictionary) isLastPart(word []byte) bool {
 	return d.firstLetters.Has(encodePrefix(word)) && (d.isWord(word) || d.eachForm(word, d.isWord))
 }
 
-// isPart reports whether a word can be a part of a compound other than the last.
+// isPart reports whether a word can be a part of a compound before the last part.
 func (d *dictionary) isPart(word []byte) bool {
 	return d.isWord(word) || d.beginnings[string(word)] > 1
 }
 
-// part is the position of a part in a compound word.
+// part contains the start and the end of a part within a compound word.
 type part struct{ from, to uint8 }
 
-// compoundSplit contains, by start position of a part, the end of that part (0 if the rest cannot be split) and the start of
-// the next part.
+// compoundSplit contains, by start position of a part, the end of the part and the start of the next part. The end is 0 if the
+// rest of the word cannot be split from this position.
 type compoundSplit struct{ to, next [maxCompoundLength]uint8 }
 
-// appendWordParts appends the parts of a word of the corpus and, recursively, their parts. Parts are as long as possible.
+// appendWordParts appends the parts of the word with this number and, recursively, their parts. Parts are as long as possible.
 func (d *dictionary) appendWordParts(parts []part, word []byte, id uint32) []part {
 	return d.appendRangeParts(parts, word, d.lastPartStarts[id], 0)
 }
 
-// appendRangeParts is like appendWordParts, but for a part of a word, starting at a position.
+// appendRangeParts is like appendWordParts, but for word, a part that starts at position from of a longer word.
 func (d *dictionary) appendRangeParts(parts []part, word []byte, ends uint64, from int) []part {
 	var v compoundSplit
 	if ends == 0 || !d.computeSplit(&v, word, ends) {
@@ -187,7 +187,7 @@ func (d *dictionary) appendRangeParts(parts []part, word []byte, ends uint64, fr
 	}
 }
 
-// computeSplit computes the split of a word from its end to its beginning and reports whether one exists.
+// computeSplit computes how a word is split, from its end to its beginning. It reports whether the word can be split.
 func (d *dictionary) computeSplit(v *compoundSplit, word []byte, ends uint64) bool {
 	for at := bits.Len64(ends) - 1; at >= minPartLength; at-- {
 		if ends&(1<<at) != 0 {
@@ -199,7 +199,7 @@ func (d *dictionary) computeSplit(v *compoundSplit, word []byte, ends uint64) bo
 	return d.computeSplitAt(v, word, 0)
 }
 
-// computeSplitAt finds the longest part at a position that leaves a rest that can be split.
+// computeSplitAt finds the longest part that starts at a position and is followed by a rest that can be split.
 func (d *dictionary) computeSplitAt(v *compoundSplit, word []byte, at int) bool {
 	if !d.firstLetters.Has(encodePrefix(word[at:])) {
 		return false
@@ -213,8 +213,8 @@ func (d *dictionary) computeSplitAt(v *compoundSplit, word []byte, at int) bool 
 	return false
 }
 
-// nextPart returns the start of the part after one that ends at to, directly or after a linking element, or 0 if no
-// part follows.
+// nextPart returns the start of the part that follows a part ending at to, either directly or after a linking element. It
+// returns 0 if no part follows.
 func (d *dictionary) nextPart(v *compoundSplit, word []byte, to int) int {
 	if v.to[to] > 0 {
 		return to

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCompounds checks the parts of a word in a corpus with the given words.
+// TestCompounds checks how the words of a corpus are split into parts.
 func TestCompounds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, language, words, word, want string }{
@@ -44,7 +44,7 @@ func TestCompounds(t *testing.T) {
 	}
 }
 
-// TestGermanCompounds checks that parts find their compounds, ranked after texts with the parts as words in their head.
+// TestGermanCompounds checks that parts find compounds, which rank after texts with the parts as words in their head.
 func TestGermanCompounds(t *testing.T) {
 	checkFindings(t, documents{
 		0: {Code: "0", Display: "Kniegelenkschmerz", Language: "de", Place: 1},

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// lexiconEntryCost is the cost of adding a word to a lexicon, in multiples of the cost of examining a word.
+// lexiconEntryCost is the cost of adding a word to a lexicon relative to the cost of examining a word.
 const lexiconEntryCost = 150
 
-// maxGuesses is the maximum number of corrections for a misspelled word; the most frequent words are kept.
+// maxGuesses is the maximum number of corrections for a misspelled word. The most frequent words are used.
 const maxGuesses = 5
 
-// Corrected returns the filter as corrected by the last search, or "" if nothing was corrected.
+// Corrected returns the filter with the corrections of the last search, or "" if nothing was corrected.
 func (t *Filter) Corrected() string {
 	if t.corrections == nil {
 		return ""
@@ -31,7 +31,7 @@ func (t *Filter) Corrected() string {
 	return strings.Join(words, " ")
 }
 
-// correct replaces words that occur in no part by the most similar words. It reports whether it replaced any.
+// correct finds the most similar words for each word that occurs in none of the parts. It reports whether it found any.
 func (t *Filter) correct(parts []Part, spend func(steps int) error) (bool, error) {
 	read := map[string][][]byte{}
 	var lists lexicons
@@ -56,7 +56,7 @@ func (t *Filter) correct(parts []Part, spend func(steps int) error) (bool, error
 	return true, nil
 }
 
-// bestGuesses returns the best guesses, the most frequent first.
+// bestGuesses returns the maxGuesses most frequent guesses, with the most frequent first.
 func (t *corrector) bestGuesses() (words [][]byte) {
 	slices.SortFunc(t.guesses, func(a, b guess) int { return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.word, b.word)) })
 	for _, g := range t.guesses[:min(len(t.guesses), maxGuesses)] {
@@ -65,7 +65,7 @@ func (t *corrector) bestGuesses() (words [][]byte) {
 	return words
 }
 
-// lexicons contains the words of the parts without an index.
+// lexicons contains, by index of a part, the words of parts that have no index.
 type lexicons map[int]*lexicon
 
 type lexicon struct {
@@ -73,7 +73,7 @@ type lexicon struct {
 	counts []int
 }
 
-// scan compares the words of all parts with a misspelled word. It finds nothing if any part contains the word itself.
+// scan compares the words of all parts with word. If any part contains word itself, it is not misspelled and has no guesses.
 func (l *lexicons) scan(parts []Part, t *corrector, word []byte, spend func(steps int) error) error {
 	for i := range parts {
 		p := &parts[i]
@@ -109,7 +109,7 @@ func (l *lexicons) scan(parts []Part, t *corrector, word []byte, spend func(step
 	return nil
 }
 
-// forPart returns the words of a part without an index.
+// forPart returns the words of the i-th part, which has no index.
 func (l *lexicons) forPart(i int, p *Part, spend func(steps int) error) (*lexicon, error) {
 	if list := (*l)[i]; list != nil {
 		return list, nil
@@ -143,8 +143,8 @@ func newLexicon(s *wordStream) *lexicon {
 	return list
 }
 
-// toleratedTypos returns the number of typos to tolerate in a word, when matched as a whole and as a prefix. Short words
-// tolerate none because too many words are similar, words with digits because another digit changes the meaning.
+// toleratedTypos returns the maximum number of typos in a word for whole-word and for prefix matches. It is 0 for short words,
+// because too many are similar, and for words with digits, because another digit changes the meaning.
 func toleratedTypos(word []byte) (wholeTypos, prefixTypos int) {
 	n := 0
 	for i := 0; i < len(word); n++ {
@@ -155,7 +155,7 @@ func toleratedTypos(word []byte) (wholeTypos, prefixTypos int) {
 		i += width
 	}
 	switch {
-	case n < 5 || n > maxCorrectedLength: // four letters are more often an abbreviation than a word
+	case n < 5 || n > maxCorrectedLength: // words of four letters are often abbreviations
 		return 0, 0
 	case n == 5:
 		return 1, 1
@@ -166,28 +166,28 @@ func toleratedTypos(word []byte) (wholeTypos, prefixTypos int) {
 	}
 }
 
-// maxCorrectedLength is the maximum length of a word to correct, in letters.
+// maxCorrectedLength is the maximum length, in letters, of a word to be corrected.
 const maxCorrectedLength = 32
 
 // corrector finds the words most similar to a word by restricted Damerau-Levenshtein distance: an extra, missing or wrong
-// letter, or two swapped letters, count as one typo. The first letter must match. Rows of the distance table are reused
-// between words with a common prefix, which are adjacent in a sorted list.
+// letter and two swapped letters each count as one typo. The first letter must match. Rows of the distance table are reused for
+// words with a common prefix, because these are adjacent in a sorted list.
 type corrector struct {
 	word                    []rune
-	wholeTypos, prefixTypos int                                     // tolerated typos
-	validRows               int                                     // number of valid rows after the first
+	wholeTypos, prefixTypos int                                     // maximum number of typos
+	validRows               int                                     // number of valid rows after row 0
 	rowLetters              [maxCorrectedLength + maxTypos + 2]rune // letters of the valid rows
 	rows                    [maxCorrectedLength + maxTypos + 2]row
 
-	bestScore int // lowest score so far: twice the typos, plus one if only a prefix matches
+	bestScore int // best score so far: twice the number of typos, plus one if only a prefix matches
 	guesses   []guess
 }
 
-// maxTypos is the maximum number of tolerated typos.
+// maxTypos is the maximum number of typos in any word.
 const maxTypos = 2
 
-// row contains the cells of a row of the distance table that can be at most maxTypos: row k has column j at
-// j-k+maxTypos. Higher values are capped at tooManyTypos.
+// row contains the cells of a row of the distance table that can have a value of at most maxTypos. Column j of row k is at
+// index j-k+maxTypos. Higher values are stored as tooManyTypos.
 type row [2*maxTypos + 1]uint8
 
 const tooManyTypos = maxTypos + 1
@@ -195,10 +195,10 @@ const tooManyTypos = maxTypos + 1
 // guess is a possible correction.
 type guess struct {
 	word  string
-	count int // number of documents with the word
+	count int // number of documents that contain the word
 }
 
-// newCorrector returns a typist for a misspelled word.
+// newCorrector returns a corrector for a misspelled word.
 func newCorrector(word []byte) *corrector {
 	t := &corrector{word: []rune(string(word))}
 	t.wholeTypos, t.prefixTypos = toleratedTypos(word)
@@ -207,7 +207,7 @@ func newCorrector(word []byte) *corrector {
 	return t
 }
 
-// scan compares all words with the same first letter; count returns the number of documents with a word.
+// scan compares all words that have the same first letter. count returns the number of documents that contain the i-th word.
 func (t *corrector) scan(words *wordList, count func(i int) int) {
 	from, to := words.prefixRange([]byte(string(t.word[:1])))
 	for from < to {
@@ -227,7 +227,7 @@ func (t *corrector) scan(words *wordList, count func(i int) int) {
 	}
 }
 
-// add adds a guess, merging equal guesses of several parts.
+// add adds a guess, or adds count to an equal guess from another part.
 func (t *corrector) add(word string, count int) {
 	for i := range t.guesses {
 		if t.guesses[i].word == word {
@@ -238,11 +238,11 @@ func (t *corrector) add(word string, count int) {
 	t.guesses = append(t.guesses, guess{word, count})
 }
 
-// noScore is the score of a word that is not similar.
+// noScore is the score of words that are not similar.
 const noScore = 1 << 30
 
-// score returns the similarity score of a word. For a dissimilar word, prefixLength is the length of the prefix that no
-// similar word has.
+// score returns the similarity score of a word; lower is more similar. If no similar word begins with a prefix of the word,
+// prefixLength is the length of this prefix, otherwise the length of the word.
 func (t *corrector) score(word []byte) (score, prefixLength int) {
 	score = noScore
 	k := 0
@@ -271,7 +271,7 @@ func (t *corrector) score(word []byte) (score, prefixLength int) {
 	return score, len(word)
 }
 
-// computeRow computes row k for the letter r and invalidates later rows.
+// computeRow computes row k of the table for the letter r. It invalidates later rows.
 func (t *corrector) computeRow(k int, r rune) {
 	t.rowLetters[k], t.validRows = r, k
 	above, now := &t.rows[k-1], &t.rows[k]
@@ -300,8 +300,8 @@ func (t *corrector) computeRow(k int, r rune) {
 	}
 }
 
-// cannotImprove reports whether no continuation of row k can reach the best score. A swap extends the row before the last,
-// but only from a cell below the maximum, and then row k has a cell within the maximum too.
+// cannotImprove reports whether no word that extends the prefix of row k can reach the best score. A swap extends row k-1, but
+// only from a cell below the maximum, and then row k also has a cell within the maximum.
 func (t *corrector) cannotImprove(k int) bool {
 	lowest := uint8(tooManyTypos)
 	for _, cell := range t.rows[k] {

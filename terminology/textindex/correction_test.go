@@ -21,7 +21,8 @@ func TestTypos(t *testing.T) {
 	}
 }
 
-// TestSharedTypoTable compares the shared table with a separate table for each word. Few distinct letters make prefixes overlap.
+// TestSharedTypoTable compares results of a shared table with those of a separate table for each word. Words consist of few
+// distinct letters so that they have common prefixes.
 func TestSharedTypoTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	word := func() string {
@@ -36,7 +37,7 @@ func TestSharedTypoTable(t *testing.T) {
 		typist := newCorrector([]byte(typed))
 		for range 60 {
 			candidate := word()
-			if r.IntN(10) == 0 { // candidate longer than the table of the typist
+			if r.IntN(10) == 0 { // the candidate is longer than the corrector's table
 				candidate = typed + strings.Repeat("b", 2*maxCorrectedLength)
 			}
 			letters, want := []rune(candidate), noScore
@@ -57,7 +58,7 @@ func TestSharedTypoTable(t *testing.T) {
 	}
 }
 
-// distance computes the restricted Damerau-Levenshtein distance with a full table.
+// distance returns the restricted Damerau-Levenshtein distance, computed with a full table.
 func distance(a, b []rune) int {
 	table := make([][]int, len(a)+1)
 	for i := range table {
@@ -79,13 +80,13 @@ func distance(a, b []rune) int {
 	return table[len(a)][len(b)]
 }
 
-// correction is a misspelled word of a filter with its corrections, the most frequent first.
+// correction is a misspelled word and its corrections, with the most frequent first.
 type correction struct {
 	typed string
 	read  []string
 }
 
-// corrections returns the corrections of the last search.
+// corrections returns the corrections made by the last search.
 func corrections(t *Filter) []correction {
 	var all []correction
 	for _, term := range t.terms {
@@ -151,7 +152,7 @@ func TestCorrections(t *testing.T) {
 	}
 }
 
-// TestCorrectedAgain checks that a corrected filter can be reused on texts that need no correction.
+// TestCorrectedAgain checks that a filter that was corrected can be reused for texts that do not require corrections.
 func TestCorrectedAgain(t *testing.T) {
 	t.Parallel()
 	f := NewFilter("asthna", nil)
@@ -163,7 +164,7 @@ func TestCorrectedAgain(t *testing.T) {
 	}
 }
 
-// The lexicon of texts without an index is charged by length: a request's texts may have a million words.
+// TestCorrectionIsCharged checks that the cost of a lexicon depends on text length: a request may contain a million words.
 func TestCorrectionIsCharged(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("kidney ", 10_000)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rule describes which documents a filter finds and in which order. docs/concepts/search.md explains it.
+// Rule describes which documents match a filter and in which order. docs/concepts/search.md explains it.
 const Rule = "Words are sequences of letters and digits; case, accents (NFKD) and an apostrophe before a final s are ignored. " +
 	"In displays and designations, but not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
 	"which ends where the next word begins. Hyphenated words also count as a single word. In German and Dutch, each part of a compound also counts as a word if all its parts are words. " +
@@ -27,24 +27,24 @@ const Rule = "Words are sequences of letters and digits; case, accents (NFKD) an
 	"that occur in no text are replaced by the most similar words: with one typo from five letters and two from six, except in the first letter " +
 	"and in words with digits."
 
-// Filter is a typed filter, prepared for matching. Exactly one of symbols, letter and terms is set.
+// Filter is a filter prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {
-	symbols []byte // entire filter, if it has neither letters nor digits
-	letter  []byte // the filter's only letter or digit
+	symbols []byte // the filter, if it has neither letters nor digits
+	letter  []byte // the only letter or digit in the filter
 	terms   []term
 
-	line        []byte // all words, in the format of folder.words
+	line        []byte // all words, in the format of textFolder.words
 	joinedWords []byte // line without spaces
 	synonyms    *Synonyms
-	splitsRuns  bool                // whether runs with synonyms are also split into shorter runs
+	splitsRuns  bool                // runs with synonyms are also split into shorter runs
 	corrections map[string][][]byte // corrections by misspelled word
 
-	language       *language      // language of prepared
-	prepared       preparedFilter // filter prepared for language
+	language       *language      // language for which prepared was built
+	prepared       preparedFilter // segments and lines for language
 	oneWordStorage oneWordStorage
 }
 
-// oneWordStorage preallocates the memory of a one-word filter, the most common kind: one allocation instead of eight.
+// oneWordStorage is preallocated memory for filters of one word, the most frequent kind: one allocation instead of eight.
 type oneWordStorage struct {
 	terms        [1]term
 	typedWords   [1][]byte
@@ -55,22 +55,22 @@ type oneWordStorage struct {
 	queryWords   [1]queryWord
 }
 
-// term is a space-separated part of a filter; "e11.9" is a term of two words.
+// term is a part of a filter without spaces. "e11.9" is a term of two words.
 type term struct {
 	words  [][]byte
-	joined []byte // all words joined; nil for a single word
+	joined []byte // words without spaces; nil if the term has only one word
 }
 
-// leniency is the matching mode: strict first, then, if nothing is found, more lenient.
+// leniency is the matching mode. The strict mode is tried first.
 type leniency int
 
 const (
 	strictMatch leniency = iota // words of the filter match prefixes of words
-	infixMatch                  // long words also match in the middle of words
+	infixMatch                  // long words in the filter also match in the middle of words
 )
 
-// NewFilter prepares a filter with optional synonyms. It returns nil, which matches everything, for a blank filter. An
-// invalid byte becomes a sign that occurs in no text.
+// NewFilter returns a filter with optional synonyms. For a blank filter, it returns nil, which matches everything. Invalid
+// bytes are replaced by U+FFFD, which occurs in no text.
 func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
@@ -90,7 +90,6 @@ func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	return t
 }
 
-// split splits a filter into terms and words.
 func (t *Filter) split(f *textFolder, filter string) {
 	if line := t.line; bytes.LastIndexByte(line, ' ') == 0 && !strings.ContainsFunc(filter, unicode.IsSpace) {
 		t.terms = append(t.oneWordStorage.terms[:0], term{words: append(t.oneWordStorage.typedWords[:0], line[1:])})
@@ -114,30 +113,30 @@ func (t *Filter) onlyLetter() rune {
 	return r
 }
 
-// hasLongWord reports whether any word is long enough to match in the middle of words.
+// hasLongWord reports whether the filter contains a word that is long enough to match in the middle of words.
 func (t *Filter) hasLongWord() bool {
 	return slices.ContainsFunc(t.terms, func(t term) bool {
 		return slices.ContainsFunc(t.words, func(word []byte) bool { return countLetters(word) >= minInfixLength })
 	})
 }
 
-// preparedFilter is a filter prepared for a language. A document must match all segments.
+// preparedFilter is a filter prepared for a language. A document matches if it matches all segments.
 type preparedFilter struct {
 	segments     []segment
-	lines        [][]byte // word lines that equal the filter, for tierTerm
-	synonymLines [][]byte // word lines of the texts that synonym rules find if their typed words begin with the filter; for tierSynonym
+	lines        [][]byte // lines of words that equal the filter; for tierTerm
+	synonymLines [][]byte // lines of the texts found by synonym rules whose typed words begin with the filter; for tierSynonym
 }
 
-// segment is a run of terms as a list of alternatives. An alternative matches if all its needs match.
+// segment is a run of terms as a list of alternatives. An alternative matches if all its requirements match.
 type segment [][]requirement
 
-// requirement is a term, matched by all its words or by all of them joined. If run is set, it is a shorter run instead.
+// requirement matches if all of its words match, or its joined word. If run is set, this shorter run must match instead.
 type requirement struct {
 	words, joined []queryWord
 	run           segment
 }
 
-// prepareFor prepares the filter for a language.
+// prepareFor returns the filter prepared for a language.
 func (t *Filter) prepareFor(l *language) *preparedFilter {
 	if t.language == l {
 		return &t.prepared
@@ -171,7 +170,7 @@ func (t *Filter) prepareFor(l *language) *preparedFilter {
 	return &t.prepared
 }
 
-// oneWordSegments returns the segments of a one-word filter without synonyms.
+// oneWordSegments returns the segments of a filter that has one word and no synonyms.
 func (t *Filter) oneWordSegments(l *language) []segment {
 	r := &t.oneWordStorage
 	words := append(r.queryWords[:0], t.newQueryWord(l, t.terms[0].words[0]))
@@ -179,7 +178,8 @@ func (t *Filter) oneWordSegments(l *language) []segment {
 	return append(r.segments[:0], append(r.alternatives[:0], needs))
 }
 
-// splitSegments splits terms with the given keys into the longest runs with synonyms (up to maxTerms terms), or single terms.
+// splitSegments splits terms into the longest runs of up to maxTerms terms that have synonyms, and into single terms. keys are
+// the normalized terms.
 func (t *Filter) splitSegments(l *language, terms []term, keys []string, maxTerms int) (segments []segment) {
 	for len(terms) > 0 {
 		run, others := t.synonyms.longestRun(l, keys, maxTerms)
@@ -193,7 +193,7 @@ func (t *Filter) splitSegments(l *language, terms []term, keys []string, maxTerm
 	return segments
 }
 
-// typedRequirements returns the needs of a run as typed, without synonyms of the entire run.
+// typedRequirements returns the requirements of a run as typed, without the synonyms of the entire run.
 func (t *Filter) typedRequirements(l *language, terms []term, keys []string) (all []requirement) {
 	if !t.splitsRuns || len(terms) == 1 {
 		for _, term := range terms {
@@ -211,12 +211,12 @@ func (t *Filter) typedRequirements(l *language, terms []term, keys []string) (al
 	return all
 }
 
-// hasRuns reports whether a synonym covers a run of several terms. Such a run can also be split into shorter runs.
+// hasRuns reports whether synonyms exist for a run of several terms, which can then be split into shorter runs.
 func (a *preparedFilter) hasRuns() bool {
 	return slices.ContainsFunc(a.segments, func(s segment) bool { return len(s) > 1 && len(s[0]) > 1 })
 }
 
-// withoutStopWords returns the terms without stop words, but keeps the last term.
+// withoutStopWords returns the terms except stop words. The last term is always included.
 func (t *Filter) withoutStopWords(l *language) []term {
 	last := len(t.terms) - 1
 	var kept []term
@@ -228,7 +228,7 @@ func (t *Filter) withoutStopWords(l *language) []term {
 	return kept
 }
 
-// newRequirement returns the requirement of a term.
+// newRequirement returns the requirement for a term.
 func (t *Filter) newRequirement(l *language, term term) (n requirement) {
 	for _, word := range term.words {
 		n.words = append(n.words, t.newQueryWord(l, word))
@@ -240,7 +240,7 @@ func (t *Filter) newRequirement(l *language, term term) (n requirement) {
 	return n
 }
 
-// correctWords returns words with corrections applied.
+// correctWords returns words after applying corrections.
 func (t *Filter) correctWords(words [][]byte) [][]byte {
 	if t.corrections == nil {
 		return words
@@ -254,7 +254,7 @@ func (t *Filter) correctWords(words [][]byte) [][]byte {
 	return words
 }
 
-// newQueryWord returns a word to search for, with corrections applied.
+// newQueryWord returns a query word for word, after applying corrections.
 func (t *Filter) newQueryWord(l *language, word []byte) queryWord {
 	if read := t.corrections[string(word)]; read != nil {
 		return queryWord{word: read[0], canonicalSpelling: read[0], numberNotations: read[1:], language: l}
@@ -270,7 +270,7 @@ func (l *language) newQueryWords(words [][]byte) []queryWord {
 	return all
 }
 
-// onlyWord returns the only word of a filter if nothing else needs to match, or nil.
+// onlyWord returns the only word of the filter if no other requirement exists, otherwise nil.
 func (a *preparedFilter) onlyWord() *queryWord {
 	if len(a.segments) != 1 || len(a.segments[0]) != 1 || len(a.segments[0][0]) != 1 {
 		return nil

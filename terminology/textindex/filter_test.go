@@ -21,7 +21,7 @@ func TestTextFilter(t *testing.T) {
 		{"Never Married", "z", false},
 		{"Never Married", " D ", true},
 		{"Never Married", "n m", true},
-		{"Never Married", "e m", false}, // only a filter of a single letter matches anywhere
+		{"Never Married", "e m", false}, // only a filter of one letter matches anywhere
 		{"Never Married", "", true},
 		{"Never Married", "   ", true},
 		{"Diabetes mellitus type 2", "diabetes type 2", true},
@@ -36,10 +36,10 @@ func TestTextFilter(t *testing.T) {
 		{"Œdème", "oedeme", true},
 		{"Oedème", "œDÈME", true},
 		{"Œdème", "oe", true},
-		{"Œdème", "edeme", true}, // American spelling
+		{"Œdème", "edeme", true}, // matches the American spelling
 		{"Œdème", "deme", false},
 		{"Cæcum", "caec", true},
-		{"Ǽdificium", "aedif", true}, // an æ with an accent
+		{"Ǽdificium", "aedif", true}, // æ with an accent
 		{"Blødning", "BLODN", true},
 		{"Blodning", "blødn", true},
 		{"Łódź", "lodz", true},
@@ -77,7 +77,7 @@ func TestTextFilter(t *testing.T) {
 	}
 }
 
-// TestWordsInside checks which words begin inside others.
+// TestWordsInside checks which words begin inside other words.
 func TestWordsInside(t *testing.T) {
 	tests := map[string]string{
 		"activityDefinition of":     " activitydefinition activity definition of",
@@ -97,7 +97,7 @@ func TestWordsInside(t *testing.T) {
 	}
 }
 
-// TestHeads checks the words in the heads of texts.
+// TestHeads checks which words are in the heads of texts.
 func TestHeads(t *testing.T) {
 	for text, want := range map[string]string{
 		"a b, c d": "a b", "a; b": "a", "a: b": "a", "a of b": "a", "of a": "of a", ", a b": "a b", "a-b c": "a b ab c",
@@ -116,7 +116,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// insideWords returns the words of a text including those inside others, each after a space.
+// insideWords returns the words of a text, each after a space, including those that begin inside other words.
 func insideWords(text string) string {
 	s, all := tokenizer{language: languageOf("en")}, []byte(nil)
 	s.add(nil, []byte(text))
@@ -126,7 +126,7 @@ func insideWords(text string) string {
 	return string(all)
 }
 
-// TestWordsInsideAreBounded splits a text in which a word begins at every other letter.
+// TestWordsInsideAreBounded checks a text in which a word begins at every other letter.
 func TestWordsInsideAreBounded(t *testing.T) {
 	text := strings.Repeat("aB", 100_000)
 	if got := insideWords(text); len(got) > 3*len(text) {

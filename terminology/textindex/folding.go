@@ -7,30 +7,30 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// textFolder converts text to comparable words: compatibility decomposition (NFKD) without marks, lower case, split at all
-// runes except letters and digits. It reuses buffers between calls.
+// textFolder converts text to words that can be compared. Text is decomposed (NFKD), marks are removed, and letters are
+// converted to lower case. All runes other than letters and digits separate words. It reuses buffers between calls.
 type textFolder struct {
 	decomposed, folded []byte
 
-	inner []int  // positions in folded of words that begin inside others
-	marks []mark // punctuation that affects heads and joined words
+	inner []int  // positions in folded at which words begin inside other words
+	marks []mark // punctuation that affects heads and hyphenated words
 }
 
-// mark is a normalized punctuation sign: ',' for comma, semicolon and colon, round brackets for round and square ones,
-// and '-' for a hyphen between two words.
+// mark is a normalized punctuation sign: ',' for a comma, semicolon or colon, a round bracket for a round or square bracket, or
+// '-' for a hyphen between two words.
 type mark struct {
-	position int // position in folded of the next word
+	position int // index in folded of the next word
 	sign     byte
 }
 
-// scanState is the state of a scan over the words of a text.
+// scanState is the state while the words of a text are scanned.
 type scanState struct {
-	head   bool // before the first comma
-	depth  int  // nesting of brackets
-	joined bool // a hyphen joins the current word to the previous one
+	head   bool // no comma has been read
+	depth  int  // nesting depth of brackets
+	joined bool // the current word follows a hyphen
 }
 
-// applyMarks applies the marks up to a word and returns the remaining marks.
+// applyMarks applies the marks before the word at index word and returns the remaining marks.
 func (p *scanState) applyMarks(marks []mark, word int) (rest []mark) {
 	p.joined = false
 	for ; len(marks) > 0 && marks[0].position <= word; marks = marks[1:] {
@@ -48,8 +48,8 @@ func (p *scanState) applyMarks(marks []mark, word int) (rest []mark) {
 	return marks
 }
 
-// words returns the words of s, each after a space: " acute appendicitis". The result contains " "+p if and only if a
-// word begins with p. It is valid until the next call.
+// words returns the words of s, each after a space: " acute appendicitis". The result contains " "+p if and only if a word
+// begins with p. It is valid until the next call of words.
 func (f *textFolder) words(s []byte) []byte {
 	f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 	if !f.appendASCIIWords(s) {
@@ -59,7 +59,7 @@ func (f *textFolder) words(s []byte) []byte {
 	return f.folded
 }
 
-// Fold returns the words of s in comparable form, each after a space.
+// Fold returns the words of s in a form that can be compared, each after a space.
 func Fold(s string) string { return string(new(textFolder).words([]byte(s))) }
 
 func (f *textFolder) decompose(s []byte) {
@@ -101,7 +101,7 @@ func removeMarks(text []byte) []byte {
 	return kept
 }
 
-// isPossessive reports whether an s after an apostrophe ends a word: Crohn's is the single word crohns.
+// isPossessive reports whether rest, which follows an apostrophe, is a final s: Crohn's is the single word crohns.
 func isPossessive(rest []byte) bool {
 	if len(rest) == 0 || rest[0]|0x20 != 's' {
 		return false
@@ -110,7 +110,7 @@ func isPossessive(rest []byte) bool {
 	return len(rest) == 1 || !isWordRune(next)
 }
 
-// addMark records punctuation. A hyphen only counts between two words.
+// addMark records punctuation. Hyphens are recorded only between two words.
 func (f *textFolder) addMark(sign byte, at int, betweenWords bool) {
 	switch sign {
 	case ',', ';', ':':
@@ -129,7 +129,7 @@ func (f *textFolder) addMark(sign byte, at int, betweenWords bool) {
 	f.marks = append(f.marks, mark{position: at, sign: sign})
 }
 
-// appendFolded appends a letter or digit in lower case, replacing plainLetters.
+// appendFolded appends a letter or digit in lower case and replaces letters according to plainLetters.
 func appendFolded(dst []byte, r rune) []byte {
 	r = FoldCase(r)
 	if r < utf8.RuneSelf {
@@ -143,17 +143,17 @@ func appendFolded(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// plainLetters maps Latin letters that NFKD does not decompose to their common transcription, and final sigma to sigma
-// (Unicode CaseFolding.txt).
+// plainLetters maps Latin letters that NFKD does not decompose to their usual transcription, and final sigma to sigma (Unicode
+// CaseFolding.txt).
 var plainLetters = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ħ': "h", 'ŧ': "t", 'ı': "i", 'ŋ': "n",
 	lastPlainLetter: "σ",
 }
 
-// lastPlainLetter is the highest key of plainLetters, so that most scripts skip the lookup.
+// lastPlainLetter is the highest key of plainLetters. Letters of most scripts are higher and need no lookup.
 const lastPlainLetter = 'ς'
 
-// appendASCIIWords is like words, but for ASCII text, by far the most common. It returns false for any other text.
+// appendASCIIWords is like words, but for ASCII text, which is by far the most frequent. It returns false for any other text.
 func (f *textFolder) appendASCIIWords(s []byte) bool {
 	dst, within, small := f.folded, false, false
 	for i, c := range s {
@@ -183,7 +183,7 @@ func (f *textFolder) appendASCIIWords(s []byte) bool {
 	return true
 }
 
-// foldedASCII maps ASCII letters and digits to their folded form, and other bytes to 0.
+// foldedASCII maps ASCII letters and digits to their folded form, and other ASCII bytes to 0.
 var foldedASCII = func() (table [utf8.RuneSelf]byte) {
 	for r := range rune(utf8.RuneSelf) {
 		if isWordRune(r) {
@@ -204,7 +204,7 @@ func FoldCase(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// appendJoined appends words in the format of folder.words without the spaces.
+// appendJoined appends words, which are in the format of textFolder.words, without spaces.
 func appendJoined(dst, words []byte) []byte {
 	for _, c := range words {
 		if c != ' ' {
@@ -214,7 +214,7 @@ func appendJoined(dst, words []byte) []byte {
 	return dst
 }
 
-// nextWord splits off the first word of a line in the format of folder.words.
+// nextWord splits off the first word of a line in the format of textFolder.words.
 func nextWord(words []byte) (word, rest []byte) {
 	end := 1
 	for end < len(words) && words[end] != ' ' {
@@ -223,7 +223,7 @@ func nextWord(words []byte) (word, rest []byte) {
 	return words[1:end], words[end:]
 }
 
-// appendWords appends the words of a line.
+// appendWords appends the words of a line in the format of textFolder.words to a list.
 func appendWords(words [][]byte, line []byte) [][]byte {
 	for len(line) > 0 {
 		var word []byte

@@ -11,35 +11,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Index finds the documents of a corpus that match a filter without examining each document. It consists of flat arrays
-// without pointers, so that it can be stored off the heap.
+// Index finds the documents of a corpus that match a filter without examining each of them. It consists of flat arrays without
+// pointers, so that it can be stored off the heap.
 //
-// It identifies documents by rank, their position in the order within a tier, so a set of ranks is already sorted.
+// Documents are identified by rank, their position in the order within a tier. A set of ranks is therefore already sorted.
 type Index struct {
 	corpus          Corpus
-	order           []uint32 // document by rank
-	selectableCount int      // number of selectable documents, which come first
+	order           []uint32 // documents by rank
+	selectableCount int      // number of selectable documents, which have the lowest ranks
 
 	language  *language
-	compounds *Compounds // nil if none
-	words     wordList   // all words, including those of runeWords
+	compounds *Compounds // nil if the language writes no compounds as one word
+	words     wordList   // all words, including special words for runes
 	postings  postings
 	common    commonPrefixes
 
-	pieces     substringFilter // pieces of the words
+	pieces     substringFilter // four-byte substrings of the words
 	byStem     hashIndex       // words by stem
-	bySpelling spellingAliases // words by other spelling
+	bySpelling spellingAliases // words by canonical spelling, if it differs
 
 	exactTexts exactTexts
 }
 
-// exactTexts finds documents by an entire text.
+// exactTexts finds documents by their entire display or code.
 type exactTexts struct {
 	displays hashIndex // by the words of the display
-	codes    hashIndex // by the joined words of the code
+	codes    hashIndex // by the words of the code without spaces
 }
 
-// addWords adds the documents that have any word of a range.
+// addWords adds the documents that contain any word in the range [from, to).
 func (x *Index) addWords(dst *rankSet, from, to int) {
 	if common, ok := x.common.set(from, to, len(x.order)); ok {
 		dst.union(&common)
@@ -49,7 +49,7 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 	x.postings.uniteTails(dst, from, to)
 }
 
-// addHeads adds the documents that have any word of a range in a head.
+// addHeads adds the documents that have any word in the range [from, to) in a head.
 func (x *Index) addHeads(dst *rankSet, from, to int) {
 	if heads, ok := x.common.headSet(from, to, len(x.order)); ok {
 		dst.union(&heads)
@@ -58,7 +58,7 @@ func (x *Index) addHeads(dst *rankSet, from, to int) {
 	x.postings.unite(dst, from, to)
 }
 
-// RanksOf converts a set of documents to a set of ranks, for [Part.Ranks].
+// RanksOf converts a set of documents to a set of ranks for [Part.Ranks].
 func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
@@ -69,10 +69,10 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
-// Words returns the number of words, excluding those of runeWords.
+// Words returns the number of words, excluding special words for runes.
 func (x *Index) Words() int { return x.words.len() - x.words.lowerBound([]byte{minWordByte}) }
 
-// Bytes returns the memory use in bytes.
+// Bytes returns the memory use of the index in bytes.
 func (x *Index) Bytes() int {
 	words := x.words.bytes() + x.byStem.bytes() + x.bySpelling.bytes() + 8*len(x.pieces)
 	if x.compounds != nil {
@@ -81,11 +81,11 @@ func (x *Index) Bytes() int {
 	return words + 4*len(x.order) + 4*len(x.postings.from) + len(x.postings.list) + x.common.bytes() + x.exactTexts.displays.bytes() + x.exactTexts.codes.bytes()
 }
 
-// span is a range of words in a list.
+// span is the range [from, to) in a list of words.
 type span struct{ from, to int }
 
-// wordList is a sorted list of words: word i is text[from[i]:from[i+1]]. The first steps of a binary search in a large
-// list would each miss the CPU cache. Therefore samples contains the key of each strideth word, which is small enough to
+// wordList is a sorted list of words. Word i is text[from[i]:from[i+1]]. In a large list, each of the first steps of a binary
+// search would miss the CPU cache. Therefore, samples contains the key of every sampleStride-th word, which is small enough to
 // stay in the cache.
 type wordList struct {
 	text    []byte
@@ -93,10 +93,10 @@ type wordList struct {
 	samples []uint64
 }
 
-// sampleStride is the distance between the sampled items of a list.
+// sampleStride is the distance between sampled items in a list.
 const sampleStride = 64
 
-// add appends a word, which must sort after all others.
+// add appends a word. It must sort after all words in the list.
 func (w *wordList) add(word []byte) {
 	if len(w.from) == 0 {
 		w.from = append(w.from, 0)
@@ -114,18 +114,18 @@ func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
 
 func (w *wordList) bytes() int { return len(w.text) + 4*len(w.from) + 8*len(w.samples) }
 
-// find returns the position of a word.
+// find returns the index of a word.
 func (w *wordList) find(word []byte) (i int, ok bool) {
 	i = w.lowerBound(word)
 	return i, i < w.len() && bytes.Equal(w.at(i), word)
 }
 
-// lowerBound returns the position of the first word that is greater than or equal to word.
+// lowerBound returns the index of the first word that is greater than or equal to word.
 func (w *wordList) lowerBound(word []byte) int {
 	return sampledSearch(w.samples, w.len(), prefixKey(word), func(i int) bool { return bytes.Compare(w.at(i), word) >= 0 })
 }
 
-// prefixRange returns the range of words with a prefix.
+// prefixRange returns the range of words that begin with prefix.
 func (w *wordList) prefixRange(prefix []byte) (from, to int) {
 	from = w.lowerBound(prefix)
 	if few := min(from+sampleStride, w.len()); few == w.len() || !bytes.HasPrefix(w.at(few), prefix) {
@@ -137,12 +137,12 @@ func (w *wordList) prefixRange(prefix []byte) (from, to int) {
 	return from, to
 }
 
-// prefixEnd returns the first position, at or after from, of a word without the prefix.
+// prefixEnd returns the index of the first word, at or after from, that does not begin with prefix.
 func (w *wordList) prefixEnd(from int, prefix []byte) int {
 	return from + exponentialSearch(w.len()-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
 }
 
-// exponentialSearch is [sort.Search] optimized for small results: its steps double.
+// exponentialSearch is like [sort.Search], but optimized for small results: the step size doubles.
 func exponentialSearch(n int, is func(i int) bool) int {
 	step := 1
 	for step <= n && !is(step-1) {
@@ -155,33 +155,33 @@ func exponentialSearch(n int, is func(i int) bool) int {
 // keyLength is the length of a word's key in bytes.
 const keyLength = 8
 
-// prefixKey returns the first bytes of a word as a number with the same order.
+// prefixKey returns the first keyLength bytes of a word as a number that sorts in the same order.
 func prefixKey(word []byte) uint64 {
 	var b [keyLength]byte
 	copy(b[:], word)
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// lastKey returns the highest key of words with a prefix. At most keyLength bytes of the prefix count.
+// lastKey returns the highest key of words that begin with prefix, based on at most the first keyLength bytes.
 func lastKey(prefix []byte) uint64 {
 	return prefixKey(prefix) | math.MaxUint64>>(8*min(len(prefix), keyLength))
 }
 
-// sampledSearch is like [sort.Search], but in a list of n items sorted by key, where samples contains the key of each strideth
-// item. is must be true for items with a key above key, and false for those below.
+// sampledSearch is like [sort.Search], but for a list of n items that is sorted by key. samples contains the key of every
+// sampleStride-th item. is must return true for items with a higher key and false for items with a lower key.
 func sampledSearch(samples []uint64, n int, key uint64, is func(i int) bool) int {
 	block := sort.Search(len(samples), func(i int) bool { return samples[i] > key || samples[i] == key && is(i*sampleStride) })
 	low, high := max(0, (block-1)*sampleStride+1), min(block*sampleStride, n)
 	return low + sort.Search(high-low, func(i int) bool { return is(low + i) })
 }
 
-// spellingAliases maps other spellings, sorted, to words.
+// spellingAliases maps alternative spellings, which are sorted, to the words as written.
 type spellingAliases struct {
 	forms wordList
-	ids   []uint32 // number of the word as written, by spelling
+	ids   []uint32 // word numbers, by alternative spelling
 }
 
-// newSpellingAliases returns the other spellings of words that have one.
+// newSpellingAliases returns the alternative spellings of words. spellingOf returns nil for a word that has none.
 func newSpellingAliases(words *wordList, spellingOf func(word []byte) []byte) (a spellingAliases) {
 	type alias struct {
 		form []byte
@@ -203,18 +203,17 @@ func newSpellingAliases(words *wordList, spellingOf func(word []byte) []byte) (a
 
 func (a *spellingAliases) bytes() int { return a.forms.bytes() + 4*len(a.ids) }
 
-// substringFilter is a Bloom filter of the four-byte substrings of words, which usually avoids scanning the words for a text
-// that no word contains.
+// substringFilter is a Bloom filter of the four-byte substrings of words. If no word contains a text, it usually avoids a scan
+// of all words.
 type substringFilter []uint64
 
 const (
 	substringLength = 4
 
-	// maxFilterBits is the maximum number of bits; more would rarely avoid a scan.
+	// maxFilterBits is the maximum size of the filter in bits; more bits would rarely avoid a scan.
 	maxFilterBits = 1 << 19
 )
 
-// newSubstringFilter returns the filter for a list of words.
 func newSubstringFilter(words *wordList) substringFilter {
 	size := min(maxFilterBits, 64<<bits.Len(uint(len(words.text)/32)))
 	p := make(substringFilter, size/64)
@@ -228,13 +227,13 @@ func newSubstringFilter(words *wordList) substringFilter {
 	return p
 }
 
-// bitOf returns the bit of a text's first four bytes.
+// bitOf returns the index of the bit for the first four bytes of a text.
 func (p substringFilter) bitOf(text []byte) uint32 {
 	piece := uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24
 	return piece * 0x9e3779b1 >> 8 & uint32(64*len(p)-1) // Fibonacci hashing (Knuth)
 }
 
-// mayContain reports whether any word may contain part. If it returns false, no word does.
+// mayContain reports whether any word may contain part. If it returns false, no word contains part.
 func (p substringFilter) mayContain(part []byte) bool {
 	for at := range len(part) - substringLength + 1 {
 		if bit := p.bitOf(part[at:]); p[bit/64]&(1<<(bit%64)) == 0 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// tier ranks how well a document matches a filter; lower is better. [Rule] describes the tiers.
+// tier classifies how well a document matches a filter; lower is better. [Rule] describes the tiers.
 type tier uint8
 
 const (
@@ -13,22 +13,22 @@ const (
 	tierTerm                       // the display equals the filter
 	tierWholeWordsHead             // all words match whole words in a head
 	tierWholeWords                 // all words match whole words
-	tierSynonym                    // the display equals a synonym with typed words that begin with the filter
-	tierPrefixHead                 // all words match prefixes of words in a head, or whole words
+	tierSynonym                    // the display equals a synonym whose typed words begin with the filter
+	tierPrefixHead                 // all words match prefixes of words in a head or whole words
 	tierPrefix                     // all words match prefixes of words
 	tierLenient                    // some words match only in the middle of words
 	tierNone                       // no match
 )
 
-// tierMatcher determines tiers. It reuses buffers between calls.
+// tierMatcher determines the tiers of documents. It reuses buffers between calls.
 type tierMatcher struct {
 	reader   reader
 	filter   *Filter
 	prepared *preparedFilter
 	spend    func(steps int) error
-	err      error // error of spend
+	err      error // error that spend returned
 
-	compounds *Compounds // nil if none
+	compounds *Compounds // nil if compounds are not split
 }
 
 func (j *tierMatcher) tier(doc uint32) tier {
@@ -56,7 +56,7 @@ func (j *tierMatcher) tier(doc uint32) tier {
 	return worst
 }
 
-// equalsDisplay reports whether the display equals any of the lines and the document is selectable.
+// equalsDisplay reports whether the document is selectable and its display equals any of the lines.
 func (j *tierMatcher) equalsDisplay(doc uint32, lines [][]byte) bool {
 	for _, line := range lines {
 		if bytes.Equal(j.reader.line, line) {
@@ -66,8 +66,8 @@ func (j *tierMatcher) equalsDisplay(doc uint32, lines [][]byte) bool {
 	return false
 }
 
-// segmentTier returns the tier of a segment: the best tier of its alternatives. An alternative has the tier of its worst
-// requirement.
+// segmentTier returns the tier of a segment, which is the best tier of its alternatives. The tier of an alternative is that of
+// its worst requirement.
 func (j *tierMatcher) segmentTier(s segment) tier {
 	best := tierNone
 	for _, way := range s {
@@ -87,7 +87,7 @@ func (j *tierMatcher) requirementTier(n *requirement) tier {
 	return min(j.wordsTier(n.words), j.wordsTier(n.joined))
 }
 
-// wordsTier returns the worst tier of several words, or tierNone without words.
+// wordsTier returns the worst tier of several words, or tierNone if there are none.
 func (j *tierMatcher) wordsTier(words []queryWord) tier {
 	if len(words) == 0 {
 		return tierNone
@@ -103,7 +103,7 @@ func (j *tierMatcher) wordsTier(words []queryWord) tier {
 	return worst
 }
 
-// tierOf returns the tier of a matching word.
+// tierOf returns the tier for a word that matches with fit f. head reports whether the word is in a head.
 func tierOf(f fit, head bool) tier {
 	switch {
 	case f == fitNone:
@@ -118,7 +118,7 @@ func tierOf(f fit, head bool) tier {
 	return tierPrefix
 }
 
-// symbolsTier is like tier, but for a filter without letters and digits.
+// symbolsTier is like tier, but for a filter that contains no letters or digits.
 func (j *tierMatcher) symbolsTier(doc uint32) tier {
 	display, code, symbols := j.reader.corpus.Display(doc), j.reader.corpus.Code(doc), j.filter.symbols
 	switch {
@@ -135,7 +135,7 @@ func (j *tierMatcher) symbolsTier(doc uint32) tier {
 	}
 }
 
-// letterTier is like tier, but for a filter of one letter or digit.
+// letterTier is like tier, but for a filter that consists of one letter or digit.
 func (j *tierMatcher) letterTier(doc uint32) tier {
 	r := &j.reader
 	r.readDisplay(doc)
@@ -156,7 +156,7 @@ func (j *tierMatcher) letterTier(doc uint32) tier {
 	}
 }
 
-// read reads the words of all texts of a document and the parts of its compounds.
+// read reads the words in all texts of a document, including the parts of compounds.
 func (j *tierMatcher) read(doc uint32) {
 	j.reader.read(doc)
 	if j.compounds != nil {
@@ -164,7 +164,7 @@ func (j *tierMatcher) read(doc uint32) {
 	}
 }
 
-// appendCompoundParts appends the parts of compounds. Only the first part of a compound in a head is in a head.
+// appendCompoundParts appends the parts of compounds. If a compound is in a head, only its first part is also in the head.
 func appendCompoundParts(tokens []token, c *Compounds) []token {
 	for _, s := range tokens {
 		for _, p := range c.partsOf(s.word) {
@@ -174,5 +174,5 @@ func appendCompoundParts(tokens []token, c *Compounds) []token {
 	return tokens
 }
 
-// charge charges for examining the words of the document the given number of times.
+// charge charges the cost of examining the words of the document the given number of times.
 func (j *tierMatcher) charge(times int) { j.err = j.spend(j.reader.steps(times)) }

@@ -13,18 +13,18 @@ import (
 	"github.com/blevesearch/snowballstem/spanish"
 )
 
-// language contains the search rules of a language. Its words are folded.
+// language contains the search rules of a language. All words are in the form that textFolder returns.
 type language struct {
 	stemmer func(*snowballstem.Env) bool
 
-	// stopWords are the stop words.
+	// stopWords are ignored in a filter, except as its last word, and end the head of a text.
 	stopWords map[string]bool
 
-	// spellings are replacements of variant spellings; endings are replacements at the end of a word.
+	// spellings replaces variant spellings anywhere in a word, endings only at its end.
 	spellings, endings []spelling
 
-	// linkingElements are the linking elements between the parts of compounds written as one word, and their endings, the shorter
-	// ones first; nil for languages without such compounds.
+	// linkingElements contains the linking elements between the parts of compounds, which are also the endings of words.
+	// Shorter elements come first. It is nil if the language does not write compounds as one word.
 	linkingElements []string
 }
 
@@ -57,7 +57,7 @@ var languages = map[string]*language{
 // compoundElements are the linking elements of German; Dutch has a subset.
 var compoundElements = []string{"s", "n", "e", "es", "en", "er"}
 
-// languageOf returns the language of a tag (BCP 47), or English if it is unknown.
+// languageOf returns the language for a tag (BCP 47). The default is English.
 func languageOf(tag string) *language {
 	primary, _, _ := strings.Cut(strings.ToLower(tag), "-")
 	if l := languages[primary]; l != nil {
@@ -66,10 +66,10 @@ func languageOf(tag string) *language {
 	return languages["en"]
 }
 
-// minStemmedLength is the minimum length of a word to stem, in bytes.
+// minStemmedLength is the minimum length, in bytes, of words that are stemmed.
 const minStemmedLength = 4
 
-// stem returns the stem of a word, or nil if the word has no stem or the stem is spelled differently.
+// stem returns the stem of a word, or nil if it has none or if the stem, except for its last byte, is not a prefix of it.
 func (l *language) stem(word []byte) []byte {
 	if len(word) < minStemmedLength || len(word) > maxStemmedLength || bytes.ContainsAny(word, "0123456789") {
 		return nil
@@ -83,10 +83,10 @@ func (l *language) stem(word []byte) []byte {
 	return []byte(stem)
 }
 
-// maxStemmedLength is the maximum length of a word to stem, which limits the cost.
+// maxStemmedLength is the maximum length, in bytes, of words that are stemmed. It limits the cost.
 const maxStemmedLength = 64
 
-// canonicalSpelling returns a word in canonical spelling: anaemia and anemia are the same word. A word without variants is
+// canonicalSpelling returns a word in canonical spelling, which is the same for anaemia and anemia. Words without variants are
 // returned unchanged.
 func (l *language) canonicalSpelling(word []byte) []byte {
 	if len(word) < minStemmedLength {
@@ -105,7 +105,7 @@ func (l *language) canonicalSpelling(word []byte) []byte {
 	return word
 }
 
-// variantSpelling returns the canonical spelling of a word, or nil if the word is already in canonical spelling.
+// variantSpelling returns the canonical spelling of a word if it differs from the word, otherwise nil.
 func (l *language) variantSpelling(word []byte) []byte {
 	if canonical := l.canonicalSpelling(word); !bytes.Equal(canonical, word) {
 		return canonical
@@ -113,7 +113,7 @@ func (l *language) variantSpelling(word []byte) []byte {
 	return nil
 }
 
-// numerals maps words to all notations of the same number.
+// numerals maps number words to the other notations of the same number.
 var numerals = func() map[string][][]byte {
 	same := map[string][][]byte{}
 	for _, line := range []string{
@@ -132,23 +132,23 @@ var numerals = func() map[string][][]byte {
 	return same
 }()
 
-// fit classifies how a word of a text matches a word of the filter.
+// fit classifies how a word in a text matches a word in the filter.
 type fit uint8
 
 const (
 	fitWholeWord fit = iota // the same word or an inflection
-	fitPrefix               // prefix or same stem
+	fitPrefix               // a prefix, or a word with the same stem
 	fitNone
 )
 
-// queryWord is a word to search for.
+// queryWord is a word to search for, together with equivalent forms.
 type queryWord struct {
 	word              []byte
-	numberNotations   [][]byte // other notations of the same number
-	canonicalSpelling []byte   // canonical spelling
-	stem              []byte   // nil without inflections
-	matchesPrefix     bool     // whether the word may match as a prefix
-	isJoined          bool     // whether the word consists of joined words, which do not match in the middle of words
+	numberNotations   [][]byte // the same number in other notations
+	canonicalSpelling []byte
+	stem              []byte // nil if inflections do not match
+	matchesPrefix     bool   // the word also matches as a prefix
+	isJoined          bool   // joined words of a term, which do not match in the middle of words
 	language          *language
 }
 
@@ -156,7 +156,7 @@ func (l *language) newQueryWord(word []byte, matchesPrefix bool) queryWord {
 	return queryWord{word: word, numberNotations: numerals[string(word)], canonicalSpelling: l.canonicalSpelling(word), stem: l.stem(word), matchesPrefix: matchesPrefix, language: l}
 }
 
-// fit returns how a word of a text matches. For an index, [Index.resolve] returns the same.
+// fit returns how a word in a text matches. [Index.resolve] returns the same result for all words of an index.
 func (w *queryWord) fit(candidate []byte) fit {
 	if w.rulesOut(candidate) {
 		return fitNone
@@ -188,29 +188,29 @@ func (w *queryWord) fit(candidate []byte) fit {
 	return fitNone
 }
 
-// rulesOut reports whether the first letter already rules out a match. Spelling variants have the same first letter,
-// except for ae, oe and ue.
+// rulesOut reports whether the first letter is enough to exclude a match. Spelling variants have the same first letter, except
+// for ae, oe and ue.
 func (w *queryWord) rulesOut(candidate []byte) bool {
 	first := candidate[0]
 	return w.numberNotations == nil && first != w.word[0] && first != w.canonicalSpelling[0] && (len(candidate) < 2 || candidate[1] != 'e')
 }
 
-// hasSameStem reports whether a word has the same stem.
+// hasSameStem reports whether candidate has the same stem.
 func (w *queryWord) hasSameStem(candidate []byte) bool {
 	return w.stem != nil && bytes.HasPrefix(candidate, w.stem[:len(w.stem)-1]) && bytes.Equal(w.language.stem(candidate), w.stem)
 }
 
-// isInflection reports whether one of two words with the same stem is a prefix of the other. So fractures matches fracture
-// as a whole word, but hypertensive does not match hypertension as a whole word.
+// isInflection reports whether one of two words with the same stem is a prefix of the other. Fractures therefore matches
+// fracture as a whole word, but hypertensive does not match hypertension as a whole word.
 func isInflection(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
 
-// isLong reports whether the word may match in the middle of words.
+// isLong reports whether the word is allowed to match in the middle of words.
 func (w *queryWord) isLong() bool {
 	return w.matchesPrefix && !w.isJoined && countLetters(w.word) >= minInfixLength
 }
 
-// minInfixLength is the minimum length of a word that matches in the middle of words, in letters.
+// minInfixLength is the minimum length, in letters, of words that match in the middle of words.
 const minInfixLength = 5
 
-// countLetters returns the number of letters and digits of a word.
+// countLetters returns the number of letters and digits in a word.
 func countLetters(word []byte) int { return utf8.RuneCount(word) }

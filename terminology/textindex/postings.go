@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// postings contains the ranks of the documents with each word, in a head and elsewhere. List i is
-// list[from[i]:from[i+1]]: ascending ranks as varints, the first followed by differences. Of n words, word i has list i
-// for heads and list n+i for other positions.
+// postings contains the ranks of the documents that contain each word, with separate lists for heads and for other positions.
+// List i is list[from[i]:from[i+1]]. It contains ascending ranks as varints: the first rank, then differences. With n words,
+// word i has list i for heads and list n+i for other positions.
 type postings struct {
 	words int
 	from  []uint32
 	list  []byte
 }
 
-// newPostings sorts the words of a stream by word: sorted[0] becomes word 0. It reads the stream twice, first to
-// measure the lists and then to write them.
+// newPostings returns the postings of a stream, sorted by word: word sorted[i] of the stream becomes word i. It reads the
+// stream twice, first to measure the lists, then to write them.
 func newPostings(s *wordStream, sorted []uint32) postings {
-	last, next := make([]uint32, 2*len(sorted)), make([]uint32, 2*len(sorted)) // by list: last rank, and offset of the next posting
+	last, next := make([]uint32, 2*len(sorted)), make([]uint32, 2*len(sorted)) // by list: last rank, offset of the next posting
 	s.each(func(rank, list uint32) {
 		next[list] += varintLength(rank - last[list])
 		last[list] = rank
@@ -47,12 +47,12 @@ func newPostings(s *wordStream, sorted []uint32) postings {
 
 func varintLength(n uint32) uint32 { return uint32(bits.Len32(n|1)+6) / 7 }
 
-// hasTails reports whether any document has one of the words outside a head.
+// hasTails reports whether any document contains one of the words outside a head.
 func (p *postings) hasTails(words []span) bool {
 	return slices.ContainsFunc(words, func(s span) bool { return p.from[p.words+s.from] < p.from[p.words+s.to] })
 }
 
-// documentCount returns the number of documents with a word.
+// documentCount returns the number of documents that contain a word.
 func (p *postings) documentCount(word int) (n int) {
 	for _, list := range []int{word, p.words + word} {
 		for _, b := range p.list[p.from[list]:p.from[list+1]] {
@@ -64,12 +64,12 @@ func (p *postings) documentCount(word int) (n int) {
 	return n
 }
 
-// size returns the size of the postings of a range of words in bytes.
+// size returns the size of the postings for the words in [from, to), in bytes.
 func (p *postings) size(from, to int) uint32 {
 	return p.from[to] - p.from[from] + p.from[p.words+to] - p.from[p.words+from]
 }
 
-// uniteFirst adds the first n ranks of a list.
+// uniteFirst adds the first n ranks in a list to dst.
 func (p *postings) uniteFirst(dst *rankSet, list, n int) {
 	rank := uint32(0)
 	ranks := p.list[p.from[list]:p.from[list+1]]
@@ -81,12 +81,12 @@ func (p *postings) uniteFirst(dst *rankSet, list, n int) {
 	}
 }
 
-// uniteTails adds the documents that have any word of a range outside a head.
+// uniteTails adds the documents that contain any word in [from, to) outside a head.
 func (p *postings) uniteTails(dst *rankSet, from, to int) {
 	p.unite(dst, p.words+from, p.words+to)
 }
 
-// unite adds the ranks of a range of lists.
+// unite adds the ranks in the lists from to to-1.
 func (p *postings) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
@@ -94,7 +94,7 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 	bits, used := dst.bits, dst.usedWords
 	postings := p.list[:p.from[to]]
 	at := p.from[from]
-	if len(postings)-int(at) > len(bits) { // tracking the used words would cost more than scanning all of them
+	if len(postings)-int(at) > len(bits) { // tracking the used words would take longer than scanning all of them
 		dst.markAllUsed()
 		used = nil
 	}
@@ -122,28 +122,28 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 	}
 }
 
-// commonPrefixes precomputes the results of frequent prefixes: the number of matching documents, the first of them,
-// and, if uniting the postings would take too long, all of them. Such prefixes are nearly all of one letter, many of
-// two or three letters, and common words (also as whole words). The results depend only on the range of words.
+// commonPrefixes contains precomputed results for frequent prefixes: the number of matching documents, the first of them and,
+// if uniting the postings would take too long, all of them. Nearly all prefixes of one letter are frequent, as are many of two
+// or three letters and common words (also as whole words). The results depend only on the range of words.
 type commonPrefixes struct {
-	from, to   []uint32 // ranges of words, sorted by from, longer ranges first
-	count      []uint32 // number of documents
-	first      []uint32 // first documents, firstsPerRange per range: those with a word in a head, then others
-	headCounts []uint32 // by range: number of first documents with a word in a head
-	dense      []uint32 // index in sets plus one; 0 if none
-	sets       []uint64 // concatenated bitsets of all documents
-	heads      []uint64 // concatenated bitsets of the documents with a word in a head
+	from, to   []uint32 // ranges of words, sorted by from; of those with the same from, longer ranges come first
+	count      []uint32 // by range: number of documents
+	first      []uint32 // firstsPerRange documents per range: first those with a word in a head, then others
+	headCounts []uint32 // by range: how many of the first documents have a word in a head
+	dense      []uint32 // by range: index of the bitset in sets and heads, plus one; 0 if none is stored
+	sets       []uint64 // concatenated bitsets of all matching documents
+	heads      []uint64 // concatenated bitsets of the documents that have a word in a head
 }
 
 const (
 	// firstsPerRange is the number of first documents stored per range.
 	firstsPerRange = 64
 
-	// minPostingsSize is the minimum size of postings, in bytes, to store the first documents.
+	// minPostingsSize is the minimum size, in bytes, of postings for which the first documents are stored.
 	minPostingsSize = 1024
 )
 
-// find returns the position of a range of words.
+// find returns the index of the range [from, to).
 func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
 	i = sort.Search(len(c.from), func(i int) bool {
 		return c.from[i] > uint32(from) || c.from[i] == uint32(from) && c.to[i] <= uint32(to)
@@ -151,7 +151,7 @@ func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
 	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
 }
 
-// set returns the stored set of the documents, of n in total, that have a word of a range.
+// set returns the stored set of documents that contain a word in [from, to). n is the number of documents in the index.
 func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {
@@ -161,7 +161,7 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// headSet is like [commonPrefixes.set], but for documents with a word in a head.
+// headSet is like [commonPrefixes.set], but for documents that have a word in a head.
 func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {
@@ -171,7 +171,7 @@ func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.heads[at*words : (at+1)*words]}, true
 }
 
-// firstOf returns the first documents of a range: those with a word in a head, then others up to the limit.
+// firstOf returns the first documents of the i-th range: those with a word in a head (heads), then others (tails).
 func (c *commonPrefixes) firstOf(i int) (heads, tails []uint32) {
 	first := c.first[i*firstsPerRange : i*firstsPerRange+min(int(c.count[i]), firstsPerRange)]
 	return first[:c.headCounts[i]], first[c.headCounts[i]:]
@@ -181,7 +181,7 @@ func (c *commonPrefixes) bytes() int {
 	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.headCounts)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
 }
 
-// newCommonPrefixes computes commonPrefixes, so that each prefix has either a stored set or few postings.
+// newCommonPrefixes computes results so that each prefix has either a stored set or few postings.
 func newCommonPrefixes(words *wordList, p *postings, n int) commonPrefixes {
 	b := commonBuilder{words: words, postings: p, n: n, maxUnionSize: uint32(max(4096, n/16))}
 	ranges, dense := 0, 0
@@ -197,7 +197,7 @@ func newCommonPrefixes(words *wordList, p *postings, n int) commonPrefixes {
 	return b.commonPrefixes
 }
 
-// noRank pads the first documents of a range with fewer than firstsPerRange.
+// noRank fills the first documents of a range that has fewer than firstsPerRange.
 const noRank = ^uint32(0)
 
 type commonBuilder struct {
@@ -205,20 +205,20 @@ type commonBuilder struct {
 	words        *wordList
 	postings     *postings
 	n            int    // number of documents
-	maxUnionSize uint32 // maximum size of postings to unite during a search, in bytes
+	maxUnionSize uint32 // maximum size, in bytes, of the postings that a search unites
 
 	set, part rankSet
 }
 
-// visitPrefixes visits a range of words with a common prefix of depth bytes and its subranges, in the order of commonPrefixes.
-// It descends only into the few ranges with many postings, so the recursion depth is bounded by the length of the
+// visitPrefixes visits a range of words whose first depth bytes are the same, and its subranges, in the order of
+// commonPrefixes. It only descends into the few ranges with many postings, so the recursion depth is at most the length of the
 // longest common word.
 func (b *commonBuilder) visitPrefixes(from, to, depth int, visit func(from, to int)) {
 	words := b.words
 	if b.postings.size(from, to) <= minPostingsSize {
 		return
 	}
-	// A subrange of the same length is the same range.
+	// A subrange that contains all words is visited instead of the range.
 	if whole := depth < len(words.at(from)) && words.prefixEnd(from, words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
 		visit(from, to)
 	}
@@ -236,12 +236,12 @@ func (b *commonBuilder) visitPrefixes(from, to, depth int, visit func(from, to i
 	}
 }
 
-// isDense reports whether the postings of a range are large enough to store its set.
+// isDense reports whether the postings of a range are so large that its sets must be stored.
 func (b *commonBuilder) isDense(from, to int) bool {
 	return b.postings.size(from, to) > b.maxUnionSize
 }
 
-// add adds a range of words.
+// add stores the results for a range of words.
 func (b *commonBuilder) add(from, to int) {
 	b.part.reset(b.n)
 	b.postings.unite(&b.part, from, to)
@@ -259,7 +259,7 @@ func (b *commonBuilder) add(from, to int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set, starting with the part's documents.
+// addFirst adds the first documents of the range to first: those in part, then others in set.
 func (b *commonBuilder) addFirst() {
 	start := len(b.first)
 	b.first = appendFirst(b.first, start+firstsPerRange, &b.part, nil)
@@ -270,7 +270,7 @@ func (b *commonBuilder) addFirst() {
 	}
 }
 
-// appendFirst appends the first ranks of a set that are not in others, up to a length of dst.
+// appendFirst appends the first ranks in set that are not in others, until dst has the given length.
 func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
 	for i, word := range set.each {
 		if others != nil {
@@ -286,18 +286,18 @@ func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []ui
 	return dst
 }
 
-// hashIndex finds documents by an entire text, or words by stem, using hashes. A hash collision is less likely than a
+// hashIndex finds documents by their entire text, or words by their stem, using hashes. A hash collision is less likely than a
 // memory error. Searching for a hash needs half as many memory accesses as searching for a text.
 type hashIndex struct {
-	hashes, samples []uint64 // sorted hashes, and each strideth of them
-	ranks           []uint32 // ranks of documents, or numbers of words, by hash
+	hashes, samples []uint64 // sorted hashes, and every sampleStride-th of them
+	ranks           []uint32 // by hash: rank of the document or number of the word
 }
 
 var hashSeed = maphash.MakeSeed()
 
 func hashText(text []byte) uint64 { return maphash.Bytes(hashSeed, text) }
 
-// newHashIndex returns an index for text hashes in rank order. A text with hash 0 is not added.
+// newHashIndex returns an index of the hashes, which are in rank order. Hash 0 means that there is no text.
 func newHashIndex(hashes []uint64) (e hashIndex) {
 	for rank, hash := range hashes {
 		if hash != 0 {
@@ -315,7 +315,7 @@ func newHashIndex(hashes []uint64) (e hashIndex) {
 	return e
 }
 
-// newStemIndex returns an index that finds words by stem.
+// newStemIndex returns an index that finds words by their stem.
 func newStemIndex(words *wordList, l *language) hashIndex {
 	hashes := make([]uint64, words.len())
 	for id := range hashes {
@@ -326,7 +326,7 @@ func newStemIndex(words *wordList, l *language) hashIndex {
 	return newHashIndex(hashes)
 }
 
-// find returns the ranks with a text.
+// find returns the ranks of documents with the given text, or the numbers of words with the given stem.
 func (e *hashIndex) find(text []byte) []uint32 {
 	hash := hashText(text)
 	from := sampledSearch(e.samples, len(e.hashes), hash, func(i int) bool { return e.hashes[i] >= hash })

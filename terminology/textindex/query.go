@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// query is the search for one filter in an index. Queries are pooled to reuse the memory of their sets.
+// query is a search for one filter in an index. Queries are pooled so that the memory of their sets is reused.
 type query struct {
 	index    *Index
-	ranks    bitset.Set // ranks to search; nil for all
+	ranks    bitset.Set // ranks to search; nil means all
 	leniency leniency
 	matcher  tierMatcher
 
@@ -21,7 +21,7 @@ type query struct {
 
 var queries = sync.Pool{New: func() any { return new(query) }}
 
-// findRune returns the documents that have a letter or sign.
+// findRune returns the documents that contain a letter or sign of this kind.
 func (q *query) findRune(kind byte, r rune) rankSet {
 	word, ok := q.index.words.find(appendRuneWord(nil, kind, r))
 	if !ok {
@@ -35,11 +35,11 @@ func (q *query) findRune(kind byte, r rune) rankSet {
 	return found
 }
 
-// maxRankedEach is the maximum number of candidates that are examined individually, at a microsecond or two each, instead
-// of tier by tier.
+// maxRankedEach is the maximum number of candidates that are examined one by one, at one or two microseconds each, instead of
+// tier by tier.
 const maxRankedEach = 16
 
-// rankEach examines each candidate not yet emitted, emits the matching ones in order, and returns their number.
+// rankEach examines each candidate that has not been emitted, emits those that match in order, and returns their number.
 func (q *query) rankEach(match *rankSet) (total int) {
 	var tiers [tierNone][]Hit
 	for i, word := range match.each {
@@ -59,7 +59,7 @@ func (q *query) rankEach(match *rankSet) (total int) {
 	return total
 }
 
-// rank emits the matches in order, up to the number that the page needs.
+// rank emits the matches in order, but only as many as the page needs.
 func (q *query) rank(match *rankSet) {
 	if q.page.isDone() {
 		return
@@ -80,8 +80,8 @@ func (q *query) rank(match *rankSet) {
 	}
 }
 
-// emitCodes emits the matches with a code equal to the filter. A nil match means all documents; the code of a
-// document is one of its words.
+// emitCodes emits the matches whose code equals the filter. A nil match means all documents, because the code of a document is
+// one of its words.
 func (q *query) emitCodes(match *rankSet) {
 	for _, rank := range q.index.exactTexts.codes.find(q.matcher.filter.joinedWords) {
 		if match == nil || match.has(rank) {
@@ -93,7 +93,7 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitTerms emits the selectable matches with a display equal to the filter. A nil match means all documents.
+// emitTerms emits the selectable matches whose display equals the filter. A nil match means all documents.
 func (q *query) emitTerms(match *rankSet) {
 	lines := q.matcher.prepared.lines
 	if len(lines) == 1 {
@@ -110,8 +110,8 @@ func (q *query) emitTerms(match *rankSet) {
 	q.emitDisplays(lines, match.has, tierTerm)
 }
 
-// emitSynonyms emits the selectable matches with a display equal to a synonym with typed words that begin with the filter. A
-// nil match means all documents.
+// emitSynonyms emits the selectable matches whose display equals a synonym with typed words that begin with the filter. If
+// match is nil, it checks whether each document matches.
 func (q *query) emitSynonyms(match *rankSet) {
 	matches := func(rank uint32) bool { return q.matcher.tier(q.index.order[rank]) != tierNone }
 	if match != nil {
@@ -120,7 +120,7 @@ func (q *query) emitSynonyms(match *rankSet) {
 	q.emitDisplays(q.matcher.prepared.synonymLines, matches, tierSynonym)
 }
 
-// emitDisplays emits the selectable matches with a display equal to any of the lines.
+// emitDisplays emits the selectable matches whose display equals any of the lines.
 func (q *query) emitDisplays(lines [][]byte, matches func(rank uint32) bool, t tier) {
 	if q.page.isDone() || len(lines) == 0 {
 		return
@@ -157,7 +157,7 @@ func (q *query) emitTiers(match *rankSet) {
 	q.page.emitLastSet(match, tierPrefix)
 }
 
-// emitInitials emits the matches with the filter's letter at the beginning of a word, then the others.
+// emitInitials emits the matches that have the letter of the filter at the beginning of a word, then the others.
 func (q *query) emitInitials(match *rankSet) {
 	initials := q.findRune(kindLetterFirst, q.matcher.filter.onlyLetter())
 	if q.ranks != nil {
@@ -168,10 +168,10 @@ func (q *query) emitInitials(match *rankSet) {
 	q.page.emitLastSet(match, tierLenient)
 }
 
-// rankWord emits the matches of a one-word filter and returns their number.
+// rankWord emits the matches of a filter that consists of one word and returns their number.
 //
-// The first documents stored for a range suffice for a page that ends within them: any of them that an earlier tier
-// emitted already counts towards the page.
+// The first documents stored for a range are sufficient if the page ends within them: any of them that an earlier tier has
+// emitted is already part of the page.
 func (q *query) rankWord(w *queryWord) (total int) {
 	f := q.words.lookUp(w)
 	i, common := 0, false
@@ -199,8 +199,8 @@ func (q *query) rankWord(w *queryWord) (total int) {
 	return q.emitPrefix(&f.resolvedWord)
 }
 
-// emitWholeWords emits the documents with a whole-word match, in a head or elsewhere; lists is the offset of the
-// corresponding postings.
+// emitWholeWords emits the documents that contain a whole-word match. lists is the offset of the lists of postings: 0 for
+// heads, or the number of words for other positions.
 func (q *query) emitWholeWords(r *resolvedWord, lists int, t tier) {
 	if q.page.isDone() || len(r.wholeWords) == 0 {
 		return
@@ -219,8 +219,8 @@ func (q *query) emitWholeWords(r *resolvedWord, lists int, t tier) {
 	q.sets.release(set)
 }
 
-// emitPrefix emits the documents with a prefix or whole-word match, with matches in a head first. It returns the number of all
-// matches.
+// emitPrefix emits the documents that contain a prefix or whole-word match. Documents with a match in a head come first. It
+// returns the number of all matches.
 func (q *query) emitPrefix(r *resolvedWord) (total int) {
 	x, set := q.index, q.sets.newSet()
 	for _, s := range r.prefixes {
@@ -244,26 +244,26 @@ func (q *query) emitPrefix(r *resolvedWord) (total int) {
 	return total
 }
 
-// page collects the hits of a range of positions. Each document is emitted once, in order.
+// page collects the hits in positions [from, to). Each document is emitted at most once, and documents are emitted in order.
 type page struct {
-	order        []uint32 // document by rank
+	order        []uint32 // documents by rank
 	from, to     int
 	total        int // upper bound on the number of hits
-	emittedCount int // number of emitted documents
+	emittedCount int // number of documents emitted so far
 	emitted      rankSet
 	hits         []Hit
 }
 
-// maxPooledHits is the maximum capacity of the hits that a page keeps for the next query.
+// maxPooledHits is the maximum capacity of hits that a page reuses for the next query.
 const maxPooledHits = 256
 
-// reset resets the page.
+// reset prepares the page for the next query.
 func (p *page) reset(order []uint32, from, to int) {
 	p.order, p.from, p.to, p.total, p.emittedCount, p.hits = order, from, to, len(order), 0, p.hits[:0]
 	p.emitted.reset(len(order))
 }
 
-// finish returns the hits.
+// finish returns the hits. The page does not retain or reuse their memory.
 func (p *page) finish() []Hit {
 	p.order = nil
 	hits := p.hits
@@ -274,10 +274,10 @@ func (p *page) finish() []Hit {
 	return append(make([]Hit, 0, len(hits)), hits...)
 }
 
-// isDone reports whether no more documents need to be emitted.
+// isDone reports whether the page is complete, so that no more documents need to be emitted.
 func (p *page) isDone() bool { return p.emittedCount >= p.to || p.emittedCount >= p.total }
 
-// emit emits a hit.
+// emit counts a hit and adds it to the hits if its position is on the page.
 func (p *page) emit(h Hit) {
 	if p.emittedCount >= p.from && p.emittedCount < p.to {
 		p.hits = append(p.hits, h)
@@ -285,7 +285,7 @@ func (p *page) emit(h Hit) {
 	p.emittedCount++
 }
 
-// emitRank emits a rank.
+// emitRank emits the document with this rank unless it has been emitted.
 func (p *page) emitRank(rank uint32, t tier) {
 	if !p.emitted.has(rank) {
 		p.emitted.add(rank)
@@ -293,7 +293,7 @@ func (p *page) emitRank(rank uint32, t tier) {
 	}
 }
 
-// emitRanks emits ranks until the page is full.
+// emitRanks emits documents by rank until the page is complete.
 func (p *page) emitRanks(ranks []uint32, t tier) {
 	for _, rank := range ranks {
 		if p.isDone() {
@@ -303,7 +303,7 @@ func (p *page) emitRanks(ranks []uint32, t tier) {
 	}
 }
 
-// emitSet emits the ranks of a set.
+// emitSet emits the documents in a set.
 func (p *page) emitSet(set *rankSet, t tier) {
 	p.emitLastSet(set, t)
 	if !p.isDone() {
@@ -311,8 +311,7 @@ func (p *page) emitSet(set *rankSet, t tier) {
 	}
 }
 
-// emitLastSet is like emitSet, but for the final set. It does not record the ranks as emitted, and only counts the ranks before
-// the page.
+// emitLastSet is like emitSet, but for the last set: it does not record ranks as emitted.
 func (p *page) emitLastSet(set *rankSet, t tier) {
 	for i, word := range set.each {
 		if p.isDone() {

@@ -5,57 +5,57 @@ import (
 	"math"
 )
 
-// Terms is the input of [Ranks].
+// Terms provides the documents for [Ranks].
 type Terms interface {
 	// Len returns the number of documents.
 	Len() int
 
-	// Display returns a document's term.
+	// Display returns the term that a document displays.
 	Display(doc uint32) []byte
 
-	// Parent returns the parent of a document, or false for a root.
+	// Parent returns the parent of a document. ok is false for a root.
 	Parent(doc uint32) (parent uint32, ok bool)
 
-	// Abstract reports whether a document cannot be selected.
+	// Abstract reports whether users cannot select a document.
 	Abstract(doc uint32) bool
 
-	// Inactive reports whether a document should no longer be selected.
+	// Inactive reports whether users should no longer select a document.
 	Inactive(doc uint32) bool
 
 	// Weight returns the usage weight of a document; 0 means unknown.
 	Weight(doc uint32) float64
 }
 
-// Parts of a rank, most significant first.
+// Parts of a rank, with the most significant first.
 const (
 	rankAbstract   = 1 << 31
 	rankForeign    = 1 << 30
-	weightShift    = 21 // nine bits: logarithm of the weight, 0 for the highest
+	weightShift    = 21 // 9 bits: inverted logarithm of the weight; 0 is the highest weight
 	rankInactive   = 1 << 20
-	variantShift   = 14 // six bits
+	variantShift   = 14 // 6 bits
 	generalityBits = 14
 
 	maxWeightPart     = 1<<9 - 1 // value for an unknown weight
 	weightMask        = maxWeightPart << weightShift
 	weightSteps       = 8   // steps per power of two
-	minWeightExponent = -10 // exponent of the lowest weight
+	minWeightExponent = -10 // exponent (base 2) of the lowest weight
 	maxVariants       = 1<<6 - 1
 	generalitySteps   = 1 << 14 / 256 // steps of generality per nat
 	natsPerLevel      = 3             // nats per level of the hierarchy
 )
 
-// Ranks returns the order of documents that match equally well; lower ranks come first. The criteria are, in this
-// order: selectable before abstract, usage, active before inactive, plain before variant, general before specific.
-// Equal ranks keep their order.
+// Ranks returns the rank of each document among equally good matches. Lower ranks come first. The criteria are, in this order:
+// selectable before abstract, usage, active before inactive, plain before variant, general before specific. Documents with
+// equal ranks stay in their original order.
 //
-// Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.
-// Weights of abstract documents are ignored.
+// Weights that differ by less than a tenth may have the same rank, to reduce noise. Whole numbers up to 12 all have different
+// ranks. Weights of abstract documents are ignored.
 //
-// A variant differs from its parent's term in the same way as all its siblings and the children of many other parents:
-// ", initial encounter", ", sequela"; right, left. The first variant counts as plain.
+// A variant differs from its parent's term in the same way as all its siblings and the children of many other parents, for
+// example ", initial encounter", ", sequela"; right, left. The first variant is treated as plain.
 //
-// The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets, plus
-// an amount per level of the hierarchy. Frequent words add little.
+// The specificity of a term is the sum of ln(documents / documents with the word) over all its words outside brackets, plus a
+// constant for each level of the hierarchy. Frequent words add little.
 func Ranks(t Terms) []uint32 {
 	r := newRanker(t)
 	ranks := make([]uint32, t.Len())
@@ -65,13 +65,13 @@ func Ranks(t Terms) []uint32 {
 	return ranks
 }
 
-// ranker computes ranks.
+// ranker computes ranks from terms and their hierarchy.
 type ranker struct {
 	terms          Terms
 	folder         textFolder
 	words          vocabulary
-	documentCounts []uint32 // by word: number of documents with it
-	lastDocuments  []uint32 // by word: last document with it, plus one
+	documentCounts []uint32 // by word: number of documents that contain it
+	lastDocuments  []uint32 // by word: last document that contains it, plus one
 	depths         []uint8
 	variant        []uint16
 	seed           maphash.Seed
@@ -95,7 +95,7 @@ func newRanker(t Terms) *ranker {
 	return r
 }
 
-// eachWord visits the words of a term outside brackets.
+// eachWord calls visit with each word of a term outside brackets.
 func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	line := r.folder.words(r.terms.Display(doc))
 	marks, in := r.folder.marks, scanState{}
@@ -109,7 +109,7 @@ func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	}
 }
 
-// hashDifferences returns, by document, a hash of the words that its term adds to its parent's term; 0 if none.
+// hashDifferences returns, by document, a hash of the words that its term adds to its parent's term, or 0 if it adds none.
 func (r *ranker) hashDifferences() []uint64 {
 	all := make([]uint64, r.terms.Len())
 	var above [][]byte
@@ -130,7 +130,8 @@ func (r *ranker) hashDifferences() []uint64 {
 	return all
 }
 
-// hashDifference hashes the words of a term without those of its parent's term. Each word of the parent's term is removed once.
+// hashDifference hashes the words of a term that are not in above, the words of its parent's term. It removes each word only
+// once.
 func (r *ranker) hashDifference(doc uint32, above [][]byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
@@ -161,18 +162,18 @@ func indexOf(words [][]byte, word []byte) int {
 	return -1
 }
 
-// minRoutineParents is the minimum number of parents for a routine difference. Large code systems require a thousandth of
-// the documents.
+// minRoutineParents is the minimum number of parents with a child that differs in the same way for this difference to be
+// routine. In large code systems, the minimum is a thousandth of the documents.
 const minRoutineParents = 8
 
-// computeVariants computes depths and variants from the roots down.
+// computeVariants computes the depths and variants of all documents, starting at the roots.
 func (r *ranker) computeVariants(differences []uint64) {
 	n := r.terms.Len()
 	parents := map[uint64]int{}
 	for _, d := range differences {
 		parents[d]++
 	}
-	axis := make([]bool, n) // by parent: whether all its children differ routinely
+	axis := make([]bool, n) // by parent: all its children differ routinely
 	for doc := range axis {
 		axis[doc] = true
 	}
@@ -183,7 +184,7 @@ func (r *ranker) computeVariants(differences []uint64) {
 	}
 	r.depths, r.variant = make([]uint8, n), make([]uint16, n)
 	siblings := make([]uint16, n)
-	for doc := range uint32(n) { // parents normally precede children; a child that precedes its parent counts as a root
+	for doc := range uint32(n) { // parents usually precede their children; otherwise, the child is treated as a root
 		parent, ok := r.terms.Parent(doc)
 		if !ok {
 			continue
@@ -208,11 +209,11 @@ func (r *ranker) rank(doc uint32) uint32 {
 	return WithWeight(rank, r.terms.Weight(doc))
 }
 
-// ForeignRank returns the rank of a document that is displayed in another language than requested. It sorts after documents
-// displayed in the requested language, within selectable and abstract documents.
+// ForeignRank returns the rank of a document whose display is not in the requested language. Among both selectable and abstract
+// documents, it sorts after documents with a display in the requested language.
 func ForeignRank(rank uint32) uint32 { return rank | rankForeign }
 
-// WithWeight returns the rank of a document with its weight replaced.
+// WithWeight returns a rank in which the usage weight is replaced.
 func WithWeight(rank uint32, weight float64) uint32 {
 	if rank&rankAbstract != 0 || !(weight > 0) {
 		return rank | weightMask
@@ -228,24 +229,24 @@ func (r *ranker) generality(doc uint32) uint32 {
 	return uint32(min(information*generalitySteps, 1<<generalityBits-1))
 }
 
-// Corpus is a list of documents to search, identified by position. Callers must not modify the returned bytes.
+// Corpus is a list of documents to search, identified by index. Callers must not modify the returned bytes.
 type Corpus interface {
 	// Len returns the number of documents.
 	Len() int
 
-	// Code returns a document's code.
+	// Code returns the code of a document.
 	Code(doc uint32) []byte
 
-	// Display returns the displayed text of a document: its display, otherwise its code.
+	// Display returns the display of a document or, if there is none, the code.
 	Display(doc uint32) []byte
 
-	// AppendOtherTexts appends the other searchable texts of a document. The last foreign texts are in another language than
-	// requested: none of their words counts as part of a head.
+	// AppendOtherTexts appends the other searchable texts of a document. The last foreign texts are not in the requested
+	// language: none of their words is treated as part of a head.
 	AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int)
 
 	// Rank returns the rank of a document among equally good matches, as computed by [Ranks].
 	Rank(doc uint32) uint32
 
-	// Language returns the language (BCP 47) that determines inflections and stop words.
+	// Language returns the language tag (BCP 47) that determines inflections and stop words.
 	Language() string
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// testTerms is a list of test terms with their parents.
+// testTerms is a list of terms and their parents.
 type testTerms []testTerm
 
 type testTerm struct {
 	display            string
-	parent             int // index plus one; 0 if none
+	parent             int // index of the parent plus one; 0 if there is none
 	abstract, inactive bool
 	weight             float64
 }
@@ -27,7 +27,7 @@ func (m testTerms) Parent(doc uint32) (uint32, bool) {
 	return uint32(m[doc].parent - 1), m[doc].parent > 0
 }
 
-// inOrder returns the numbers of the terms in rank order.
+// inOrder returns the indexes of the terms in rank order.
 func (m testTerms) inOrder() []int {
 	ranks := Ranks(m)
 	order := make([]int, len(m))
@@ -69,7 +69,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestVariants checks that the first of several routine variants counts as plain and the others rank last.
+// TestVariants checks that the first of several routine variants is treated as plain and that the others rank last.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	var m testTerms
@@ -104,7 +104,7 @@ func TestRankIsBounded(t *testing.T) {
 	}
 }
 
-// TestWeighed checks that WithWeight yields the same ranks as Ranks with the same weights.
+// TestWeighed checks that WithWeight returns the same ranks as Ranks does for the same weights.
 func TestWeighed(t *testing.T) {
 	t.Parallel()
 	m := make(testTerms, 64)

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Search returns the documents in positions from up to to that match a filter, ordered by [Rule], and the total number
-// of matches. It charges steps of about fifty nanoseconds to spend, unless nil, and returns the error of spend.
+// Search returns the documents that match a filter in positions [from, to), sorted by [Rule], and the total number of matches.
+// It charges steps of about fifty nanoseconds to spend and returns the error of spend. A nil spend means no limit.
 func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if spend == nil {
 		spend = func(int) error { return nil }
@@ -36,8 +36,8 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	return hits, total, err
 }
 
-// searchStrict is a strict search. It first tries only the longest runs with synonyms, so that matches of the entire run
-// are not buried, and splits runs further only if nothing matches.
+// searchStrict searches in strict mode. It first uses only the longest runs with synonyms, so that matches of an entire run are
+// not lost among others. It splits runs only if nothing matches.
 func searchStrict(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	hits, total, err := searchParts(parts, f, strictMatch, from, to, spend)
 	if total > 0 || err != nil || !f.prepared.hasRuns() {
@@ -50,7 +50,7 @@ func searchStrict(parts []Part, f *Filter, from, to int, spend func(steps int) e
 	return hits, total, err
 }
 
-// searchParts is like Search, but with the given leniency.
+// searchParts is like Search, but searches only with the given leniency.
 func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if len(parts) == 1 {
 		return parts[0].search(f, how, from, to, spend)
@@ -82,52 +82,52 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	if p.Index == nil {
 		return searchScan(p.Corpus, p.compounds(), f, how, from, to, spend)
 	}
-	if how != strictMatch { // a lenient search scans all words
+	if how != strictMatch { // a lenient search scans all words in the index
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
 			return nil, 0, err
 		}
 	}
 	hits, total := searchIndex(p.Index, p.Ranks, f, how, from, to)
-	runtime.KeepAlive(p.Index) // the arrays of the index are unmapped once it is unreachable
+	runtime.KeepAlive(p.Index) // the arrays of the index are unmapped once the index is unreachable
 	return hits, total, nil
 }
 
-// Part is a part of the documents to search. Index or Corpus must be set.
+// Part is a part of the documents to search. Either Index or Corpus is required.
 type Part struct {
-	// Corpus contains the documents to scan.
+	// Corpus contains documents that are scanned one by one.
 	Corpus Corpus
 
-	// Compounds are the compound words of Corpus, to search their parts too; see [NewCompounds]. Default: none.
+	// Compounds contains the compound words of Corpus; see [NewCompounds]. Default: nil, compounds are not split.
 	Compounds *Compounds
 
-	// Index is searched instead of Corpus, for the documents it was built from. Default: none.
+	// Index is searched instead of Corpus. It contains the documents from which it was built. Default: nil, Corpus is scanned.
 	Index *Index
 
-	// Ranks limits the search to a set of ranks; see [Index.RanksOf]. Default: all.
+	// Ranks limits a search in Index to a set of ranks; see [Index.RanksOf]. Default: nil, all documents.
 	Ranks bitset.Set
 
-	// Position returns a document's position across all parts, which breaks ties between equally good matches. Documents of
-	// one part may share a position. Default: 0 for all.
+	// Position returns the position of a document among all parts. Lower positions come first among equally good matches.
+	// Documents in the same part may have the same position. Default: nil, 0 for all documents.
 	Position func(doc uint32) uint32
 }
 
 // Hit is a matching document.
 type Hit struct {
-	// Part is the document's part.
+	// Part is the index of the document's part.
 	Part uint32
 
-	// Doc is the number of the document in its part.
+	// Doc is the number of the document within its part.
 	Doc uint32
 
 	tier tier
 }
 
-// compareHits compares by everything that determines the order except the place.
+// compareHits compares two hits by tier and rank, but not by position.
 func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	if a.tier != b.tier {
 		return int(a.tier) - int(b.tier)
 	}
-	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // the difference may overflow a 32-bit int
+	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // a difference may overflow a 32-bit int
 }
 
 func (p *Part) corpus() Corpus {
@@ -137,7 +137,7 @@ func (p *Part) corpus() Corpus {
 	return p.Corpus
 }
 
-// compounds returns the compounds, or nil.
+// compounds returns the compounds in the part, or nil if they are not split.
 func (p *Part) compounds() *Compounds {
 	if p.Index != nil {
 		return p.Index.compounds
@@ -152,7 +152,7 @@ func (p *Part) position(doc uint32) uint32 {
 	return p.Position(doc)
 }
 
-// searchScan matches the filter against each document. An index returns the same result faster.
+// searchScan compares each document with the filter. An index returns the same result faster.
 func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	j := tierMatcher{reader: newReader(c), compounds: divided, filter: f, spend: spend}
 	j.prepared = f.prepareFor(j.reader.tokenizer.language)
@@ -177,13 +177,13 @@ func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to 
 	return hits[min(from, total):min(to, total)], total, nil
 }
 
-// contains reports whether a document matches when long words may also match in the middle of words.
+// contains reports whether a document matches if long words may also match in the middle of words.
 func (j *tierMatcher) contains(doc uint32) bool {
 	j.read(doc)
 	return !slices.ContainsFunc(j.prepared.segments, func(s segment) bool { return !j.containsAlternative(s) })
 }
 
-// containsAlternative reports whether a document matches any alternative of a segment.
+// containsAlternative is like contains, but for any alternative of a segment.
 func (j *tierMatcher) containsAlternative(s segment) bool {
 	return slices.ContainsFunc(s, func(way []requirement) bool {
 		return !slices.ContainsFunc(way, func(n requirement) bool {
@@ -195,7 +195,7 @@ func (j *tierMatcher) containsAlternative(s segment) bool {
 	})
 }
 
-// containsWords reports whether all words match, long ones also in the middle of words.
+// containsWords is like contains, but for all words in a list.
 func (j *tierMatcher) containsWords(words []queryWord) bool {
 	for i := range words {
 		w := &words[i]

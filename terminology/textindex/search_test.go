@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// slow runs all random samples and long lists instead of a tenth.
+// slow runs all random samples and long lists instead of a tenth of them.
 var slow = flag.Bool("slow", false, "try all samples, not a tenth of them")
 
-// samples returns how many of all samples to run.
+// samples returns how many of the given number of samples to run.
 func samples(all int) int {
 	if *slow {
 		return all
@@ -22,21 +22,21 @@ func samples(all int) int {
 	return all / 10
 }
 
-// search searches a single part.
+// search searches a single part and returns its hits and their total number.
 func search(p Part, f *Filter, from, to int) ([]Hit, int) {
-	hits, total, _ := Search([]Part{p}, f, from, to, nil) // errors are only returned by spend
+	hits, total, _ := Search([]Part{p}, f, from, to, nil) // Search returns errors only from spend, which is nil
 	return hits, total
 }
 
-// unindexedPart returns a part without an index, so that searches scan all documents.
+// unindexedPart returns a part that has no index, so that a search scans all documents.
 func unindexedPart(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
-// waysToSearch returns parts for each way to search a corpus.
+// waysToSearch returns a part for each way to search a corpus, by name.
 func waysToSearch(d documents) map[string]Part {
 	return map[string]Part{"index": {Index: New(d)}, "scan": unindexedPart(d)}
 }
 
-// checkIndex checks that the index returns the same hits as a scan, completely and by page.
+// checkIndex checks that an index returns the same hits as a scan, both in full and page by page.
 func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Synonyms) {
 	t.Helper()
 	f := NewFilter(filter, synonyms)
@@ -54,7 +54,7 @@ func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Syn
 	}
 }
 
-// TestIndexAgainstScan compares index and scan on random documents and filters.
+// TestIndexAgainstScan compares an index with a scan for random documents and filters.
 func TestIndexAgainstScan(t *testing.T) {
 	synonyms := readSynonyms(t, randomRules)
 	for seed := range uint64(samples(150)) {
@@ -68,17 +68,17 @@ func TestIndexAgainstScan(t *testing.T) {
 	}
 }
 
-// TestSearchLarge has enough documents that some prefixes have stored sets and some letters bitsets.
+// TestSearchLarge searches so many documents that some prefixes have stored sets and some letters have bitsets.
 func TestSearchLarge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 11))
 	d := randomDocuments(r, 6000)
-	for i := range 5000 { // words that many documents have, but few at the beginning
+	for i := range 5000 { // words that many documents contain, but few at the beginning
 		d[i].Display = "often " + d[i].Display + ", seldom"
 		if i%500 == 0 {
 			d[i].Display = "Seldom " + d[i].Display
 		}
 	}
-	d[5999].Display = "oftener" // makes the prefix often match more than one word
+	d[5999].Display = "oftener" // so that the prefix often matches several words
 	x := New(d)
 	if len(x.common.from) == 0 || len(x.common.sets) == 0 {
 		t.Error("no common prefix, or no sets of any")
@@ -119,10 +119,10 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// filterCase is a filter with the documents it should find, in order.
+// filterCase is a filter and the documents that it should find, in order.
 type filterCase struct{ name, filter, want string }
 
-// checkFindings checks the results of all ways to search.
+// checkFindings checks the results for each way to search.
 func checkFindings(t *testing.T, d documents, tests []filterCase, synonyms ...*Synonyms) {
 	t.Helper()
 	ways := waysToSearch(d)
@@ -142,7 +142,7 @@ func checkFindings(t *testing.T, d documents, tests []filterCase, synonyms ...*S
 	}
 }
 
-// TestRankingInside checks the ranking of words that begin inside others.
+// TestRankingInside checks how words that begin inside other words are ranked.
 func TestRankingInside(t *testing.T) {
 	d := documents{
 		0: {Code: "ActivityDefinition", Display: "ActivityDefinition"},
@@ -168,7 +168,7 @@ func TestRankingInside(t *testing.T) {
 	})
 }
 
-// TestRanking checks each step of the ranking rule.
+// TestRanking checks each criterion of Rule's order.
 func TestRanking(t *testing.T) {
 	d := documents{
 		0: {Code: "E11", Display: "Type 2 diabetes mellitus", Header: true},
@@ -205,7 +205,7 @@ func TestRanking(t *testing.T) {
 	})
 }
 
-// TestWordMatching checks how words of a text match words of the filter.
+// TestWordMatching checks how words in a text match words in the filter.
 func TestWordMatching(t *testing.T) {
 	const whole, begun, not = fitWholeWord, fitPrefix, fitNone
 	for _, test := range []struct {
@@ -246,7 +246,7 @@ func TestWordMatching(t *testing.T) {
 	}
 }
 
-// TestSearchFarApart has words in documents so far apart that a posting takes three bytes.
+// TestSearchFarApart searches documents with ranks so far apart that a posting takes three bytes.
 func TestSearchFarApart(t *testing.T) {
 	d := make(documents, 40_000)
 	for i := range d {
@@ -259,8 +259,8 @@ func TestSearchFarApart(t *testing.T) {
 	}
 }
 
-// TestShortDescriptions has displays with the short descriptions of CMS as designations. A prefix of an abbreviated
-// word ranks the short description no higher than the display that it abbreviates. Other designations are unaffected.
+// TestShortDescriptions checks that a prefix of an abbreviated word ranks a short description no higher than the display that
+// it abbreviates. The short descriptions of CMS are designations. Other designations are unaffected.
 func TestShortDescriptions(t *testing.T) {
 	d := documents{
 		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Others: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
@@ -309,17 +309,16 @@ func TestContaining(t *testing.T) {
 	}
 }
 
-// document is a test document.
 type document struct {
 	Code, Display string
-	Others        []string // designations
-	Foreign       []string // designations in another language, which have no head
-	Place         uint32   // tie-breaker among equally good matches
-	Language      string   // language of the corpus, read from the first document; default: en
-	Header        bool     // abstract, so it ranks after selectable documents
+	Others        []string // other searchable texts
+	Foreign       []string // texts in another language than requested, which have no head
+	Place         uint32   // rank among equally good matches
+	Language      string   // language of the corpus, used only in the first document; default: en
+	Header        bool     // abstract, so that it ranks after selectable documents
 }
 
-// documents is a test corpus.
+// documents is a corpus for tests.
 type documents []document
 
 func (d documents) Len() int                  { return len(d) }
@@ -356,7 +355,7 @@ func (d documents) String() string {
 	return b.String()
 }
 
-// randomWords are the words of random texts: common prefixes, marks, ligatures, several scripts, digits and signs.
+// randomWords are the words of random texts. They include common prefixes, marks, ligatures, several scripts, digits and signs.
 var randomWords = []string{
 	"a", "ab", "abc", "abcd", "abcde", "diabetes", "diabetic", "mellitus", "Ménière", "meniere", "e\u0301tude", "ÉTUDE",
 	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
@@ -368,13 +367,13 @@ var randomWords = []string{
 	"two", "II", "ii", "fracture", "fractures", "arteries", "artery", "hypertension", "hypertensive", "beta-2-agonist", "beta2", "x--y", "myocardial", "infarction", "MI",
 }
 
-// germanParts are the parts of random compounds, and words next to them.
+// germanParts are the parts of random compounds and words that occur next to them.
 var germanParts = []string{
 	"Knie", "Gelenk", "Schmerz", "Schmerzen", "Lunge", "Lungen", "Embolie", "Embolien", "Herz", "Infarkt", "Blut", "Blutung", "Gefäß", "Erkrankung", "Krankung",
 	"Kind", "Alter", "Hüfte", "Hüft", "Bein", "Unter", "Schenkel", "Wirbel", "Säule", "Säulen", "Niere", "Fuß", "Arm", "Ader", "Ende", "Rand", "Enden", "abcdabcd", "und", "durch",
 }
 
-// randomGerman returns a German word, possibly a compound of up to n parts.
+// randomGerman returns a German word, which may be a compound of up to n parts.
 func randomGerman(r *rand.Rand, n int) string {
 	var b strings.Builder
 	for i := range 1 + r.IntN(n) {
@@ -388,7 +387,7 @@ func randomGerman(r *rand.Rand, n int) string {
 	return b.String()
 }
 
-// germanDocuments returns a German corpus that consists mostly of compounds.
+// germanDocuments returns a German corpus in which most words are compounds.
 func germanDocuments(r *rand.Rand, n int) documents {
 	d := randomDocuments(r, n)
 	for i := range d {
@@ -401,7 +400,7 @@ func germanDocuments(r *rand.Rand, n int) documents {
 	return d
 }
 
-// germanFilter returns a filter of German word parts, some with typos.
+// germanFilter returns a filter that consists of German word parts, some of them with typos.
 func germanFilter(r *rand.Rand) string {
 	var words []string
 	for range 1 + r.IntN(2) {
@@ -415,7 +414,7 @@ func germanFilter(r *rand.Rand) string {
 	return strings.Join(words, " ")
 }
 
-// randomText returns a text of up to n words.
+// randomText returns a text of at most n words.
 func randomText(r *rand.Rand, n int) string {
 	var words []string
 	for range r.IntN(n + 1) {
@@ -424,7 +423,7 @@ func randomText(r *rand.Rand, n int) string {
 	return strings.Join(words, []string{" ", " ", "-", ", ", "; "}[r.IntN(5)])
 }
 
-// randomDocuments returns a corpus.
+// randomDocuments returns a random corpus of n documents.
 func randomDocuments(r *rand.Rand, n int) documents {
 	d := make(documents, n)
 	for i := range d {
@@ -439,7 +438,7 @@ func randomDocuments(r *rand.Rand, n int) documents {
 	return d
 }
 
-// randomFilter returns a filter that is likely to match: pieces of words, some with typos.
+// randomFilter returns a filter that is likely to match. It consists of pieces of words, some of them with typos.
 func randomFilter(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// searchIndex returns the hits in positions from up to to, and the total number of hits.
+// searchIndex returns the hits in positions [from, to) and the total number of hits.
 func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
 	q.index, q.ranks, q.leniency = x, within, how
@@ -20,7 +20,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	q.words.prepare(x, q.matcher.prepared, how, &q.sets)
 	q.page.reset(x.order, from, to)
 	total := q.search()
-	hits := q.page.finish() // must not refer to the index's memory, which may be unmapped after this point
+	hits := q.page.finish() // must not refer to memory of the index, which may be unmapped after this point
 	q.words.reset()
 	q.index, q.ranks = nil, nil
 	q.matcher.filter, q.matcher.prepared, q.matcher.compounds = nil, nil, nil
@@ -29,7 +29,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	return hits, total
 }
 
-// search finds and ranks the hits and returns their number.
+// search finds the hits, sorts those on the page, and returns the number of all hits.
 func (q *query) search() (total int) {
 	if w := q.matcher.prepared.onlyWord(); w != nil && q.leniency == strictMatch && q.ranks == nil {
 		return q.rankWord(w)
@@ -53,7 +53,7 @@ func (q *query) search() (total int) {
 	return total
 }
 
-// find returns the matches if all is set, and otherwise candidates that must be examined.
+// find returns the matches. If all is false, it returns candidates that must be examined.
 func (q *query) find() (match rankSet, all bool) {
 	f := q.matcher.filter
 	switch {
@@ -67,7 +67,7 @@ func (q *query) find() (match rankSet, all bool) {
 	return q.words.find(maxRankedEach)
 }
 
-// findSymbols returns the documents that have every symbol.
+// findSymbols returns the documents that contain all of the symbols.
 func (q *query) findSymbols(symbols string) (found rankSet) {
 	for _, r := range symbols {
 		if r != ' ' {
@@ -77,30 +77,30 @@ func (q *query) findSymbols(symbols string) (found rankSet) {
 	return found
 }
 
-// wordFinder finds the documents with the words of a filter. It keeps the documents found for each word and extends
-// them from tier to tier.
+// wordFinder finds the documents that contain the words of a filter. It stores the documents found for each word and extends
+// these sets from tier to tier.
 type wordFinder struct {
 	index    *Index
 	prepared *preparedFilter
 	leniency leniency
 	sets     *rankSets
-	lookups  []lookup // by word of the filter
+	lookups  []lookup // one per word of the filter
 }
 
-// lookup is the lookup result for a word of the filter.
+// lookup contains what was found for a word of the filter.
 type lookup struct {
 	wanted *queryWord
 	resolvedWord
-	set      rankSet // documents with the word, up to the tier findUpTo
-	upToTier tier    // 0 before the first lookup
+	set      rankSet // documents that contain the word, up to upToTier
+	upToTier tier    // 0 if no set has been computed
 }
 
-// prepare prepares the finder for a filter.
+// prepare prepares the finder for an index and a filter.
 func (wf *wordFinder) prepare(x *Index, a *preparedFilter, how leniency, sets *rankSets) {
 	wf.index, wf.prepared, wf.leniency, wf.sets = x, a, how, sets
 }
 
-// reset resets the finder but keeps its memory.
+// reset resets the finder but retains its memory for the next query.
 func (wf *wordFinder) reset() {
 	for i := range wf.lookups {
 		f := &wf.lookups[i]
@@ -110,7 +110,7 @@ func (wf *wordFinder) reset() {
 	wf.index, wf.prepared, wf.sets, wf.lookups = nil, nil, nil, wf.lookups[:0]
 }
 
-// findUpTo returns the documents with words that match in tier t or better. Tiers must be passed in ascending order.
+// findUpTo returns the documents whose words match in tier t or better. Calls must pass tiers in ascending order.
 func (wf *wordFinder) findUpTo(t tier) (found rankSet) {
 	if !wf.canMatch(t) {
 		return wf.sets.newSet()
@@ -121,8 +121,8 @@ func (wf *wordFinder) findUpTo(t tier) (found rankSet) {
 	return found
 }
 
-// find returns the matching documents. It looks up the rarest words first; once at most few candidates remain, it
-// returns them with all unset, because examining them individually is faster.
+// find returns the matching documents. It looks up the rarest words first. As soon as at most few candidates remain, it returns
+// them with all set to false, because examining them one by one is faster.
 func (wf *wordFinder) find(few int) (found rankSet, all bool) {
 	if !wf.canMatch(tierPrefix) {
 		return wf.sets.newSet(), true
@@ -142,13 +142,13 @@ func (wf *wordFinder) find(few int) (found rankSet, all bool) {
 	return found, true
 }
 
-// sizedSegment is a segment of the filter with an estimate of its postings in bytes.
+// sizedSegment is the index of a segment and the estimated size of its postings in bytes.
 type sizedSegment struct {
 	segment int
 	size    uint32
 }
 
-// size estimates the postings of a segment in bytes.
+// size estimates the size, in bytes, of the postings for a segment.
 func (wf *wordFinder) size(s segment) (size uint32) {
 	for _, way := range s {
 		least := ^uint32(0)
@@ -165,7 +165,7 @@ func (wf *wordFinder) size(s segment) (size uint32) {
 	return size
 }
 
-// size returns the size of the words' postings in bytes.
+// size returns the size, in bytes, of the postings for the words.
 func (r *resolvedWord) size(x *Index) (size uint32) {
 	for _, s := range r.wholeWords {
 		if !r.isInPrefixes(s) {
@@ -178,12 +178,12 @@ func (r *resolvedWord) size(x *Index) (size uint32) {
 	return size
 }
 
-// canMatch reports whether the index has words for every segment, whole words if the tier requires them.
+// canMatch reports whether the index contains words for every segment. Up to tierWholeWords, these must be whole words.
 func (wf *wordFinder) canMatch(t tier) bool {
 	return !slices.ContainsFunc(wf.prepared.segments, func(s segment) bool { return !wf.canMatchSegment(s, t) })
 }
 
-// canMatchSegment reports whether the index has words for any alternative of a segment.
+// canMatchSegment reports whether the index contains the words of any alternative of a segment.
 func (wf *wordFinder) canMatchSegment(s segment, t tier) bool {
 	return slices.ContainsFunc(s, func(way []requirement) bool {
 		for i := range way {
@@ -211,8 +211,8 @@ func (wf *wordFinder) canMatchWords(words []queryWord, t tier) bool {
 	return true
 }
 
-// matchesOnlyHeadPrefixes reports whether all matches are in tierPrefixHead, as is common for code prefixes: no whole word
-// matches, and all matching words occur only in heads.
+// matchesOnlyHeadPrefixes reports whether all matches are in tierPrefixHead, which is common for prefixes of codes. This is the
+// case if no whole word matches and all matching words occur only in heads.
 func (wf *wordFinder) matchesOnlyHeadPrefixes() bool {
 	if wf.canMatch(tierWholeWords) {
 		return false
@@ -254,7 +254,7 @@ func (wf *wordFinder) findRequirement(n *requirement, t tier) rankSet {
 	return found
 }
 
-// lookUp returns the words of the index that match a word of the filter.
+// lookUp returns the words in the index that match a word of the filter.
 func (wf *wordFinder) lookUp(w *queryWord) *lookup {
 	for i := range wf.lookups {
 		if wf.lookups[i].wanted == w {
@@ -262,7 +262,7 @@ func (wf *wordFinder) lookUp(w *queryWord) *lookup {
 		}
 	}
 	if len(wf.lookups) < cap(wf.lookups) {
-		wf.lookups = wf.lookups[:len(wf.lookups)+1] // reuses the memory of the spans
+		wf.lookups = wf.lookups[:len(wf.lookups)+1] // reuses the memory of the spans in the lookup
 	} else {
 		wf.lookups = append(wf.lookups, lookup{})
 	}
@@ -275,7 +275,7 @@ func (wf *wordFinder) lookUp(w *queryWord) *lookup {
 	return f
 }
 
-// findWord returns the documents with a word that matches in tier t or better.
+// findWord returns the documents that contain a word that matches in tier t or better.
 func (wf *wordFinder) findWord(w *queryWord, t tier) rankSet {
 	f := wf.lookUp(w)
 	if all, ok := wf.commonSet(f, t); ok {
@@ -296,7 +296,7 @@ func (wf *wordFinder) findWord(w *queryWord, t tier) rankSet {
 	return shared
 }
 
-// findAll returns the documents with any matching word.
+// findAll returns the documents that contain any matching word.
 func (wf *wordFinder) findAll(r *resolvedWord) rankSet {
 	set := wf.sets.newSet()
 	for _, s := range r.prefixes {
@@ -310,7 +310,7 @@ func (wf *wordFinder) findAll(r *resolvedWord) rankSet {
 	return set
 }
 
-// addTier adds the documents that a tier has in addition to the previous tier.
+// addTier adds the documents that match in tier t, but not in a better tier.
 func (x *Index) addTier(dst *rankSet, r *resolvedWord, t tier) {
 	switch t {
 	case tierWholeWordsHead:
@@ -328,7 +328,7 @@ func (x *Index) addTier(dst *rankSet, r *resolvedWord, t tier) {
 	}
 }
 
-// commonSet returns the stored set of the documents with a word that matches in tier t or better, if there is such a set.
+// commonSet returns the stored set of documents with a word that matches in tier t or better, or false if none is stored.
 func (wf *wordFinder) commonSet(f *lookup, t tier) (rankSet, bool) {
 	switch {
 	case t == tierPrefixHead && len(f.prefixes) == 1 && len(f.wholeWords) == 0:
@@ -341,13 +341,13 @@ func (wf *wordFinder) commonSet(f *lookup, t tier) (rankSet, bool) {
 	return rankSet{}, false
 }
 
-// resolvedWord contains the words of an index that match a word of the filter.
+// resolvedWord contains the ranges of words in an index that match a word of the filter.
 type resolvedWord struct {
 	wholeWords, prefixes []span
-	hasExact             bool // whether whole contains the word itself
+	hasExact             bool // wholeWords contains the word itself
 }
 
-// resolve applies [queryWord.fit] to all words of the index.
+// resolve finds all words in the index that match w, as [queryWord.fit] does for a single word.
 func (x *Index) resolve(r *resolvedWord, w *queryWord) {
 	r.wholeWords, r.prefixes = r.wholeWords[:0], r.prefixes[:0]
 	from, to := x.words.prefixRange(w.word)
@@ -378,14 +378,14 @@ func appendSpan(spans []span, from, to int) []span {
 	return append(spans, span{from, to})
 }
 
-// add adds word if it is the first of the range of words with that prefix.
+// add adds word as a whole-word match if the index contains it. [from, to) is the range of words that begin with word.
 func (r *resolvedWord) add(x *Index, word []byte, from, to int) {
 	if from < to && len(x.words.at(from)) == len(word) {
 		r.wholeWords = append(r.wholeWords, span{from, from + 1})
 	}
 }
 
-// addSpellings adds the words with a matching variant spelling.
+// addSpellings adds the words that match in another spelling.
 func (r *resolvedWord) addSpellings(x *Index, w *queryWord) {
 	if len(w.word) < minStemmedLength {
 		return
@@ -405,7 +405,7 @@ func (r *resolvedWord) addSpellings(x *Index, w *queryWord) {
 	}
 }
 
-// addInflections adds the words with the same stem.
+// addInflections adds the words that have the same stem.
 func (r *resolvedWord) addInflections(x *Index, w *queryWord) {
 	if w.stem == nil {
 		return
@@ -432,7 +432,7 @@ func (r *resolvedWord) allInPrefixes() bool {
 	return !slices.ContainsFunc(r.wholeWords, func(s span) bool { return !r.isInPrefixes(s) })
 }
 
-// wordsContaining returns the words that contain part. It may scan all words, so it is used only if nothing else matches.
+// wordsContaining returns the words that contain part. Because it may scan all words, it is used only if nothing else matches.
 func (x *Index) wordsContaining(part []byte) (found []span) {
 	if !x.pieces.mayContain(part) {
 		return nil
@@ -448,24 +448,24 @@ func (x *Index) wordsContaining(part []byte) (found []span) {
 			found = append(found, span{word, word + 1})
 			at = end
 		} else {
-			at++ // the match spans two words
+			at++ // the match extends into the next word
 		}
 	}
 }
 
-// rankSet is a set of ranks. Most filters match few of many documents, so clearing, counting and iterating cost as much
-// as the ranks in use, not as the capacity. Sets of the index do not track their use.
+// rankSet is a set of ranks. Most filters match only a few documents, so clearing, counting and iterating depend on the ranks
+// in the set, not on its capacity. Sets that belong to an index do not track the words in use.
 type rankSet struct {
 	bits      bitset.Set
-	usedWords bitset.Set // words of bits that may be nonzero; nil for sets that belong to the index
-	size      int        // number of ranks; only for sets that belong to the index
-	isShared  bool       // whether the set is shared and must not be changed
+	usedWords bitset.Set // indexes of words in bits that may be nonzero; nil if the set belongs to an index
+	size      int        // number of ranks; set only if the set belongs to an index
+	isShared  bool       // the set is shared and must not be changed
 }
 
 // isWritable reports whether the set may be changed.
 func (s *rankSet) isWritable() bool { return s.usedWords != nil && !s.isShared }
 
-// usedWordCount returns the number of words of bits that may be nonzero.
+// usedWordCount returns the number of words in bits that may be nonzero.
 func (s *rankSet) usedWordCount() int {
 	if s.usedWords == nil {
 		return len(s.bits)
@@ -480,8 +480,8 @@ func (s *rankSet) add(rank uint32) {
 	s.usedWords.Add(rank / 64)
 }
 
-// reset removes all ranks and resizes the set for ranks below n. All memory of bits not marked in used is zero,
-// including memory beyond its length.
+// reset removes all ranks and resizes the set for ranks less than n. Words in bits that are not marked in usedWords are zero,
+// including those beyond the length.
 func (s *rankSet) reset(n int) {
 	for i, word := range s.usedWords {
 		if word != 0 {
@@ -496,7 +496,7 @@ func (s *rankSet) reset(n int) {
 	s.bits, s.usedWords = s.bits[:words], s.usedWords[:(words+63)/64]
 }
 
-// markAllUsed marks all words of bits as possibly nonzero.
+// markAllUsed marks all words in bits as possibly nonzero.
 func (s *rankSet) markAllUsed() {
 	for i := range s.usedWords {
 		s.usedWords[i] = math.MaxUint64
@@ -521,7 +521,7 @@ func (s *rankSet) union(other *rankSet) {
 	}
 }
 
-// addIntersection adds the intersection of two sets.
+// addIntersection adds the ranks that are in both a and b.
 func (s *rankSet) addIntersection(a *rankSet, b bitset.Set) {
 	for i, word := range a.each {
 		if word &= b[i]; word != 0 {
@@ -531,7 +531,7 @@ func (s *rankSet) addIntersection(a *rankSet, b bitset.Set) {
 	}
 }
 
-// intersect removes the ranks that are not in other.
+// intersect removes ranks that are not in other.
 func (s *rankSet) intersect(other bitset.Set) {
 	for i, used := range s.usedWords {
 		for ; used != 0; used &= used - 1 {
@@ -556,7 +556,7 @@ func (s *rankSet) count() int {
 	return n
 }
 
-// each yields the nonzero words in ascending order.
+// each calls yield with the nonzero words in ascending order.
 func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	if s.usedWords == nil {
 		for i, word := range s.bits {
@@ -576,13 +576,12 @@ func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	}
 }
 
-// rankSets allocates and combines the sets of a query.
+// rankSets allocates and combines the sets that a query uses.
 type rankSets struct {
-	n    int // upper bound of ranks
+	n    int // all ranks are less than n
 	free []rankSet
 }
 
-// newSet returns an empty set.
 func (r *rankSets) newSet() (s rankSet) {
 	if last := len(r.free) - 1; last >= 0 {
 		s, r.free = r.free[last], r.free[:last]
@@ -591,15 +590,15 @@ func (r *rankSets) newSet() (s rankSet) {
 	return s
 }
 
-// release makes the memory of a set reusable.
+// release makes the memory of a set available to newSet.
 func (r *rankSets) release(s rankSet) {
 	if s.isWritable() {
 		r.free = append(r.free, s)
 	}
 }
 
-// intersectAll returns the intersection of sets, which must not be used afterwards. Sets with the fewest words in use are
-// intersected first, sets of the index last.
+// intersectAll returns the intersection of sets, which must not be used afterwards. It begins with the sets that have the
+// fewest words in use and ends with those that belong to the index.
 func (r *rankSets) intersectAll(sets []rankSet) (all rankSet) {
 	slices.SortFunc(sets, func(a, b rankSet) int { return a.usedWordCount() - b.usedWordCount() })
 	for _, s := range sets {
@@ -608,7 +607,7 @@ func (r *rankSets) intersectAll(sets []rankSet) (all rankSet) {
 	return all
 }
 
-// intersect returns the intersection of two sets, which must not be used afterwards. A zero a means all ranks.
+// intersect returns the intersection of a and b, which must not be used afterwards. If a is the zero value, the result is b.
 func (r *rankSets) intersect(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:
@@ -629,7 +628,7 @@ func (r *rankSets) intersect(a, b rankSet) rankSet {
 	return both
 }
 
-// union returns the union of two sets, which must not be used afterwards. A zero a is empty.
+// union returns the union of a and b, which must not be used afterwards. If a is the zero value, the result is b.
 func (r *rankSets) union(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:

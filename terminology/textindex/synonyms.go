@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// Synonyms maps words of a filter to synonyms. A nil Synonyms is empty. Rules must not be added after the first search.
+// Synonyms maps words in a filter to synonyms. nil means no synonyms. Rules must not be added after the first search.
 type Synonyms struct {
-	rules map[*language]map[string][]phrase // by typed words, in the form of key and sortedWords
-	typed map[typedLength][]typedRule       // sorted on first use
+	rules map[*language]map[string][]phrase // texts to find, by the typed words after normalizeKey and sortedWords
+	typed map[typedLength][]typedRule       // typed words of all rules; sorted on first use
 	sort  sync.Once
 }
 
-// typedLength groups rules by language and number of typed words.
+// typedLength groups rules by their language and the number of typed words.
 type typedLength struct {
 	language *language
 	words    int
 }
 
-// typedRule contains the typed words of a rule and its key in rules.
+// typedRule contains the typed words of a rule and its key in Synonyms.rules.
 type typedRule struct {
 	words string // separated by spaces
 	key   string
@@ -31,27 +31,27 @@ type typedRule struct {
 
 // phrase is the text that a rule finds.
 type phrase struct {
-	words [][]byte // words without stop words
-	line  []byte   // all words, in the format of folder.words
+	words [][]byte // words except stop words
+	line  []byte   // all words, in the format of textFolder.words
 }
 
-// Limits of a rule: typed words, words of the text to find, and alternatives for the same typed words.
+// Limits of a rule: typed words, words in the text to find, and texts to find for the same typed words.
 const (
 	maxSynonymTyped = 5
 	maxSynonymWords = 12
 	maxSynonyms     = 16
 )
 
-// Limits of prefix matches of rules: minimum number of letters of the last typed word, and maximum number of rules.
-// More matches would be too unspecific.
+// Limits for rules that match by prefix: the minimum number of letters in the last typed word, and the maximum number of rules.
+// If more rules match, the prefix is too unspecific.
 const (
 	minPrefixLetters = 4
 	maxPrefixRules   = 16
 )
 
-// Read adds one rule per line. A line "#! en" sets the language of the following rules; the default is English. In "a =
-// b = c" each text also finds the others; in "a, b => c, d" each on the left also finds those on the right. Other lines
-// that start with # are comments.
+// Read adds one rule per line. A line such as "#! en" sets the language of the rules that follow; the default is English. In "a
+// = b = c", each text also finds the others. In "a, b => c, d", each text on the left also finds those on the right. Other
+// lines that start with # are comments.
 func (s *Synonyms) Read(r io.Reader) error {
 	l := languages["en"]
 	lines := bufio.NewScanner(r)
@@ -70,8 +70,8 @@ func (s *Synonyms) Read(r io.Reader) error {
 	return lines.Err()
 }
 
-// Add adds a rule in a language (BCP 47; default: English): the words of typed also find other. It returns an error if
-// either has no words or too many, or if typed has too many synonyms.
+// Add adds a rule for a language (BCP 47; default: English): the words of typed also find other. It returns an error if either
+// text has no words or too many words, or if typed has too many synonyms.
 func (s *Synonyms) Add(tag, typed, other string) error {
 	l := languageOf(tag)
 	p, err := l.newPhrase(other)
@@ -98,10 +98,10 @@ func (s *Synonyms) addLine(l *language, line string) error {
 	return nil
 }
 
-// addEach adds rules that make each text of typed also find each text of others.
+// addEach adds rules so that each text in typed also finds each text in others.
 func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	for _, other := range others {
-		p, err := l.newPhrase(other) // once for all typed texts, since a list may be long
+		p, err := l.newPhrase(other) // once for all typed texts, because the list may be long
 		if err != nil {
 			return err
 		}
@@ -114,13 +114,13 @@ func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	return nil
 }
 
-// newPhrase returns the phrase for the text to find.
+// newPhrase returns the phrase for a text to find. It returns an error if the text has no words or too many words.
 func (l *language) newPhrase(other string) (phrase, error) {
 	var f textFolder
 	p := phrase{line: bytes.Clone(f.words([]byte(other)))}
 	p.words = l.withoutStopWords(appendWords(nil, p.line))
 	if len(p.words) == 0 || len(p.words) > maxSynonymWords {
-		return phrase{}, fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
+		return phrase{}, fmt.Errorf("%q has %d words: use 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
 	}
 	return p, nil
 }
@@ -129,7 +129,7 @@ func (s *Synonyms) add(l *language, typed string, p phrase) error {
 	var f textFolder
 	left := l.withoutStopWords(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
 	if len(left) == 0 || len(left) > maxSynonymTyped {
-		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(typed), len(left), maxSynonymTyped)
+		return fmt.Errorf("%q has %d words: use 1 to %d", strings.TrimSpace(typed), len(left), maxSynonymTyped)
 	}
 	key := sortedWords(l.normalizeKey(left))
 	if s.rules == nil {
@@ -150,7 +150,7 @@ func (s *Synonyms) add(l *language, typed string, p phrase) error {
 	return nil
 }
 
-// linesWithPrefix returns the lines of the rules with len(words) typed words that begin with the given words.
+// linesWithPrefix returns the lines to find for rules that have len(words) typed words and begin with the given words.
 func (s *Synonyms) linesWithPrefix(l *language, words [][]byte) (lines [][]byte) {
 	if s == nil || countLetters(words[len(words)-1]) < minPrefixLetters {
 		return nil
@@ -167,12 +167,12 @@ func (s *Synonyms) linesWithPrefix(l *language, words [][]byte) (lines [][]byte)
 	return lines
 }
 
-// keysWithPrefix returns the keys of the rules of a length that begin with typed, or nil if there are too many.
+// keysWithPrefix returns the keys of rules that belong to length and begin with typed. It returns nil if there are too many.
 func (s *Synonyms) keysWithPrefix(length typedLength, typed string) (keys []string) {
 	s.sort.Do(func() {
 		for length, all := range s.typed {
 			slices.SortFunc(all, func(a, b typedRule) int { return strings.Compare(a.words, b.words) })
-			s.typed[length] = slices.Compact(all) // typed words with several synonyms are repeated
+			s.typed[length] = slices.Compact(all) // typed words that have several synonyms are repeated
 		}
 	})
 	all := s.typed[length]
@@ -191,7 +191,7 @@ func (s *Synonyms) keysWithPrefix(length typedLength, typed string) (keys []stri
 	return keys
 }
 
-// withoutStopWords returns the words without stop words, or all words if nothing else remains.
+// withoutStopWords returns the words that are not stop words, or all words if there are only stop words.
 func (l *language) withoutStopWords(words [][]byte) [][]byte {
 	var kept [][]byte
 	for _, word := range words {
@@ -205,7 +205,7 @@ func (l *language) withoutStopWords(words [][]byte) [][]byte {
 	return kept
 }
 
-// normalizeKey returns the normalized words of a rule: without inflections, in canonical spelling, and with numbers as digits.
+// normalizeKey returns words in normalized form: as stems, in canonical spelling, and with numbers as digits.
 func (l *language) normalizeKey(words [][]byte) string {
 	var key []byte
 	for _, word := range words {
@@ -221,15 +221,15 @@ func (l *language) normalizeKey(words [][]byte) string {
 	return string(key)
 }
 
-// sortedWords returns the words of a key in alphabetical order.
+// sortedWords returns the words of a key sorted alphabetically.
 func sortedWords(key string) string {
 	words := strings.Split(key, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 
-// longestRun returns the length of the longest run of first terms, at most maxTerms, that a rule matches, with the phrases of
-// that rule. Terms are given by their keys. Without a matching rule, the run is the first term alone.
+// longestRun returns the length of the longest run of first terms, up to maxTerms, for which a rule exists, and the phrases
+// that the rule finds. keys are the normalized terms. If there is no rule, the run is the first term.
 func (s *Synonyms) longestRun(l *language, keys []string, maxTerms int) (run int, others []phrase) {
 	if s == nil || s.rules[l] == nil {
 		return 1, nil

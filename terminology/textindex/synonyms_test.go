@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// readSynonyms reads rules.
+// readSynonyms returns synonyms with the given rules.
 func readSynonyms(t *testing.T, rules string) *Synonyms {
 	t.Helper()
 	s := new(Synonyms)
@@ -80,16 +80,16 @@ func TestInvalidSynonyms(t *testing.T) {
 	}
 }
 
-// randomRules are synonyms within random texts; randomSynonyms are filters that match them.
+// randomRules contains synonyms that occur in random texts. randomSynonyms contains filters that match them.
 const randomRules = "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension"
 
 var randomSynonyms = strings.Split("mi|MI a|a myocardial infarction|myocardial|diabetes mellitus|diabetes the mellitus 2|diabetes diabetes mellitus|mi mi|mellitus diabetes|"+
 	"infarction a myocardial|infarction myocardial a|fracture mi|fracture mi diab|the mi fracture ii|hyper|hyp|hyperten|a hyper|ab hyper", "|")
 
-// randomSynonym returns a filter that may have a synonym.
+// randomSynonym returns a filter that may have synonyms.
 func randomSynonym(r *rand.Rand) string { return randomSynonyms[r.IntN(len(randomSynonyms))] }
 
-// A synonym with typed words that begin with the filter ranks first among many matches, in a head or elsewhere.
+// TestSynonymPrefixAmongMany checks that displays equal to a synonym come first if its typed words begin with the filter.
 func TestSynonymPrefixAmongMany(t *testing.T) {
 	t.Parallel()
 	s := readSynonyms(t, "chronic dementia => chronic dementia without other disease")

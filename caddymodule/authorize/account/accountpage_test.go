@@ -36,7 +36,7 @@ func TestAccountNeedsSignIn(t *testing.T) {
 	}
 }
 
-// The account page's own sign-in request cannot be forged by an app's request.
+// An app cannot forge the sign-in request of the account page.
 func TestAccountRequestIsOurs(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -55,7 +55,7 @@ func checkDone(t *testing.T, r *http.Response, what string) {
 	}
 }
 
-// The page lists apps with their access and revokes access immediately.
+// The page lists the apps that have access, with their permissions, and its buttons revoke access immediately.
 func TestAccountApps(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"end_app", "end_apps"} {
@@ -89,7 +89,7 @@ func TestAccountApps(t *testing.T) {
 	}
 }
 
-// Access that ended otherwise is not listed.
+// Apps whose access has ended in another way are not listed.
 func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse){
@@ -152,7 +152,7 @@ func TestAccountSessions(t *testing.T) {
 	}
 }
 
-// Forms of the page are rejected in other sessions and browsers.
+// Forms of the account page are rejected in other sessions and other browsers.
 func TestAccountFormsAreBound(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -193,7 +193,7 @@ func TestAccountFormsAreBound(t *testing.T) {
 	}
 }
 
-// An enrolled authenticator app is required from then on. The session of the enrollment continues.
+// After enrolling an authenticator app, a user needs it to sign in. The session in which it was enrolled continues.
 func TestEnrolApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestEnrolApp(t *testing.T) {
 	})
 }
 
-// A wrong code enrolls nothing and counts like a wrong code of a sign-in.
+// A wrong code enrolls nothing and counts toward the limit for wrong codes at sign-in.
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
@@ -245,7 +245,7 @@ func TestEnrolAppWrongCode(t *testing.T) {
 	}
 }
 
-// Changes of factors require a recent sign-in, with a second factor if one is enrolled.
+// Changing factors requires a recent sign-in, with a second factor if one is enrolled.
 func TestFactorChangeNeedsRecentSignIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestFactorChangeNeedsRecentSignIn(t *testing.T) {
 		}
 		secret, _ := authorizetest.EnrollApp(b)
 		r = authorizetest.PressAccountButton(b, "remove_app", "")
-		factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is required
+		factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(r)), "factor") // only the second factor is required, no password
 		if r = b.SendOTP(factor, authorizetest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 		}
@@ -271,7 +271,7 @@ func TestFactorChangeNeedsRecentSignIn(t *testing.T) {
 		if !b.HasSession() || other.HasSession() {
 			t.Errorf("signed in %v, elsewhere %v", b.HasSession(), other.HasSession())
 		}
-		authorizetest.NewBrowser(t, s).Code(nil) // by password alone
+		authorizetest.NewBrowser(t, s).Code(nil) // the password alone is sufficient again
 	})
 }
 
@@ -297,7 +297,7 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 	})
 }
 
-// Federated users see apps and sessions, and manage their factors at the identity provider.
+// Users of identity providers see their apps and sessions. The page refers them to the identity provider for their factors.
 func TestAccountOfFederatedPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -312,7 +312,7 @@ func TestAccountOfFederatedPerson(t *testing.T) {
 	}
 }
 
-// A passkey can be used for sign-in and as a second factor.
+// A passkey can be used for sign-in on its own and as a second factor.
 func TestAccountPasskey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	})
 }
 
-// A client that excludes local users does not offer passkeys.
+// The sign-in page offers no passkeys if the client excludes local users.
 func TestNoPasskeyWithoutLocalUsers(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -395,7 +395,7 @@ func TestResetFactors(t *testing.T) {
 	if b.HasSession() {
 		t.Error("the session goes on")
 	}
-	authorizetest.NewBrowser(t, s).Code(nil) // by password alone
+	authorizetest.NewBrowser(t, s).Code(nil) // the password alone is sufficient again
 	if had, _, err := s.ResetFactors(t.Context(), "alice"); had || err != nil {
 		t.Errorf("again: %v, %v", had, err)
 	}
@@ -418,7 +418,7 @@ func TestACRIsPublished(t *testing.T) {
 	}
 }
 
-// Without identity providers, forms of the account page may not redirect to another origin.
+// If there are no identity providers, the forms of the account page may not redirect to another origin.
 func TestAccountFormsStayOnOrigin(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, nil))

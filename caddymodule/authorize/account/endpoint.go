@@ -38,7 +38,7 @@ type Config struct {
 	Describe Describer             // description of scopes
 }
 
-// New returns the endpoint.
+// New returns the handler of the account page.
 func New(c Config) http.Handler {
 	renderer := &renderer{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}, issuers: c.Accounts.Issuers()}
 	sessions := &sessions{listing: session.Listing{Sessions: c.Sessions}, providers: c.Accounts.Providers, endQueue: fairqueue.New(1)}
@@ -66,7 +66,7 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// show shows the page or a part of it. A session that lacks the user's second factor must prove it first.
+// show shows the account page or a part of it. The session must first present the second factor if the user has one.
 func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	needsProof, err := a.factors.store.RequiresSecondFactor(r.Context(), signedIn.User, sessionContext(signedIn))
 	switch {
@@ -90,13 +90,13 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 	}
 }
 
-// button is a button of the page. Unless allowsOldSignIn is set, it requires a session that may change factors.
+// button is a button of the account page. Unless allowsOldSignIn is set, it requires [factors.mayChange].
 type button struct {
 	handle          func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters)
-	allowsOldSignIn bool // no recent sign-in required, or its sealed input proves one
+	allowsOldSignIn bool // no recent sign-in required, or proved by the sealed form input
 }
 
-// action is the action of most buttons, applied to the form's target.
+// action performs the action of a button on the item in the form parameter "target".
 type action func(ctx context.Context, signedIn *session.SignedInPerson, p oauth2.Parameters) error
 
 func (a *account) buttons() map[string]button {
@@ -135,7 +135,7 @@ func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *sessi
 	}
 }
 
-// perform returns a handler that performs an action and shows the page again.
+// perform returns a handler that performs an action and then redirects to the page with a confirmation.
 func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters) {
 	return func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 		if err := do(r.Context(), signedIn, p); err != nil {
@@ -162,7 +162,7 @@ var (
 	errUnknownAction     = oauth2.NewRestartError("Use the buttons on the page.")
 )
 
-// showError shows an error on a page.
+// showError records a rejection and shows it on a page.
 func (f *renderer) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	f.trail.RecordRejection(r, audit.Event{Kind: audit.KindFactor, Err: err})
@@ -176,7 +176,7 @@ func (f *renderer) showError(w http.ResponseWriter, r *http.Request, err error) 
 	f.site.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// factorErrorText describes the error of a change of factors.
+// factorErrorText returns the page text for an error of a change of factors.
 func factorErrorText(err error) *page.Text {
 	switch {
 	case errors.Is(err, factor.ErrAlreadyEnrolled):
@@ -191,23 +191,23 @@ func factorErrorText(err error) *page.Text {
 	return page.T("Try again, or contact your organization’s IT help desk.")
 }
 
-// showPage shows a page with forms that lead to this endpoint and, for a new sign-in, on to the user's identity provider.
+// showPage shows a page. Its forms may target this endpoint and, for a new sign-in, redirect to identity providers.
 func (f *renderer) showPage(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)
 }
 
-// seal seals a session for a page's forms.
+// seal returns the form value that binds a page to the session and the browser.
 func (f *renderer) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) (string, error) {
 	return f.sealer.Seal(w, r, "account", signedIn.SID)
 }
 
-// unseal checks that a form was shown in this session and browser.
+// unseal returns errPageExpired unless a form was shown in this session and browser less than pageLifetime ago.
 func (f *renderer) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed string) error {
 	return f.sealer.Check(r, "account", sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
-// redirectToSignIn redirects the browser to the sign-in page and back to the current part.
+// redirectToSignIn redirects to the sign-in page with the parameters in ask, and from there back to the current part.
 func redirectToSignIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	q := url.Values{}
 	maps.Copy(q, ask)
@@ -225,7 +225,7 @@ func redirectWithConfirmation(w http.ResponseWriter, action string) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Account+"?"+url.Values{"done": {action}}.Encode())
 }
 
-// confirmations contains the confirmations after actions.
+// confirmations maps actions to the texts shown after them.
 var confirmations = map[string]*page.Text{
 	"end_app":        page.T("The app no longer has access."),
 	"end_apps":       page.T("No app has access anymore."),

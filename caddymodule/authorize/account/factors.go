@@ -23,18 +23,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// maxSignInAge is the maximum age of a sign-in for changing factors. The sign-in page requires five
-// minutes; the extra minute allows for clock skew of identity providers.
+// maxSignInAge is the maximum age of a sign-in for changing factors. The sign-in page requires five minutes; the additional
+// minute allows for clock skew at identity providers.
 const maxSignInAge = 6 * time.Minute
 
 // factors manages second factors.
 type factors struct {
 	renderer *renderer
 	store    *factor.Factors
-	sessions *sessions // ended when a factor is removed
+	sessions *sessions // sessions to end when a factor is removed
 }
 
-// pageData returns a user's factors for the page.
+// pageData returns a user's factors for the account page.
 func (f *factors) pageData(ctx context.Context, signedIn *session.SignedInPerson, provider string) (page.AccountFactors, error) {
 	data := page.AccountFactors{ManagedHere: f.store.ManagesFactorsOf(signedIn.User), SupportsPasskeys: f.store.Passkeys != nil, Provider: provider}
 	enrolled, err := f.store.Load(ctx, signedIn.User)
@@ -51,8 +51,8 @@ func (f *factors) pageData(ctx context.Context, signedIn *session.SignedInPerson
 	return data, nil
 }
 
-// mayChange reports whether the session may change factors now. If a new sign-in or a second factor
-// is required, it redirects the browser there.
+// mayChange reports whether the session may change factors now. If a new sign-in or a second factor is required, it redirects
+// the browser to the sign-in page.
 func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) bool {
 	enrolled, err := f.store.Load(r.Context(), signedIn.User)
 	switch {
@@ -74,7 +74,7 @@ func (f *factors) requireNewSignIn(w http.ResponseWriter, r *http.Request) {
 	redirectToSignIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
 }
 
-// sessionContext returns the context of a session.
+// sessionContext returns what package factor needs to know about a session.
 func sessionContext(s *session.SignedInPerson) factor.SessionContext {
 	return factor.NewSessionContext(s.SID, s.ACR())
 }
@@ -94,12 +94,12 @@ func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn
 	f.showRecovery(w, r, codes, page.T("Your old recovery codes no longer work."))
 }
 
-// showRecovery shows new recovery codes, once.
+// showRecovery shows new recovery codes. They cannot be shown again.
 func (f *factors) showRecovery(w http.ResponseWriter, r *http.Request, codes []string, done *page.Text) {
 	f.renderer.showPage(w, r, page.View{Template: "recoverycodes", Data: page.RecoveryCodes{Codes: codes, Confirmation: done}})
 }
 
-// showEnrolled confirms an enrollment and shows the recovery codes, if new.
+// showEnrolled confirms an enrollment and shows the recovery codes if there are new ones.
 func (f *factors) showEnrolled(w http.ResponseWriter, r *http.Request, action string, codes []string) {
 	if codes == nil {
 		redirectWithConfirmation(w, action)
@@ -116,10 +116,10 @@ func pagePasskey(p factor.Passkey) page.AccountPasskey {
 	return data
 }
 
-// setupLifetime is the maximum duration of an enrollment, which starts shortly after a sign-in.
+// setupLifetime is the maximum time between showing the key of an authenticator app and its enrollment.
 const setupLifetime = 10 * time.Minute
 
-// setupPurpose binds a new key to its session and user.
+// setupPurpose returns the sealing purpose that binds a new key to its session and user.
 func setupPurpose(s *session.SignedInPerson) string { return "account app " + s.SID + " " + s.User.ID }
 
 // authenticatorApp enrolls and removes authenticator apps.
@@ -130,7 +130,7 @@ type authenticatorApp struct {
 	issuer   string
 }
 
-// show shows a new key. The browser stores it sealed until a code proves that the authenticator app has the key.
+// show shows a new key. The form contains the key, sealed, until a code proves that the authenticator app has it.
 func (a *authenticatorApp) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	a.showKey(w, r, signedIn, http.StatusOK, totp.NewSecret(), page.AppSetup{})
 }
@@ -151,7 +151,7 @@ func (a *authenticatorApp) showKey(w http.ResponseWriter, r *http.Request, signe
 	a.renderer.showPage(w, r, page.View{Template: "appsetup", Status: status, Policy: page.Policy{Images: "data:"}, Data: data})
 }
 
-// qrCodeURL returns a QR code of a text as a data URL.
+// qrCodeURL encodes text as a QR code and returns the image as a data URL.
 func qrCodeURL(text string) (template.URL, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
@@ -161,7 +161,7 @@ func qrCodeURL(text string) (template.URL, error) {
 	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())), nil
 }
 
-// formatKey formats a key in groups of four for copying.
+// formatKey formats a key in groups of four characters for copying.
 func formatKey(secret string) string {
 	var b strings.Builder
 	for i, letter := range secret {
@@ -202,7 +202,7 @@ func (a *authenticatorApp) enroll(w http.ResponseWriter, r *http.Request, signed
 	}
 }
 
-// verifyAndEnroll enrolls an authenticator app. Wrong codes count like those of a sign-in.
+// verifyAndEnroll enrolls an authenticator app if the code is correct. The limit for wrong codes at sign-in applies.
 func (a *authenticatorApp) verifyAndEnroll(r *http.Request, signedIn *session.SignedInPerson, secret, code string) (codes []string, err error) {
 	user := signedIn.User
 	if !a.factors.store.ManagesFactorsOf(user) {
@@ -269,7 +269,7 @@ func (k *passkeys) enroll(w http.ResponseWriter, r *http.Request, signedIn *sess
 		k.factors.requireNewSignIn(w, r)
 	case errors.Is(err, factor.ErrPasskeyRejected) && k.factors.mayChange(w, r, signedIn):
 		k.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Rejected: true})
-	case errors.Is(err, factor.ErrPasskeyRejected): // mayChange has redirected to the sign-in
+	case errors.Is(err, factor.ErrPasskeyRejected): // mayChange has redirected to the sign-in page
 	case err != nil:
 		k.renderer.showError(w, r, err)
 	default:
@@ -293,7 +293,7 @@ func (k *passkeys) rename(ctx context.Context, s *session.SignedInPerson, p oaut
 	})
 }
 
-// change modifies the passkey named in a form and records the action.
+// change applies do to the passkey whose id is the form parameter "target", and records the action in the audit log.
 func (k *passkeys) change(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters, action string, do func(id []byte) error) error {
 	id, err := base64.RawURLEncoding.DecodeString(p.Get("target"))
 	switch {

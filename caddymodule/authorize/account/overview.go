@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// account is the endpoint. It routes to the parts of the page.
+// account serves the account page and routes requests to its parts.
 type account struct {
 	renderer      *renderer
 	sessions      *sessions
@@ -28,7 +28,7 @@ type account struct {
 	passkeys      *passkeys
 }
 
-// showOverview shows the entire page.
+// showOverview shows the account page with all its parts.
 func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	sealed, err := a.renderer.seal(w, r, signedIn)
 	data := page.Account{Request: sealed, Person: page.Person(signedIn.User.Label()), Confirmation: confirmations[r.URL.Query().Get("done")]}
@@ -48,7 +48,7 @@ func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn 
 	a.renderer.showPage(w, r, page.View{Template: "account", Data: data})
 }
 
-// apps manages the apps with access.
+// apps lists the apps with access to a user's data and revokes it.
 type apps struct {
 	tokenApps *token.Apps
 	patients  *launch.Patients
@@ -57,10 +57,10 @@ type apps struct {
 	describe  Describer
 }
 
-// Describer describes the permission of a scope item for an app of a user.
+// Describer returns the page text for the permission that a scope item gives an app of the user.
 type Describer func(item string, user *people.User) *page.Text
 
-// pageData returns a user's apps for the page.
+// pageData returns the apps of a user for the account page.
 func (a *apps) pageData(ctx context.Context, signedIn *session.SignedInPerson) ([]page.AccountApp, error) {
 	list, err := a.tokenApps.List(ctx, signedIn.User.ID)
 	owner := a.recordOwners(ctx, signedIn.User.Person(), list)
@@ -81,11 +81,11 @@ func (a *apps) pageData(ctx context.Context, signedIn *session.SignedInPerson) (
 }
 
 const (
-	maxNamedPatients = 20               // patients shown with their names; others are shown with their ids
-	nameTimeout      = 10 * time.Second // time limit for reading the names
+	maxNamedPatients = 20               // maximum number of patients shown by name; others are shown by id
+	nameTimeout      = 10 * time.Second // time limit for reading patient names
 )
 
-// recordOwners returns the owners of accessible records by patient id.
+// recordOwners returns the descriptions of the patients whose records the apps can access, by patient id.
 func (a *apps) recordOwners(ctx context.Context, person launch.Person, list []token.App) map[string]*page.Text {
 	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 	defer cancel()
@@ -100,7 +100,7 @@ func (a *apps) recordOwners(ctx context.Context, person launch.Person, list []to
 	return owner
 }
 
-// recordOwner describes a patient: by name if the user still has access.
+// recordOwner describes the patient with an id: by name if withName is set and the person still has access, otherwise by id.
 func (a *apps) recordOwner(ctx context.Context, person launch.Person, id string, withName bool) *page.Text {
 	if person.DefaultPatientID() == id {
 		return page.T("Your health records")
@@ -130,7 +130,7 @@ func pageRecords(r token.PatientAccess, owner *page.Text) page.AccountRecords {
 	return shown
 }
 
-// describeAccessEnd describes the end of an app's access.
+// describeAccessEnd returns the page text for when an app's access ends.
 func describeAccessEnd(app token.App) *page.Text {
 	switch {
 	case app.OutlastsSession:
@@ -143,9 +143,9 @@ func describeAccessEnd(app token.App) *page.Text {
 	return page.T("Access ends when you sign out.")
 }
 
-// revoke revokes the access of the app named in a form.
+// revoke revokes the access of the app whose client_id is the form parameter "target".
 func (a *apps) revoke(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
-	if p.Get("target") == "" { // would mean all apps
+	if p.Get("target") == "" { // "" would revoke the access of all apps
 		return errUnknownAction
 	}
 	return a.revoker.RevokeAppGrants(ctx, s.User.ID, p.Get("target"))
@@ -155,14 +155,14 @@ func (a *apps) revokeAll(ctx context.Context, s *session.SignedInPerson, _ oauth
 	return a.revoker.RevokeAppGrants(ctx, s.User.ID, "")
 }
 
-// sessions manages a user's sessions.
+// sessions lists and ends a user's sessions.
 type sessions struct {
 	listing   session.Listing
 	providers map[string]*people.Provider
 	endQueue  *fairqueue.Queue // per-user queue, because ending all sessions is expensive
 }
 
-// pageData returns a user's sessions for the page.
+// pageData returns the sessions of a user for the account page.
 func (ss *sessions) pageData(ctx context.Context, signedIn *session.SignedInPerson) ([]page.AccountSession, error) {
 	list, err := ss.listing.ListForUser(ctx, signedIn.User.ID)
 	shown := make([]page.AccountSession, len(list))
@@ -175,7 +175,7 @@ func (ss *sessions) pageData(ctx context.Context, signedIn *session.SignedInPers
 	return shown, err
 }
 
-// network returns the network of a session's address; "" for loopback, which is not informative.
+// network returns the network of a session's IP address; "" for loopback addresses, which are not informative.
 func network(address string) string {
 	if httporigin.IsLoopback(address) {
 		return ""
@@ -183,7 +183,7 @@ func network(address string) string {
 	return fairqueue.Network(address)
 }
 
-// providerName returns the name of an identity provider; "" if none.
+// providerName returns the display name of the identity provider with a key; "" if there is none.
 func (ss *sessions) providerName(key string) string {
 	if p := ss.providers[key]; p != nil {
 		return p.Name
@@ -191,7 +191,7 @@ func (ss *sessions) providerName(key string) string {
 	return ""
 }
 
-// end ends the session named in a form.
+// end ends the session whose id is the form parameter "target".
 func (ss *sessions) end(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	audit.RecordSessionEndReason(ctx, "session ended by the user from another session")
 	return ss.listing.EndForUser(ctx, s.User.ID, p.Get("target"))
@@ -208,7 +208,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedInPerson, _ 
 	return ss.listing.EndAllExcept(ctx, s.User.ID, s.SID)
 }
 
-// relativeTime describes a time relative to now. Without the user's time zone, "today" is undefined.
+// relativeTime describes a time relative to now, because the user's time zone, and therefore "today", is unknown.
 func relativeTime(at time.Time) *page.Text {
 	switch hours := int(time.Since(at).Hours()); {
 	case hours < 1:
@@ -220,10 +220,10 @@ func relativeTime(at time.Time) *page.Text {
 	}
 }
 
-// userAgentProduct is a word in a User-Agent with its meaning.
+// userAgentProduct maps a token of the User-Agent header to a product name.
 type userAgentProduct struct{ token, name string }
 
-// More specific words come first, because most User-Agents also contain the words of other browsers.
+// More specific tokens precede general ones, because most User-Agent headers also contain the tokens of other browsers.
 var (
 	browsers = []userAgentProduct{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"FxiOS/", "Firefox"}, {"Firefox/", "Firefox"},
@@ -235,7 +235,7 @@ var (
 	}
 )
 
-// describeDevice describes the browser and system of a User-Agent, which may be forged.
+// describeDevice describes the browser and operating system in a User-Agent header, which may be forged.
 func describeDevice(userAgent string) *page.Text {
 	browser, system := findProduct(userAgent, browsers), findProduct(userAgent, systems)
 	switch {

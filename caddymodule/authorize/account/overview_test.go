@@ -2,7 +2,7 @@ package account
 
 import "testing"
 
-// A network is shown only if informative.
+// The network is shown only for addresses that are not loopback.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

@@ -1,4 +1,4 @@
-// Package audit records the audit log and limits the number of events that an unauthenticated sender can cause.
+// Package audit writes the audit log and limits the number of events that unauthenticated senders can cause.
 package audit
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Recorder completes events with data of their request and records them.
+// Recorder adds data about the request to events and passes them to OnEvent.
 type Recorder struct {
-	OnEvent       func(context.Context, Event) // receives every event in the goroutine of its request
-	ClientAddress func(*http.Request) string   // IP address for limits and events
+	OnEvent       func(context.Context, Event) // called synchronously for every event
+	ClientAddress func(*http.Request) string   // returns the IP address of a request, for limits and events
 
-	// FindPerson returns the identity at the identity provider of the user with a sub, if any. May be nil.
+	// FindPerson returns a user's identity at the identity provider, or the zero value. sub identifies the user. May be nil.
 	FindPerson func(ctx context.Context, sub string) Person
 }
 
-// WithRequest attaches a [Request] to the context of a request.
+// WithRequest returns r with a new [Request] in its context.
 func (rec *Recorder) WithRequest(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), requestKey{}, &Request{address: rec.ClientAddress(r)}))
 }
 
-// Record records an event. User, client and scope default to the values of the request.
+// Record records an event. The user, client and scope default to those of the [Request] in ctx.
 func (rec *Recorder) Record(ctx context.Context, e Event) {
 	r := FromContext(ctx)
 	e.Address = r.address
@@ -51,14 +51,14 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 	rec.OnEvent(ctx, e)
 }
 
-// RecordRejection records a rejection, unless the request already has one.
+// RecordRejection records a rejection, unless one has already been recorded for the request.
 func (rec *Recorder) RecordRejection(r *http.Request, e Event) {
 	if !FromContext(r.Context()).Rejected {
 		rec.Record(r.Context(), e)
 	}
 }
 
-// RecordLockout records an attempt that was rejected without a check.
+// RecordLockout records an attempt that was throttled, so its secret was not checked.
 func (rec *Recorder) RecordLockout(ctx context.Context, e Event) {
 	e.Kind, e.Err = KindLockout, &oauth2.Error{Code: "access_denied", Description: "too many failed attempts", Err: e.Err}
 	rec.Record(ctx, e)
@@ -69,8 +69,8 @@ const (
 	KindSignIn        = "sign-in"       // sign-in by password, second factor or identity provider
 	KindAuthorization = "authorization" // code or tokens issued through the browser
 	KindToken         = "token"         // tokens issued at the token endpoint
-	KindRevocation    = "revocation"    // revocation of a token, family or session
-	KindLockout       = "lockout"       // an account or address is throttled
+	KindRevocation    = "revocation"    // revocation of a token, of a grant with all its tokens, or of a session
+	KindLockout       = "lockout"       // attempts for an account or from an address are throttled
 	KindSignOut       = "sign-out"
 	KindRegistration  = "registration" // a client was registered, changed or deleted, by itself or by an operator
 	KindUser          = "user"         // an operator added, changed or removed a stored user
@@ -80,34 +80,34 @@ const (
 	KindFHIRUser      = "fhir-user"    // a person's own resource was found at the FHIR server
 )
 
-// Event is an entry of the audit log: actor, client, origin and outcome of an action. It never
-// contains tokens, codes, passwords or secrets.
+// Event is an entry of the audit log: actor, client, origin and outcome of an action. Events never contain tokens, codes,
+// passwords or secrets.
 type Event struct {
-	Kind                 string // one of the constants above
-	Actor                string // sub of the acting administrator, or ""
-	User                 string // sub, or ""; for a rejected sign-in, the named account if it exists
-	ClientID             string // client_id, or ""
-	Scope                string // granted scope, separated by spaces; for an access, the permitting scope
+	Kind                 string // one of the Kind constants
+	Actor                string // sub of the acting administrator; "" if none
+	User                 string // sub of the user; for a rejected sign-in, of the entered account if it exists; otherwise ""
+	ClientID             string // client_id; "" if unknown
+	Scope                string // granted scope, separated by spaces; for [KindAccess], the scope that permits the access
 	GrantType            string // grant_type or response_type
 	Person                      // identity at the identity provider
-	Address              string // IP address of the request
+	Address              string // IP address of the sender
 	UnregisteredRedirect        // rejected redirect URI
 
-	// Interaction is the interaction of an access to the FHIR API, e.g. "read Patient/1".
+	// Interaction describes an access to the FHIR API, e.g. "read Patient/1".
 	Interaction string
 
-	// Reason is the cause of a session's end or of an automatic action, e.g. a revocation after a
-	// replay. For a rejection, the cause is Err.
+	// Reason is the cause of a session's end or of an automatic action, e.g. a revocation after the replay of a code. The cause
+	// of a rejection is in Err.
 	Reason string
 
 	Err error // error of a rejected or failed request; nil on success
 
-	// Anonymous marks a rejection or failure for an unauthenticated sender, without a user, secret
-	// or key. Anyone can cause any number of these events.
+	// Anonymous marks a rejection or failure of a request that was not authenticated and is for no known user. Anyone can cause
+	// any number of these events.
 	Anonymous bool
 
-	// SuppressedCount is the number of anonymous events of the same kind and address that this event
-	// summarizes in a [Log]; 0 for a single event.
+	// SuppressedCount is the number of events that a summary in a [Log] stands for: anonymous events of the same kind and
+	// address. 0 for a single event.
 	SuppressedCount int
 }
 
@@ -118,13 +118,13 @@ type Person struct {
 	UserName string // preferred_username, otherwise a verified e-mail address
 }
 
-// mergePersons completes the empty fields of a person from another.
+// mergePersons fills the empty fields of p from other.
 func mergePersons(p, other Person) Person {
 	return Person{cmp.Or(p.Provider, other.Provider), cmp.Or(p.Subject, other.Subject), cmp.Or(p.UserName, other.UserName)}
 }
 
-// Outcome returns "success", the error code of a rejection (RFC 6749 §5.2), "server_error", or
-// "left_out" for a summary.
+// Outcome returns "success", the error code of a rejection (RFC 6749 §5.2), "server_error", or "left_out" for a summary of
+// suppressed events.
 func (e Event) Outcome() string {
 	var rejection *oauth2.Error
 	switch {
@@ -149,7 +149,7 @@ func (e Event) Level() slog.Level {
 	return slog.LevelInfo
 }
 
-// Log writes the event as one record with its kind as the message and without empty fields.
+// Log writes the event as one log record. The message is the kind; empty fields are omitted.
 func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if !logger.Enabled(ctx, e.Level()) {
 		return
@@ -174,9 +174,9 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	logger.LogAttrs(ctx, e.Level(), e.Kind, attributes...)
 }
 
-const maxLoggedBytes = 256 // maximum bytes of a field, because anyone can send long values
+const maxLoggedBytes = 256 // maximum length of a field in bytes, because anyone can send long values
 
-// sanitizeForLog truncates a text and replaces characters that could end the line or control a terminal.
+// sanitizeForLog truncates a text and replaces control characters, which could end the line or control a terminal.
 func sanitizeForLog(text string) string {
 	if len(text) > maxLoggedBytes {
 		text = text[:maxLoggedBytes]
@@ -193,25 +193,24 @@ func sanitizeForLog(text string) string {
 	}, text)
 }
 
-// Request collects data about a request while it is processed, to complete its events. Only the
-// request's own goroutine writes to it.
+// Request collects the data that a request adds to its events. Only the request's goroutine may write to it.
 type Request struct {
 	User, ClientID, scope string // user, client and granted scope
 	Person                       // identity at the identity provider, for rejections
 	Rejected              bool   // whether a rejection has been recorded
-	UnregisteredRedirect         // rejected redirect URI, if any
+	UnregisteredRedirect         // redirect URI of a rejected request, if not registered
 
-	// Release makes values used up by the request usable again after a server error. May be nil.
+	// Release makes single-use values of the request usable again after a server error. May be nil.
 	Release func(context.Context)
 
 	address          string
 	sessionEndReason string
-	authenticated    bool // by a secret, key, session or provider
+	authenticated    bool // whether the sender was authenticated by a secret, key, session or identity provider
 }
 
 type requestKey struct{}
 
-// FromContext returns the request of a context, or an empty one.
+// FromContext returns the [Request] in a context, or a new empty one.
 func FromContext(ctx context.Context) *Request {
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
 		return r
@@ -219,8 +218,8 @@ func FromContext(ctx context.Context) *Request {
 	return new(Request)
 }
 
-// Detach returns a context for work that outlasts its request: it is not canceled with the request
-// and has its own copy of the [Request].
+// Detach returns a context for work that outlasts its request. It is not canceled with the request and contains a copy of its
+// [Request].
 func Detach(ctx context.Context) context.Context {
 	ctx = context.WithoutCancel(ctx)
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
@@ -230,7 +229,7 @@ func Detach(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ClientAddress returns the IP address of the request of a context.
+// ClientAddress returns the IP address that sent the request in a context; "" if unknown.
 func ClientAddress(ctx context.Context) string { return FromContext(ctx).address }
 
 // RecordAuthenticated records that the sender is authenticated.
@@ -242,18 +241,18 @@ func RecordGrant(ctx context.Context, clientID, user string, scope []string) {
 	r.ClientID, r.User, r.scope = clientID, user, strings.Join(scope, " ")
 }
 
-// RecordClient records the claimed client of a request, authenticated or not.
+// RecordClient records the client that sent a request, or claims to have sent it.
 func RecordClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
 
-// RecordSessionEndReason records why the request ends sessions.
+// RecordSessionEndReason records why the request in ctx ends sessions.
 func RecordSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
-// WithSessionEndReason returns a context for background work that ends sessions for a reason.
+// WithSessionEndReason returns a context for background work that ends sessions. why is the reason in their events.
 func WithSessionEndReason(ctx context.Context, why string) context.Context {
 	return context.WithValue(ctx, requestKey{}, &Request{sessionEndReason: why})
 }
 
-// SessionEndReason returns the reason for ending a session. Without a request, the reason is an administrator.
+// SessionEndReason returns the reason for ending a session. Without a [Request] in ctx, an administrator ended it.
 func SessionEndReason(ctx context.Context) string {
 	if ctx.Value(requestKey{}) == nil {
 		return "ended by an administrator"
@@ -261,17 +260,17 @@ func SessionEndReason(ctx context.Context) string {
 	return FromContext(ctx).sessionEndReason
 }
 
-// UnregisteredRedirect is a redirect URI, or post-logout redirect URI, that is not registered for its client.
-// It is for operators: responses and pages must not contain it.
+// UnregisteredRedirect is a redirect URI, or post-logout redirect URI, that is not registered for its client. It is only for
+// operators and must not be included in responses or pages.
 type UnregisteredRedirect struct {
-	// RequestedURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped as in Go.
+	// RequestedURI is the URI in the request: its first 256 bytes, with control and non-ASCII characters escaped as in Go.
 	RequestedURI string `json:"redirect_uri,omitempty"`
 
-	// ClosestURI is the registered URI with the longest common prefix and suffix. Empty if none is registered.
+	// ClosestURI is the registered URI that shares the longest prefix and suffix with RequestedURI; "" if there is none.
 	ClosestURI string `json:"closest_redirect_uri,omitempty"`
 }
 
-// maxURIBytes is the maximum length of a URI in an event in bytes.
+// maxURIBytes is the maximum length in bytes of a URI in an event.
 const maxURIBytes = 256
 
 // RecordUnregisteredRedirect records that a request was rejected because of an unregistered redirect URI.
@@ -285,7 +284,7 @@ func RecordUnregisteredRedirect(ctx context.Context, requested string, registere
 	FromContext(ctx).UnregisteredRedirect = UnregisteredRedirect{escapeURI(requested), escapeURI(closest)}
 }
 
-// commonAffixLength returns the total length of the common prefix and of the common suffix of the rest.
+// commonAffixLength returns the total length in bytes of the common prefix and suffix of a and b, without overlap.
 func commonAffixLength(a, b string) (n int) {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b, n = a[1:], b[1:], n+1
@@ -296,7 +295,7 @@ func commonAffixLength(a, b string) (n int) {
 	return n
 }
 
-// escapeURI truncates and escapes a URI, which may be any text.
+// escapeURI truncates and escapes a URI from a request, which may contain any bytes.
 func escapeURI(uri string) string {
 	uri = uri[:min(len(uri), maxURIBytes)]
 	quoted := strconv.QuoteToASCII(uri)
@@ -304,30 +303,30 @@ func escapeURI(uri string) string {
 }
 
 const (
-	// maxRejections is the number of stored rejections per client, and maxRejectedClients the number of clients.
+	// maxRejections is the number of rejections stored per client, and maxRejectedClients the number of clients.
 	maxRejections      = 20
 	maxRejectedClients = 1000
 )
 
-// A Rejection is a rejected request of a client, without user data, for the client's developer.
+// A Rejection is a rejected request of a client. It contains no user data, because it is shown to the client's developer.
 type Rejection struct {
 	Time                 time.Time `json:"time"`                  // time of the rejection
 	Kind                 string    `json:"kind"`                  // kind of the [Event]
-	Outcome              string    `json:"outcome"`               // error code
-	Interaction          string    `json:"interaction,omitempty"` // interaction with the FHIR API
-	Reason               string    `json:"reason"`                // reason in words
+	Outcome              string    `json:"outcome"`               // error code, as in [Event.Outcome]
+	Interaction          string    `json:"interaction,omitempty"` // access to the FHIR API, as in [Event].Interaction
+	Reason               string    `json:"reason"`                // text of the error
 	UnregisteredRedirect           // rejected redirect URI
 }
 
-// Rejections contains the latest rejections of each client of an issuer. The zero value is empty. Safe for concurrent use.
+// Rejections stores the latest rejections per issuer and client. The zero value is ready to use. Safe for concurrent use.
 type Rejections struct {
-	mu       sync.Mutex // held while a client's rejections change
+	mu       sync.Mutex // serializes changes of byClient
 	byClient boundedcache.Cache[rejectionKey, []Rejection]
 }
 
 type rejectionKey struct{ issuer, clientID string }
 
-// Record stores an event if it is a rejection of a client.
+// Record stores an event if it is the rejection of a known client.
 func (r *Rejections) Record(issuer string, e Event) {
 	if e.ClientID == "" || e.Err == nil || e.SuppressedCount > 0 {
 		return
@@ -342,7 +341,7 @@ func (r *Rejections) Record(issuer string, e Event) {
 	r.byClient.Put(key, append(slices.Clone(previous), now), 1)
 }
 
-// ForClient returns the rejections of a client, latest last.
+// ForClient returns the rejections of a client, oldest first.
 func (r *Rejections) ForClient(issuer, clientID string) []Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()

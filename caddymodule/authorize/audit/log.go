@@ -12,19 +12,19 @@ import (
 const (
 	logInterval = time.Minute
 
-	// Limits for anonymous events of a kind in an interval, per address and in total. Kinds are counted separately,
-	// so that rejections at the token endpoint, which cost a sender almost nothing, cannot hide lockouts.
+	// Limits for anonymous events of one kind per logInterval, per address and in total. Kinds are counted separately, so that
+	// rejections at the token endpoint, which cost a sender almost nothing, cannot suppress lockouts.
 	maxEventsPerAddress = 60
 	maxEventsPerKind    = 300
 
-	// maxWindows is the number of kinds and addresses counted separately; others are counted by kind alone.
+	// maxWindows is the maximum number of kind-address pairs counted separately; others are counted by kind alone.
 	maxWindows = 1000
 )
 
-// Log writes events to a log that no sender can flood. Successes, and events of authenticated users
-// and clients, are always written. A limited number of anonymous events ([Event].Anonymous) per
-// minute is written, and the rest is counted by kind and address: at most about 3,500 records a
-// minute, 300 of each kind and a count for each of a thousand addresses.
+// Log writes events to a log that senders cannot flood. Successes, and events of authenticated users and clients, are always
+// written. Of the anonymous events ([Event].Anonymous), a limited number per minute is written. The rest is counted by kind and
+// address. The total is at most about 3,500 records per minute: 300 of each kind, and one summary for each of a thousand
+// addresses.
 //
 // Safe for concurrent use.
 type Log struct {
@@ -34,28 +34,28 @@ type Log struct {
 	windows map[eventSource]*eventWindow
 }
 
-// eventSource identifies a counter of anonymous events: kind and network, or, with all, kind alone.
+// eventSource identifies a counter of anonymous events, by kind and network. Without a network, it counts by kind alone.
 type eventSource struct {
 	network, kind string
 	allNetworks   bool
 }
 
-// eventWindow counts the events of a source for logInterval from the first event.
+// eventWindow counts the events of a source for logInterval after the first event.
 type eventWindow struct{ written, suppressed int }
 
-// NewLog returns a log of events that writes to a logger.
+// NewLog returns a [Log] that writes to logger.
 func NewLog(logger *slog.Logger) *Log {
 	return &Log{logger: logger, windows: map[eventSource]*eventWindow{}}
 }
 
-// Record writes an event or counts it as left out.
+// Record writes an event, or counts it as suppressed.
 func (l *Log) Record(ctx context.Context, e Event) {
 	if !e.Anonymous || l.allow(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
 
-// Flush writes the counts of events left out so far. It must be called at the end.
+// Flush writes summaries of the events suppressed so far. It must be called before the process exits.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	windows := l.windows
@@ -79,7 +79,7 @@ func (l *Log) allow(source eventSource) bool {
 	return true
 }
 
-// openWindow requires the lock.
+// openWindow returns the current window of a source, or opens one. The caller must hold mu.
 func (l *Log) openWindow(source eventSource) *eventWindow {
 	if w := l.windows[source]; w != nil {
 		return w
@@ -93,7 +93,7 @@ func (l *Log) openWindow(source eventSource) *eventWindow {
 	return w
 }
 
-// closeWindow closes a window unless Flush has closed it.
+// closeWindow closes a window and writes its summary, unless Flush has already done so.
 func (l *Log) closeWindow(source eventSource, w *eventWindow) {
 	l.mu.Lock()
 	isOpen := l.windows[source] == w

@@ -19,12 +19,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// eventCounts is a slog.Handler that counts single and left-out events.
+// eventCounts is a slog.Handler that counts written and suppressed events.
 type eventCounts struct {
 	slog.Handler
 	mu               sync.Mutex
 	records          int
-	written, leftOut map[string]int // by kind and address
+	written, leftOut map[string]int // counts by kind and address
 }
 
 func countEvents() (*audit.Log, *eventCounts) {
@@ -52,7 +52,7 @@ func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// read returns the counts so far; timers may continue to log.
+// read returns the current counts. Timers may still log afterwards.
 func (c *eventCounts) read() (records int, written, leftOut map[string]int) {
 	synctest.Wait()
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func anonymous(kind, address string) audit.Event {
 	return audit.Event{Kind: kind, Address: address, Anonymous: true, Err: errors.New("refused")}
 }
 
-// Sixty anonymous events a minute are written by kind and address, and the number of the others.
+// Per kind and address, 60 anonymous events per minute are written. The others are counted and summarized.
 func TestEventLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestEventLog(t *testing.T) {
 	})
 }
 
-// Floods do not suppress events of authenticated senders or successes.
+// Floods of anonymous events do not suppress successes or events of authenticated senders.
 func TestEventLogKeepsAuthenticatedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestEventLogKeepsAuthenticatedEvents(t *testing.T) {
 	})
 }
 
-// A flood of one kind does not hide another kind, e.g. lockouts.
+// A flood of events of one kind does not suppress another kind, e.g. lockouts.
 func TestEventLogCountsByKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestEventLogCountsByKind(t *testing.T) {
 	})
 }
 
-// IPv6 addresses are counted by network, because an attacker has many.
+// IPv6 addresses are counted by network, because an attacker has many addresses.
 func TestEventLogCountsByNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 	})
 }
 
-// However many addresses a flood uses, the number of records per minute is limited, and every event
-// is written or counted.
+// The number of records per minute is limited, no matter how many addresses a flood uses. Every event is either written or
+// counted.
 func TestEventLogOfManyAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestEventLogFlush(t *testing.T) {
 	})
 }
 
-// User input can neither flood the log nor forge lines.
+// User input can neither flood the log nor forge log lines.
 func TestEventLogIsBounded(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, typed string }{

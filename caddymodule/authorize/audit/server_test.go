@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Each outcome is one event with kind, user and client.
+// Each outcome causes one event with its kind, user and client.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -114,8 +114,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A rejection is anonymous unless the sender was authenticated as a client, by secret or key, or as
-// a user. Successes are never anonymous.
+// A rejection is anonymous unless the sender was authenticated, as a client by secret or key, or as a user. Successes are never
+// anonymous.
 func TestAnonymousEvents(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -185,7 +185,7 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 	}
 }
 
-// The address is the one determined by the configuration, not the peer's.
+// The address in events is the one determined by the configuration, not that of the TCP peer.
 func TestAuditAddress(t *testing.T) {
 	t.Parallel()
 	var got string
@@ -199,7 +199,7 @@ func TestAuditAddress(t *testing.T) {
 	}
 }
 
-// A throttled attempt is recorded once, with the account, if it exists, and the wait in words.
+// A throttled attempt causes one event with the wait and, if the account exists, the account.
 func TestAuditOfWaits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -234,7 +234,7 @@ func TestAuditOfWaits(t *testing.T) {
 	}
 }
 
-// A rejection during a federated sign-in names the provider, and the account if known.
+// The event of a failed federated sign-in contains the identity provider and, if known, the account.
 func TestAuditOfFailedFederation(t *testing.T) {
 	t.Parallel()
 	clinic := []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
@@ -289,7 +289,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 	}
 }
 
-// Each ended session is one record with the reason.
+// Each ended session causes one event with the reason.
 func TestAuditOfEndedSessions(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -344,7 +344,7 @@ func (r *refusedEvents) Record(_ context.Context, e audit.Event) {
 	}
 }
 
-// check checks that a request was rejected and that each of its events names the client.
+// check checks that a request was rejected and that each of its events contains the client.
 func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 	t.Helper()
 	events := *r
@@ -359,8 +359,8 @@ func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 	}
 }
 
-// TestRefusalsNameClient sends rejected requests with each authentication method to each endpoint
-// for clients. The audit log names the client, whichever part of the request identifies it.
+// TestRefusalsNameClient sends requests that are rejected, with each authentication method, to each endpoint for clients. The
+// audit log must contain the client, whichever part of the request identifies it.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
@@ -389,7 +389,7 @@ func TestRefusalsNameClient(t *testing.T) {
 		client string
 		form   func() url.Values
 		basic  []string
-		proves bool // whether the client is authenticated
+		proves bool // whether the request authenticates the client
 	}{
 		"assertion":               {"backend", func() url.Values { return assertion(nil, nil) }, nil, true},
 		"assertion and client_id": {"backend", func() url.Values { return with(assertion(nil, nil), "client_id", "backend") }, nil, true},
@@ -418,7 +418,7 @@ func TestRefusalsNameClient(t *testing.T) {
 		"public":                    {"app", func() url.Values { return url.Values{"client_id": {"app"}} }, nil, true},
 		"public, but with a secret": {"app", func() url.Values { return url.Values{"client_id": {"app"}, "client_secret": {"x"}} }, nil, false},
 	}
-	rejected := map[string]map[string]url.Values{ // even if the client authenticates
+	rejected := map[string]map[string]url.Values{ // rejected even if the client is authenticated
 		"/oauth2/token":      {"no grant_type": {}, "unknown grant_type": {"grant_type": {"x"}}, "code that is none": {"grant_type": {"authorization_code"}, "code": {"x"}}},
 		"/oauth2/par":        {"wrong redirect_uri": {"redirect_uri": {"https://x.example"}, "response_type": {"code"}}, "no redirect_uri": {}, "request_uri": {"request_uri": {"urn:x"}}},
 		"/oauth2/revoke":     {"no token": {}},
@@ -456,8 +456,8 @@ func TestRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// TestBrowserRefusalsNameClient does the same for browser endpoints, access tokens, and refresh
-// tokens without client_id.
+// TestBrowserRefusalsNameClient is like TestRefusalsNameClient, but for browser endpoints, access tokens, and refresh tokens
+// sent without a client_id.
 func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
@@ -488,7 +488,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	for _, tt := range []struct {
 		name, client string
 		request      *http.Request
-		sent         bool // whether an unregistered redirect URI was sent
+		sent         bool // whether the request contained an unregistered redirect URI
 	}{
 		{"wrong redirect_uri", "app", authorize(url.Values{"redirect_uri": {wrong}}), true},
 		{"no redirect_uri", "app", authorize(url.Values{"redirect_uri": {""}}), false},
@@ -536,7 +536,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// TestRedirectOfRefusal checks that the URI is logged truncated and escaped, with the closest registered URI.
+// TestRedirectOfRefusal checks that an unregistered URI is logged truncated and escaped, with the closest registered URI.
 func TestRedirectOfRefusal(t *testing.T) {
 	t.Parallel()
 	var kept audit.Rejections

@@ -15,14 +15,14 @@ import (
 
 const accountPath = "/oauth2/account"
 
-// SignInToAccount signs in to the account page and returns the response to the password.
+// SignInToAccount signs in to the account page and returns the response to the sign-in form.
 func SignInToAccount(b *Browser, user, password string) *http.Response {
 	b.T.Helper()
 	page := Body(b.T, b.Follow(b.Get(accountPath)))
 	return b.Post("/oauth2/login", url.Values{"request": {FieldValue(b.T, page, "request")}, "username": {user}, "password": {password}})
 }
 
-// AccountPage opens the account page, or a part of it, with the browser's session.
+// AccountPage returns the account page, or a part of it, for the browser's session.
 func AccountPage(b *Browser, part string) string {
 	b.T.Helper()
 	target := accountPath
@@ -49,8 +49,8 @@ var (
 	optionsPattern      = regexp.MustCompile(`data-options="([^"]*)"`)
 )
 
-// EnrollApp enrolls an authenticator app with the previous code, so that the current code is unused.
-// It returns the app's key and the recovery codes, if shown.
+// EnrollApp enrolls an authenticator app. It uses the code of the previous time step, so that the current code remains unused.
+// It returns the app's key and any new recovery codes.
 func EnrollApp(b *Browser) (secret string, recovery []string) {
 	b.T.Helper()
 	form, secret := AppEnrollmentForm(b)
@@ -73,11 +73,11 @@ func AppEnrollmentForm(b *Browser) (form url.Values, secret string) {
 	return form, secret
 }
 
-// OTP returns the code of an authenticator app at a time.
+// OTP returns the code of an authenticator app for a time.
 func OTP(secret string, at time.Time) string {
 	key, err := totp.DecodeSecret(secret)
 	if err != nil {
-		panic(err) // a test's error
+		panic(err) // the test passed an invalid secret
 	}
 	return totp.Code(key, at.Unix()/30)
 }
@@ -87,13 +87,13 @@ func NewAuthenticator() *providertest.Authenticator {
 	return &providertest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", SignCount: 1}
 }
 
-// EnrollPasskey enrolls a new passkey of an authenticator.
+// EnrollPasskey enrolls a new passkey of a and returns the response.
 func EnrollPasskey(b *Browser, a *providertest.Authenticator) *http.Response {
 	b.T.Helper()
 	return b.Post(accountPath, PasskeyEnrollmentForm(b, a))
 }
 
-// PasskeyEnrollmentForm returns the form that enrolls a new passkey of an authenticator.
+// PasskeyEnrollmentForm returns the form that enrolls a new passkey of a.
 func PasskeyEnrollmentForm(b *Browser, a *providertest.Authenticator) url.Values {
 	b.T.Helper()
 	page := AccountPage(b, "passkey")
@@ -102,7 +102,7 @@ func PasskeyEnrollmentForm(b *Browser, a *providertest.Authenticator) url.Values
 	return form
 }
 
-// UsePasskey answers the passkey challenge of a page for sign-in or second factor.
+// UsePasskey responds to the passkey challenge on a sign-in or second-factor page.
 func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Response {
 	b.T.Helper()
 	form := ReadForm(page).Fields
@@ -111,7 +111,7 @@ func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Re
 	return b.Post("/oauth2/login", form)
 }
 
-// answerChallenge returns an authenticator's answer to the challenge of a page.
+// answerChallenge returns an authenticator's response to the challenge on a page.
 func answerChallenge(t testing.TB, answer func(string) (string, error), page string) string {
 	t.Helper()
 	shown := optionsPattern.FindStringSubmatch(page)

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// Browser sends requests to a server and keeps its cookies. Requests of apps are sent through it too.
+// Browser sends requests to a server and stores its cookies. Tests also use it for requests of apps.
 type Browser struct {
-	T       testing.TB        // test that fails on unexpected responses
+	T       testing.TB        // fails on unexpected responses
 	Server  http.Handler      // server under test
 	Cookies map[string]string // cookies by name
 }
@@ -64,7 +64,7 @@ func PostRequest(path string, form url.Values) *http.Request {
 	return r
 }
 
-// SendFrom sends a form like a script of another origin.
+// SendFrom sends a form as a script of another origin would.
 func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Response {
 	r := PostRequest(path, form)
 	r.Method = method
@@ -72,7 +72,7 @@ func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Re
 	return b.Send(r)
 }
 
-// Preflight sends a CORS preflight request for another origin, with further headers.
+// Preflight sends a CORS preflight request from another origin for the given request headers.
 func Preflight(b *Browser, origin, method, path string, headers ...string) *http.Response {
 	r := httptest.NewRequest(http.MethodOptions, path, nil)
 	r.Header.Set("Origin", origin)
@@ -83,7 +83,7 @@ func Preflight(b *Browser, origin, method, path string, headers ...string) *http
 
 const browserCookie = "__Host-fhir-browser-"
 
-// ReplaceBrowserCookies replaces the cookies that bind a sign-in to the browser.
+// ReplaceBrowserCookies replaces the cookies that bind sign-ins to the browser, as if another browser sent the requests.
 func ReplaceBrowserCookies(b *Browser) {
 	for name := range b.Cookies {
 		if strings.HasPrefix(name, browserCookie) {
@@ -92,8 +92,8 @@ func ReplaceBrowserCookies(b *Browser) {
 	}
 }
 
-// Follow follows the redirects of a response, at the server or over the network at a provider, up
-// to a client or a page.
+// Follow follows the redirects of a response until it reaches a page or the redirect URI of a client. Requests to identity
+// providers are sent over the network.
 func (b *Browser) Follow(r *http.Response) *http.Response {
 	b.T.Helper()
 	for range 10 {
@@ -107,7 +107,7 @@ func (b *Browser) Follow(r *http.Response) *http.Response {
 	return nil
 }
 
-// FollowOnce follows one redirect, at the server or at a provider.
+// FollowOnce follows one redirect, to the server or to an identity provider.
 func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	b.T.Helper()
 	u, err := r.Location()
@@ -125,7 +125,7 @@ func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	return r
 }
 
-// applyChanges applies changes to values: a value replaces, an empty value removes.
+// applyChanges replaces the parameters in change. It removes those with an empty value.
 func applyChanges(values, change url.Values) url.Values {
 	for name, v := range change {
 		values[name] = v
@@ -156,7 +156,7 @@ func Body(t testing.TB, r *http.Response) string {
 	return string(b)
 }
 
-// Decode decodes a JSON response.
+// Decode decodes the JSON body of a response.
 func Decode[T any](t testing.TB, r *http.Response) (v T) {
 	t.Helper()
 	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
@@ -175,7 +175,7 @@ func JoinStrings(list any) string {
 	return strings.Join(words, " ")
 }
 
-// Equal compares a value; notes identify it in the error.
+// Equal reports an error unless got equals want. notes identify the value in the error.
 func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 	t.Helper()
 	if got != want {
@@ -224,7 +224,7 @@ func formatNotes(notes []any) string {
 	return strings.TrimSpace(fmt.Sprintln(notes...)) + ": "
 }
 
-// NoError ends the test on an error.
+// NoError fails the test if err is not nil.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -234,8 +234,8 @@ func NoError(t testing.TB, err error) {
 
 // Form is the form of a page with its initial values.
 type Form struct {
-	Action string // target of the form; empty: the page has no form
-	// Fields are the submitted values. Checkboxes count as checked; radio buttons only if checked.
+	Action string // target of the form; "" if the page has no form
+	// Fields contains the values that the unchanged form submits, except that all checkboxes are checked.
 	Fields url.Values
 }
 
@@ -268,7 +268,7 @@ func FieldValue(t testing.TB, page, name string) string {
 	return form.Fields.Get(name)
 }
 
-// UnchangedConsentForm returns the values that a consent page submits without changes.
+// UnchangedConsentForm returns the values that a consent page submits if the user changes nothing.
 func UnchangedConsentForm(page string) url.Values {
 	form := ReadForm(page).Fields
 	for name := range form {

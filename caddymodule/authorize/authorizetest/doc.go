@@ -1,5 +1,5 @@
-// Package authorizetest drives an authorization server in tests, as a browser and as a client of
-// its endpoints, without a network port.
+// Package authorizetest drives an authorization server in tests, as a browser and as a client of its endpoints, without a
+// network port.
 //
 // [New] returns a server with two users and several clients, and [NewBrowser] returns a browser with a cookie jar:
 //
@@ -7,7 +7,7 @@
 //	tokens := b.Tokens(nil)                      // alice signs in, and app exchanges the code
 //	claims := b.Claims(tokens.IDToken)
 //
-// The functions fail the test on errors that are not the subject of the test.
+// The functions fail the test on unexpected errors.
 //
 //	server.go    servers with and without an identity provider, and their options
 //	browser.go   requests, cookies, redirects and forms of a [Browser]; checks of responses

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 )
 
-// HospitalRecords contains the resources of a [FHIRServer] by reference.
+// HospitalRecords maps references to the resources of a [FHIRServer].
 var HospitalRecords = map[string]string{
 	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
 	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
@@ -25,14 +25,14 @@ var HospitalRecords = map[string]string{
 	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
 }
 
-// ErrUnreachable is the error of a [FHIRServer] with Unreachable set.
+// ErrUnreachable is the error of a [FHIRServer] if Unreachable is set.
 var ErrUnreachable = errors.New("connection refused")
 
-// FHIRServer has the patients ada and bob; ada has an encounter.
+// FHIRServer is a FHIR server with the patients ada and bob. Patient ada has an encounter.
 type FHIRServer struct {
-	Response    string        // response to every request, unless empty
+	Response    string        // response to every request; "" means the stored resources
 	Unreachable bool          // makes every request fail
-	LastReader  launch.Reader // latest reader
+	LastReader  launch.Reader // reader of the latest request
 }
 
 // Get implements [launch.Records].
@@ -59,10 +59,10 @@ func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query
 	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
 }
 
-// LaunchScopes are the permitted scopes of app in [NewLaunchBrowser].
+// LaunchScopes are the scopes of the client app in [NewLaunchBrowser].
 var LaunchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
 
-// NewLaunchBrowser returns a browser for a server with records, where alice has the given fhirUser.
+// NewLaunchBrowser returns a browser for a server that reads records. alice has the given fhirUser.
 func NewLaunchBrowser(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *Browser {
 	t.Helper()
 	return NewBrowser(t, New(t, func(c *authorize.Config) {
@@ -74,7 +74,7 @@ func NewLaunchBrowser(t *testing.T, records launch.Records, fhirUser string, cha
 	}))
 }
 
-// WithEHR adds a client, ehr, that registers launches.
+// WithEHR adds the client ehr, which may register launches.
 func WithEHR(c *authorize.Config) {
 	c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
 	c.Clients = append(c.Clients, client.Client{
@@ -82,7 +82,7 @@ func WithEHR(c *authorize.Config) {
 	})
 }
 
-// LaunchForm returns a launch registration of ehr; change alters it as in [Request].
+// LaunchForm returns ehr's request to register a launch, altered by change as in [Request].
 func LaunchForm(change url.Values) url.Values {
 	form := url.Values{
 		"client_id": {"ehr"}, "client_secret": {"ehr-secret-0123456789"}, "app": {"app"}, "user": {"alice"}, "patient": {"ada"}, "encounter": {"v1"},
@@ -93,7 +93,7 @@ func LaunchForm(change url.Values) url.Values {
 	return form
 }
 
-// RegisterLaunch registers a launch of app with ada by ehr, and returns its handle.
+// RegisterLaunch registers a launch of app for the patient ada, as the client ehr, and returns the launch handle.
 func RegisterLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registration)) string {
 	t.Helper()
 	l := &launch.Registration{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
@@ -107,13 +107,13 @@ func RegisterLaunch(t *testing.T, c *authorize.Config, change func(*launch.Regis
 	return handle
 }
 
-// LaunchResponse is the token response to a launched app.
+// LaunchResponse is a token response with a launch context.
 type LaunchResponse struct {
 	launch.Context
 	TokenResponse
 }
 
-// RedeemLaunch redeems the code in a redirect, like [Browser.Redeem], and returns the launch context too.
+// RedeemLaunch is like [Browser.Redeem], but also returns the launch context.
 func RedeemLaunch(b *Browser, redirect *url.URL) LaunchResponse {
 	b.T.Helper()
 	WantCode(b.T, redirect)

@@ -14,7 +14,7 @@ const SelfRegisteredID = "registered-0123456789abcdef0123456789abcdef"
 // SelfRegisteredSecret is the secret of [SelfRegisteredClient].
 const SelfRegisteredSecret = "newcomer-secret"
 
-// SelfRegisteredClient returns a client that has registered itself, altered by change.
+// SelfRegisteredClient returns a self-registered client, altered by change.
 func SelfRegisteredClient(change func(*client.Client)) client.Client {
 	c := client.Client{
 		ID: SelfRegisteredID, Name: "Newcomer", SecretSHA256: client.DigestSecret(SelfRegisteredSecret), RedirectURIs: []string{Callback}, ResponseTypes: []string{"code"},
@@ -26,10 +26,10 @@ func SelfRegisteredClient(change func(*client.Client)) client.Client {
 	return c
 }
 
-// SelfRegisteredClients are clients that have registered themselves, in memory. They are a feature and its [client.Source].
+// SelfRegisteredClients is a feature with self-registered clients in memory, and their [client.Source].
 type SelfRegisteredClients []client.Client
 
-// WithSelfRegistered adds clients that have registered themselves.
+// WithSelfRegistered returns an option that adds self-registered clients to a configuration.
 func WithSelfRegistered(clients ...client.Client) func(*authorize.Config) {
 	return func(c *authorize.Config) { c.Features = append(c.Features, SelfRegisteredClients(clients)) }
 }
@@ -78,7 +78,7 @@ func (n SelfRegisteredClients) MostPermissive() *client.Client {
 
 var _ client.Source = SelfRegisteredClients(nil)
 
-// PendingClient is a feature with one client, [SelfRegisteredClient], pending approval by the operator.
+// PendingClient is a feature with one client, [SelfRegisteredClient], which is pending approval by the operator.
 type PendingClient struct {
 	mu     sync.Mutex
 	client *client.Client // nil after removal
@@ -130,7 +130,7 @@ func (n *PendingClient) ListClients(ctx context.Context) ([]client.RegisteredCli
 	return []client.RegisteredClient{{Client: *c, PendingApproval: c.PendingApproval, HasSecret: true}}, err
 }
 
-// change applies a change if the client exists and has the id.
+// change calls change if the client exists and has the id. Otherwise it returns an error.
 func (n *PendingClient) change(id string, change func()) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

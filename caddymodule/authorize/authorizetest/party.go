@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
 
-// LogoutReceiver is a client's back-channel endpoint.
+// LogoutReceiver is the back-channel logout endpoint of a client.
 type LogoutReceiver struct {
 	URI       string            // URL of the endpoint
-	Tokens    chan string       // received logout tokens
-	Status    atomic.Int32      // status of the responses
+	Tokens    chan string       // logout tokens received
+	Status    atomic.Int32      // HTTP status of responses
 	Transport http.RoundTripper // HTTP transport instead of the network; may be nil
 }
 
@@ -31,7 +31,7 @@ func (h Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// NewLogoutReceiver starts an endpoint that responds with 200.
+// NewLogoutReceiver starts an endpoint that responds with status 200.
 func NewLogoutReceiver(t *testing.T) *LogoutReceiver {
 	p := &LogoutReceiver{Tokens: make(chan string, 10)}
 	p.Status.Store(http.StatusOK)
@@ -51,21 +51,21 @@ func NewLogoutReceiver(t *testing.T) *LogoutReceiver {
 // PostLogoutRedirectURI is the post_logout_redirect_uri of app in [NewNotifyingServer].
 const PostLogoutRedirectURI = "https://app.example.org/bye"
 
-// NewNotifyingServer returns a server that notifies a party of logouts from app, and the trail of its events.
+// NewNotifyingServer returns a server that sends p a logout token when a session with app ends, and its audit events.
 func NewNotifyingServer(t *testing.T, p *LogoutReceiver) (*authorize.Server, Trail) {
 	tr := make(Trail, 100)
 	return New(t, func(c *authorize.Config) {
 		c.Audit = tr.Record
 		c.Clients[0].BackchannelLogoutURI, c.Clients[0].Transport = p.URI, p.Transport
 		c.Clients[0].PostLogoutRedirectURIs = []string{PostLogoutRedirectURI}
-		c.Clients[2].BackchannelLogoutURI = p.URI + "/never" // never participates
+		c.Clients[2].BackchannelLogoutURI = p.URI + "/never" // no test signs in to this client
 	}), tr
 }
 
 // Trail collects audit events.
 type Trail chan audit.Event
 
-// Record adds an event unless the channel is full.
+// Record adds an event. It discards the event if the channel is full.
 func (tr Trail) Record(_ context.Context, e audit.Event) {
 	select {
 	case tr <- e:
@@ -73,7 +73,7 @@ func (tr Trail) Record(_ context.Context, e audit.Event) {
 	}
 }
 
-// WaitForNotification waits for the event of a client's notification.
+// WaitForNotification waits for the audit event of a logout notification to a client.
 func (tr Trail) WaitForNotification(clientID string) audit.Event {
 	for e := range tr {
 		if e.Kind == audit.KindSignOut && e.ClientID == clientID {

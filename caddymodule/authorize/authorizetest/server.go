@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// Issuer is the server's issuer.
+	// Issuer is the issuer of servers in tests.
 	Issuer = "https://fhir.example.org"
 
 	// FHIRBase is the base URL of the FHIR server, and the aud of access tokens.
@@ -32,8 +32,8 @@ const (
 	Callback = "https://app.example.org/callback"
 )
 
-// keys are shared by all servers, because generating an RSA key is slow and parsing takes time too.
-// Their dates are in the future, so that they are not due for rotation in any test.
+// keys are shared by all servers, because generating and parsing RSA keys is slow. Their creation dates are in the future, so
+// that they are not due for rotation in any test.
 var keys = sync.OnceValue(func() *keyring.Keyring {
 	storage, logger := new(providertest.Storage), slog.New(slog.DiscardHandler)
 	if err := keyring.New(storage, "keys.json", logger).Refresh(context.Background()); err != nil {
@@ -44,15 +44,15 @@ var keys = sync.OnceValue(func() *keyring.Keyring {
 	return keyring.New(storage, "keys.json", logger)
 })
 
-// plainComparer compares passwords that are their own hash.
+// plainComparer compares passwords in plain text: the stored hash is the password itself.
 type plainComparer struct{}
 
 func (plainComparer) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// Config returns a configuration with the users alice (password: right) and bob (other), and
-// clients of several kinds. [Request] uses the client app.
+// Config returns a configuration with the users alice (password: right) and bob (password: other), and several kinds of
+// clients. [Request] uses the client app.
 func Config() authorize.Config {
 	return authorize.Config{
 		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plainComparer{}, Logger: slog.New(slog.DiscardHandler),
@@ -92,7 +92,7 @@ func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 	return s
 }
 
-// HospitalProvider returns the configuration of a provider with the key hospital.
+// HospitalProvider returns the configuration of the identity provider p with the key hospital.
 func HospitalProvider(p *providertest.Provider) people.IdentityProvider {
 	return people.IdentityProvider{
 		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 10 * time.Second,
@@ -100,7 +100,7 @@ func HospitalProvider(p *providertest.Provider) people.IdentityProvider {
 	}
 }
 
-// NewFederatedServer returns a server with a provider, [HospitalProvider], in addition to its local users.
+// NewFederatedServer returns a server with the identity provider of [HospitalProvider], in addition to its local users.
 func NewFederatedServer(t testing.TB, p *providertest.Provider, change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
 	return New(t, func(c *authorize.Config) {
 		idp := HospitalProvider(p)
@@ -120,7 +120,7 @@ func AllowRefreshTokens(c *authorize.Config) {
 	}
 }
 
-// UseES256 uses ES256 for ID tokens, for tests with so many that RS256 would dominate their run time.
+// UseES256 selects ES256 for ID tokens. With RS256, signing would dominate the run time of tests with many ID tokens.
 func UseES256(c *authorize.Config) {
 	for i := range c.Clients {
 		c.Clients[i].IDTokenAlgorithm = "ES256"
@@ -144,7 +144,7 @@ func WithAllClaims(c *authorize.Config) {
 	}
 }
 
-// WithResourceServer adds a client, fhir-server, that may introspect all tokens.
+// WithResourceServer adds the client fhir-server, which may introspect all tokens.
 func WithResourceServer(c *authorize.Config) {
 	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
 }
@@ -158,7 +158,7 @@ func WithTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = TOTPSecret }
 // CurrentOTP returns the current code of alice's authenticator app.
 func CurrentOTP() string { return OTP(TOTPSecret, time.Now()) }
 
-// ErrStoreFailed is the error of a store made by [NewFailingStore].
+// ErrStoreFailed is the error of a store returned by [NewFailingStore].
 var ErrStoreFailed = errors.New("broken")
 
 // NewFailingStore returns a memory store that fails while broken is true.
@@ -171,7 +171,7 @@ func NewFailingStore(broken *bool) store.Store {
 	})
 }
 
-// NewReplica returns a replica of a store that a server uses for all data.
+// NewReplica returns a replica of a store, to be used by a server for all its data.
 func NewReplica(t testing.TB) (*storemirror.Replica, *storetest.Gateway) {
 	t.Helper()
 	g := storetest.NewSharedMemory(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
@@ -183,7 +183,7 @@ func NewReplica(t testing.TB) (*storemirror.Replica, *storetest.Gateway) {
 	return r, g
 }
 
-// TakesNoRoundTrip reports whether a request takes no round trip, once the replica has received this process's changes.
+// TakesNoRoundTrip reports whether do takes no round trip, once the replica has received the changes made in this process.
 func TakesNoRoundTrip(g *storetest.Gateway, do func()) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -15,8 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Request returns a valid authorization request altered by change: a value replaces a parameter, an
-// empty value removes it.
+// Request returns a valid authorization request, altered by change: a value replaces a parameter, an empty value removes it.
 func Request(change url.Values) url.Values {
 	return applyChanges(url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {Callback},
@@ -29,7 +28,7 @@ func (b *Browser) Authorize(q url.Values) *http.Response {
 	return b.Get("/oauth2/authorize?" + q.Encode())
 }
 
-// SignIn submits the sign-in page of a request and returns the response.
+// SignIn sends an authorization request, submits the sign-in page and returns the response.
 func (b *Browser) SignIn(q url.Values, user, password string) *http.Response {
 	b.T.Helper()
 	_, sealed := b.OpenForm(b.Authorize(q))
@@ -42,7 +41,7 @@ func (b *Browser) SignInAlice(q url.Values) *url.URL {
 	return Location(b.T, b.SignIn(q, "alice", "right"))
 }
 
-// Code returns an authorization code for alice.
+// Code signs alice in and returns an authorization code.
 func (b *Browser) Code(change url.Values) string {
 	b.T.Helper()
 	code := b.SignInAlice(Request(change)).Query().Get("code")
@@ -52,20 +51,20 @@ func (b *Browser) Code(change url.Values) string {
 	return code
 }
 
-// CodeWithSession returns an authorization code for the signed-in user.
+// CodeWithSession returns an authorization code for the user who is already signed in.
 func (b *Browser) CodeWithSession(change url.Values) string {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(change))).Query().Get("code")
 }
 
-// OpenForm opens the target of a redirect and returns the page and its sealed request.
+// OpenForm opens the page that r redirects to, and returns the page and its sealed request.
 func (b *Browser) OpenForm(r *http.Response) (page, sealed string) {
 	b.T.Helper()
 	page = Body(b.T, b.Get(Location(b.T, r).String()))
 	return page, FieldValue(b.T, page, "request")
 }
 
-// DecisionForm returns the form of a page for signed-in users.
+// DecisionForm returns the form of a page that asks signed-in users for a decision.
 func DecisionForm(sealed, decision string) url.Values {
 	return url.Values{"request": {sealed}, "decision": {decision}}
 }
@@ -80,7 +79,7 @@ func CheckboxNames(page string) (names []string) {
 	return names
 }
 
-// Allow submits the consent page of a redirect with these checkboxes and their parts ticked.
+// Allow opens the consent page that r redirects to and submits it with the given checkboxes, including their parts, ticked.
 func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	b.T.Helper()
 	page, sealed := b.OpenForm(r)
@@ -95,7 +94,7 @@ func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	return Location(b.T, b.Post("/oauth2/consent", form))
 }
 
-// OpenSecondFactor follows the response to the first factor and returns the sealed value of the page for the code.
+// OpenSecondFactor follows the response to the first factor. It returns the sealed value of the second-factor page.
 func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	b.T.Helper()
 	page := b.Get(r.Header.Get("Location"))
@@ -105,12 +104,12 @@ func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	return FieldValue(b.T, Body(b.T, page), "factor")
 }
 
-// SendOTP submits a code of an authenticator app.
+// SendOTP submits a code of an authenticator app. factor is the sealed value of the second-factor page.
 func (b *Browser) SendOTP(factor, code string) *http.Response {
 	return b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {code}})
 }
 
-// HasSession reports whether the browser gets a code without a sign-in.
+// HasSession reports whether the browser receives an authorization code without a sign-in.
 func (b *Browser) HasSession() bool {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(url.Values{"prompt": {"none"}}))).Query().Get("code") != ""
@@ -124,42 +123,42 @@ type PushResponse struct {
 	Description string `json:"error_description"` // error description
 }
 
-// Push sends a pushed authorization request (RFC 9126) as the client, without cookies.
+// Push sends a pushed authorization request (RFC 9126) of the client, without cookies.
 func Push(b *Browser, q url.Values) (int, PushResponse) {
 	b.T.Helper()
 	r := NewBrowser(b.T, b.Server).Post("/oauth2/par", q)
 	return r.StatusCode, Decode[PushResponse](b.T, r)
 }
 
-// ConfidentialPush returns a pushed request of a confidential client; change is as in [Request].
+// ConfidentialPush returns a pushed authorization request of a confidential client, altered by change as in [Request].
 func ConfidentialPush(change url.Values) url.Values {
 	q := Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	maps.Copy(q, change)
 	return q
 }
 
-// PushedRequest returns the authorization request of app for a pushed request.
+// PushedRequest returns the authorization request of app that refers to a pushed request by its request_uri.
 func PushedRequest(uri string) url.Values {
 	return url.Values{"client_id": {"app"}, "request_uri": {uri}}
 }
 
-// TryPassword tries a password in a new browser and returns the status.
+// TryPassword tries a password in a new browser and returns the HTTP status.
 func TryPassword(t *testing.T, server http.Handler, user, password string) int {
 	t.Helper()
 	return NewBrowser(t, server).SignIn(Request(nil), user, password).StatusCode
 }
 
-// NotifyBackchannelLogout sends a logout token as the provider.
+// NotifyBackchannelLogout sends a logout token to the server, like an identity provider.
 func NotifyBackchannelLogout(t *testing.T, s http.Handler, token string) *http.Response {
 	t.Helper()
 	return NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
 }
 
-// SelectProvider returns the parameter that selects a provider.
+// SelectProvider returns the request parameter that selects the identity provider idp.
 func SelectProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
 
-// SignInAtProvider signs in through the provider and returns the redirect to the client, from the page for
-// rejected people if necessary.
+// SignInAtProvider signs in through the identity provider and returns the redirect to the client. If the person is rejected, it
+// continues from the error page.
 func SignInAtProvider(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	q := SelectProvider("hospital")
@@ -167,7 +166,7 @@ func SignInAtProvider(b *Browser, change url.Values) *url.URL {
 	return Location(b.T, leaveRejectionPage(b, b.Follow(b.Authorize(Request(q)))))
 }
 
-// leaveRejectionPage returns to the app from the page for rejected people.
+// leaveRejectionPage follows the link from the page for rejected people back to the app.
 func leaveRejectionPage(b *Browser, r *http.Response) *http.Response {
 	if r.StatusCode != http.StatusForbidden {
 		return r
@@ -181,13 +180,13 @@ func leaveRejectionPage(b *Browser, r *http.Response) *http.Response {
 	return b.Get(form + "&decision=deny")
 }
 
-// FederatedTokens is like [Browser.Tokens], but signs in at the provider.
+// FederatedTokens is like [Browser.Tokens], but signs in at the identity provider.
 func FederatedTokens(b *Browser, change url.Values) TokenResponse {
 	b.T.Helper()
 	return b.Redeem(SignInAtProvider(b, change))
 }
 
-// ProviderRedirect starts a sign-in at the provider and returns the redirect back to the gateway.
+// ProviderRedirect starts a sign-in at the identity provider and returns its redirect to the gateway.
 func ProviderRedirect(b *Browser) *url.URL {
 	b.T.Helper()
 	start := FollowOnce(b, b.Authorize(Request(SelectProvider("hospital"))))
@@ -198,7 +197,7 @@ func ProviderRedirect(b *Browser) *url.URL {
 	return redirect
 }
 
-// FederatedPerson is Alice at the provider with her session and tokens.
+// FederatedPerson is Alice, signed in at the identity provider, with her session and tokens.
 type FederatedPerson struct {
 	*Browser
 	AccessToken  string // access token
@@ -206,7 +205,7 @@ type FederatedPerson struct {
 	Sub          string // sub at the gateway
 }
 
-// SignInFederated signs Alice in at the provider hospital.
+// SignInFederated signs Alice in through the identity provider hospital.
 func SignInFederated(t *testing.T, s http.Handler) *FederatedPerson {
 	t.Helper()
 	b := NewBrowser(t, s)
@@ -215,7 +214,7 @@ func SignInFederated(t *testing.T, s http.Handler) *FederatedPerson {
 	return &FederatedPerson{b, tokens.AccessToken, tokens.RefreshToken, sub}
 }
 
-// WorkingCredentials returns which credentials still work: "nothing", "all", or "all but the session".
+// WorkingCredentials reports which credentials are still valid: "nothing", "all", or "all but the session".
 func (p *FederatedPerson) WorkingCredentials() string {
 	session, access := p.HasSession(), p.IsTokenValid(p.AccessToken)
 	next := p.Refresh(p.RefreshToken, nil)
@@ -241,28 +240,28 @@ func SendBody(t *testing.T, s http.Handler, r *http.Request, body string) *http.
 	return NewBrowser(t, s).Send(r)
 }
 
-// SetNameClaims sets a user name and further claims of Alice at the provider.
+// SetNameClaims sets Alice's user name and other identifying claims at the identity provider.
 func SetNameClaims(s *providertest.Settings) {
 	s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{
 		"preferred_username": "Alice@Hospital.example", "oid": "0b1", "email": "a.adams@hospital.example", "email_verified": true,
 	}}}
 }
 
-// HospitalSession is the id of Alice's session at the hospital, in attacks by the clinic.
+// HospitalSession is the sid of Alice's session at the identity provider hospital. The clinic's attacks use it.
 const HospitalSession = "one"
 
-// Clinic is a second identity provider, with the key clinic, of the server under attack.
+// Clinic is an identity provider with the key clinic that attacks people of another provider.
 type Clinic struct {
 	T        *testing.T             // test of one attack
-	Provider *providertest.Provider // the provider's own server
+	Provider *providertest.Provider // HTTP server of the identity provider
 	Server   http.Handler           // the attacked authorization server
 }
 
-// CheckForeignProvider checks that a provider that names another provider's person, by any
-// identifier, ends nothing of that person. change configures the server and gets Alice's provider.
+// CheckForeignProvider checks that an identity provider cannot end access of another provider's person, whichever identifier it
+// sends. change configures the server and Alice's provider.
 func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), attacks map[string]func(c Clinic, name string)) {
 	t.Helper()
-	for _, sub := range []string{"", "oid"} { // claim used as sub at the gateway
+	for _, sub := range []string{"", "oid"} { // claim whose value becomes the sub at the gateway
 		for attack, run := range attacks {
 			t.Run(strings.TrimSuffix(attack+" sub "+sub, " sub "), func(t *testing.T) {
 				t.Parallel()

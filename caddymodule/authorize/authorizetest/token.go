@@ -25,7 +25,7 @@ import (
 // Verifier is the code_verifier for requests with [PKCE].
 const Verifier = "a-code-verifier-that-is-43-characters-long-."
 
-// CodeForm returns the token request for a code; change is as in [Request].
+// CodeForm returns the token request for a code, altered by change as in [Request].
 func CodeForm(code string, change url.Values) url.Values {
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code},
@@ -34,7 +34,7 @@ func CodeForm(code string, change url.Values) url.Values {
 	return applyChanges(form, change)
 }
 
-// Tokens redeems a code for alice.
+// Tokens signs alice in and returns the tokens for her authorization code.
 func (b *Browser) Tokens(change url.Values) TokenResponse {
 	b.T.Helper()
 	response := b.Post("/oauth2/token", CodeForm(b.Code(change), nil))
@@ -46,12 +46,12 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 
 // TokenResponse is a response of the token endpoint.
 type TokenResponse struct {
-	AccessToken  string `json:"access_token"`      // the access token
+	AccessToken  string `json:"access_token"`      // access token
 	TokenType    string `json:"token_type"`        // always Bearer
 	ExpiresIn    int    `json:"expires_in"`        // lifetime of the access token in seconds
 	Scope        string `json:"scope"`             // granted scope
-	IDToken      string `json:"id_token"`          // the ID token
-	RefreshToken string `json:"refresh_token"`     // the refresh token
+	IDToken      string `json:"id_token"`          // ID token
+	RefreshToken string `json:"refresh_token"`     // refresh token
 	Error        string `json:"error"`             // error code
 	Description  string `json:"error_description"` // error description
 }
@@ -68,32 +68,32 @@ func (b *Browser) Redeem(redirect *url.URL) TokenResponse {
 	return b.RequestTokens(CodeForm(redirect.Query().Get("code"), nil))
 }
 
-// TokensWithSession returns tokens for the existing session.
+// TokensWithSession returns tokens for the user who is already signed in.
 func TokensWithSession(b *Browser) TokenResponse {
 	b.T.Helper()
 	return b.RequestTokens(CodeForm(b.CodeWithSession(nil), nil))
 }
 
-// Refresh uses a refresh token.
+// Refresh sends a refresh token and returns the response; change is as in [Request].
 func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
 	b.T.Helper()
 	return b.RequestTokens(RefreshForm(token, change))
 }
 
-// RefreshForm returns the token request for a refresh token; change is as in [Request].
+// RefreshForm returns the token request for a refresh token, altered by change as in [Request].
 func RefreshForm(token string, change url.Values) url.Values {
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
 	return applyChanges(form, change)
 }
 
-// WithOfflineAccess returns changes of a [Request] that request a refresh token, and further changes.
+// WithOfflineAccess adds the scope offline_access, which requests a refresh token, to the changes of a [Request].
 func WithOfflineAccess(change url.Values) url.Values {
 	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
 	maps.Copy(q, change)
 	return q
 }
 
-// Userinfo sends a request to the UserInfo endpoint.
+// Userinfo sends a request to the UserInfo endpoint with an access token.
 func (b *Browser) Userinfo(token string) *http.Response {
 	r := PostRequest("/oauth2/userinfo", nil)
 	r.Method = http.MethodGet
@@ -108,7 +108,7 @@ func (b *Browser) IsTokenValid(access string) bool {
 	return b.Userinfo(access).StatusCode == http.StatusOK
 }
 
-// CheckInvalid checks that the refresh token and the access tokens are invalid.
+// CheckInvalid checks that the refresh token and the access tokens are no longer valid.
 func CheckInvalid(b *Browser, refresh string, access ...string) {
 	b.T.Helper()
 	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
@@ -121,7 +121,7 @@ func CheckInvalid(b *Browser, refresh string, access ...string) {
 	}
 }
 
-// SendTokenForm sends a form with a token as a confidential client, or as a public client without a secret.
+// SendTokenForm posts a token to path. If secret is empty, it identifies a public client by client_id.
 func SendTokenForm(b *Browser, path, token, client, secret string) *http.Response {
 	form := url.Values{"token": {token}}
 	if secret == "" {
@@ -134,7 +134,7 @@ func SendTokenForm(b *Browser, path, token, client, secret string) *http.Respons
 	return b.Send(r)
 }
 
-// Claims verifies a token with the published keys and returns its claims.
+// Claims verifies the signature of a token with the published keys and returns its claims.
 func (b *Browser) Claims(token string) map[string]any {
 	b.T.Helper()
 	keys := Decode[jose.JSONWebKeySet](b.T, b.Get("/.well-known/jwks.json"))
@@ -160,7 +160,7 @@ func PKCE() url.Values {
 	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {S256(Verifier)}}
 }
 
-// AlterLetter changes a letter in the middle of a text. A change at the end of base64url might have no effect.
+// AlterLetter changes a letter in the middle of a text. Changing the last letter of base64url might have no effect.
 func AlterLetter(text string) string {
 	b := []byte(text)
 	if i := len(b) / 2; b[i] == 'A' {
@@ -171,7 +171,7 @@ func AlterLetter(text string) string {
 	return string(b)
 }
 
-// CheckIDToken checks the tokens of app for alice.
+// CheckIDToken checks an ID token and access token issued to app for alice.
 func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
 	b.T.Helper()
 	id, access := b.Claims(idToken), b.Claims(accessToken)
@@ -195,14 +195,14 @@ func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
 }
 
 const (
-	// TokenURL is the aud of assertions.
+	// TokenURL is the URL of the token endpoint, the audience of client assertions.
 	TokenURL = Issuer + "/oauth2/token"
 
-	// AssertionType is the client_assertion_type of RFC 7523.
+	// AssertionType is the client_assertion_type of JWTs (RFC 7523 §2.2).
 	AssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// AssertionKeys returns one private key for each algorithm; the kid is the algorithm's name.
+// AssertionKeys returns one private key for each algorithm. The kid is the name of the algorithm.
 var AssertionKeys = sync.OnceValue(func() map[jose.SignatureAlgorithm]crypto.Signer {
 	rsaKey := josetest.NewRSA()
 	return map[jose.SignatureAlgorithm]crypto.Signer{
@@ -224,7 +224,7 @@ func PublicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 	return document
 }
 
-// NewBackendServer returns a server with a client named backend that authenticates with its keys.
+// NewBackendServer returns a server with the client backend, which authenticates with its keys.
 func NewBackendServer(t testing.TB, change func(*client.Client)) *authorize.Server {
 	client := client.Client{
 		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
@@ -236,7 +236,7 @@ func NewBackendServer(t testing.TB, change func(*client.Client)) *authorize.Serv
 	return New(t, func(c *authorize.Config) { c.Clients = append(c.Clients, client) })
 }
 
-// Assertion returns a signed client assertion. Claims and header members that are nil are omitted.
+// Assertion returns a signed client assertion. nil claims and header members are omitted.
 func Assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[string]any) string {
 	t.Helper()
 	all := map[string]any{
@@ -252,7 +252,7 @@ func Assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[str
 	return josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: AssertionKeys()[alg]}, allHeaders, all)
 }
 
-// AssertionForm returns a client credentials request with an assertion; change is as in [Request].
+// AssertionForm returns a client credentials request with an assertion, altered by change as in [Request].
 func AssertionForm(assertion string, change url.Values) url.Values {
 	return applyChanges(url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"},
@@ -260,8 +260,8 @@ func AssertionForm(assertion string, change url.Values) url.Values {
 	}, change)
 }
 
-// TryAssertion sends an app's assertion with an invalid code and returns the error: invalid_grant
-// if the assertion is accepted.
+// TryAssertion sends a client assertion with an invalid authorization code and returns the error. The error invalid_grant means
+// that the assertion was accepted.
 func TryAssertion(b *Browser, id string, alg jose.SignatureAlgorithm) string {
 	b.T.Helper()
 	claims := map[string]any{"iss": id, "sub": id}

@@ -1,4 +1,4 @@
-// Package browser stores state in browsers: in cookies, and in sealed texts that no other browser can read or return.
+// Package browser stores state in cookies, and seals form values so that only the same browser can submit them.
 package browser
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// CookiePrefix is the prefix of all cookies of the gateway, which are not for servers behind it. The prefix
-// __Host- makes browsers reject them from other hosts and over plain HTTP (RFC 6265bis §4.1.3.2).
+// CookiePrefix is the prefix of all cookies of the gateway. They are not forwarded to servers behind it. Browsers accept
+// cookies with the prefix __Host- only from the same host and over TLS (RFC 6265bis §4.1.3.2).
 const CookiePrefix = "__Host-fhir-"
 
-// Names of cookies and prefixes of names.
+// Cookie names and prefixes of cookie names.
 const (
 	SessionCookie = CookiePrefix + "session"
 	IDPrefix      = CookiePrefix + "browser-"
@@ -37,7 +37,7 @@ func NewCookie(name, value string) *http.Cookie {
 	}
 }
 
-// RemoveCookie deletes a cookie from the browser.
+// RemoveCookie deletes a cookie in the browser.
 func RemoveCookie(w http.ResponseWriter, name string) {
 	c := NewCookie(name, "")
 	c.MaxAge = -1
@@ -45,17 +45,17 @@ func RemoveCookie(w http.ResponseWriter, name string) {
 }
 
 const (
-	chunkSize = 3960 // keeps cookies below the browsers' limit of 4096 bytes
+	chunkSize = 3960 // bytes; with its name and attributes, a cookie stays below the browsers' limit of 4096 bytes
 
-	// maxChunks limits the cookies of pending sign-ins, which the browser sends with each request.
-	// Caddy accepts 16 KiB of headers.
+	// maxChunks limits the total size of the cookies of pending sign-ins, which the browser sends with each request. Caddy
+	// accepts 16 KiB of headers.
 	maxChunks = 3
 )
 
 var errRequestTooLong = oauth2.InvalidRequest("the authorization request is too long for sign-in at an identity provider")
 
-// SetChunkedCookie stores a value in as many cookies as necessary. If space is insufficient, it deletes
-// the cookies of abandoned sign-ins.
+// SetChunkedCookie stores a value in as many cookies as necessary. If the cookies of pending sign-ins would become too large,
+// it deletes those of earlier sign-ins.
 func SetChunkedCookie(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
 	if len(value) > maxChunks*chunkSize {
 		return errRequestTooLong
@@ -71,8 +71,8 @@ func SetChunkedCookie(w http.ResponseWriter, r *http.Request, name, value string
 	return nil
 }
 
-// removeAbandonedSignIns deletes the cookies of all earlier sign-ins if they exceed the space. Which one
-// is the oldest is unknown.
+// removeAbandonedSignIns deletes the cookies of all earlier sign-ins if they are larger than space, in bytes. It cannot delete
+// only the oldest, because their ages are unknown.
 func removeAbandonedSignIns(w http.ResponseWriter, r *http.Request, space int) {
 	var abandoned []string
 	for _, c := range r.Cookies() {
@@ -99,7 +99,7 @@ func findChunks(r *http.Request, name string) (found []*http.Cookie) {
 	return found
 }
 
-// ReadChunkedCookie returns the value stored by [SetChunkedCookie]; "" if absent.
+// ReadChunkedCookie returns the value stored by [SetChunkedCookie]; "" if there is none.
 func ReadChunkedCookie(r *http.Request, name string) string {
 	var value strings.Builder
 	for _, c := range findChunks(r, name) {
@@ -108,17 +108,17 @@ func ReadChunkedCookie(r *http.Request, name string) string {
 	return value.String()
 }
 
-// RemoveChunkedCookie deletes the cookies of a value.
+// RemoveChunkedCookie deletes the cookies set by [SetChunkedCookie].
 func RemoveChunkedCookie(w http.ResponseWriter, r *http.Request, name string) {
 	for _, c := range findChunks(r, name) {
 		RemoveCookie(w, c.Name)
 	}
 }
 
-const maxBrowserIDs = 16 // ids tried per request
+const maxBrowserIDs = 16 // maximum number of browser ids read per request
 
-// browserIDs returns the ids of this browser. It has several if tabs were opened concurrently in a
-// new browser: each response set one under a different name.
+// browserIDs returns the ids of this browser. There are several if a new browser opened tabs concurrently: each response set a
+// cookie with a different name.
 func browserIDs(r *http.Request) (ids []string) {
 	for _, c := range r.Cookies() {
 		if strings.HasPrefix(c.Name, IDPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
@@ -128,7 +128,7 @@ func browserIDs(r *http.Request) (ids []string) {
 	return ids
 }
 
-// browserID returns the id of this browser, and sets a new one if absent.
+// browserID returns the id of this browser. If it has none, browserID sets a new one.
 func browserID(w http.ResponseWriter, r *http.Request) string {
 	if ids := browserIDs(r); len(ids) > 0 {
 		return ids[0]
@@ -138,7 +138,7 @@ func browserID(w http.ResponseWriter, r *http.Request) string {
 	return id
 }
 
-// Sealer seals texts for one browser and one purpose.
+// Sealer seals form values for one browser and one purpose.
 type Sealer struct {
 	Keys keyring.BrowserSealer // sealing keys
 }
@@ -148,7 +148,7 @@ func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text stri
 	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
 }
 
-// SealJSON is like [Sealer.Seal], but for a value in JSON.
+// SealJSON is like [Sealer.Seal], but seals a value as JSON.
 func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string, value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Dur
 	return "", expired
 }
 
-// UnsealJSON is like [Sealer.Unseal], but for a value in JSON.
+// UnsealJSON is like [Sealer.Unseal], but decodes a JSON value.
 func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time
 	return json.Unmarshal([]byte(text), to)
 }
 
-// Check is like [Sealer.Unseal], but for a known text, e.g. the session in which a form was shown.
+// Check is like [Sealer.Unseal], but compares the text with an expected one, e.g. the session in which a form was shown.
 func (s *Sealer) Check(r *http.Request, purpose, sealed, expected string, maxAge time.Duration, expired error) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err == nil && text != expected {
@@ -188,33 +188,33 @@ func (s *Sealer) Check(r *http.Request, purpose, sealed, expected string, maxAge
 }
 
 const (
-	// deviceLifetime is how long a browser is known after a sign-in, limited by the
-	// lifetime of the key that seals the cookie.
+	// deviceLifetime is how long a browser is trusted after a sign-in. Rotation of the key that seals the cookie may shorten
+	// it.
 	deviceLifetime = 90 * 24 * time.Hour
 
-	// maxDeviceUsers is the number of users known in a browser, e.g. on a ward's computer. The
-	// least recent one is dropped.
+	// maxDeviceUsers is the maximum number of users for whom a browser is trusted, e.g. on a ward's computer. Beyond it, the
+	// user with the earliest sign-in is removed.
 	maxDeviceUsers = 32
 )
 
-// Devices recognizes browsers in which users have signed in before, by a sealed cookie. The cookie
-// is not a sign-in. Failures in known browsers are counted separately, so that attackers elsewhere
-// cannot lock out the owner of an account (OWASP, device cookies).
+// Devices recognizes, by a sealed cookie, browsers in which users have signed in before. The cookie does not sign anyone in.
+// Failed attempts in known browsers are counted separately, so that attackers elsewhere cannot lock out the owner of an account
+// (OWASP, device cookies).
 type Devices struct {
 	Keys keyring.BrowserSealer // sealing keys for the cookies
 
-	// Binding returns the value to which an account's known browsers are bound. It changes with the
-	// password and the second factors, after which the browser is unknown.
+	// Binding returns a value that changes with the password and the second factors of an account. After a change, the
+	// account's browsers are no longer trusted.
 	Binding func(ctx context.Context, account string) (string, error)
 }
 
-// device is the content of the cookie.
+// device is the content of the device cookie.
 type device struct {
 	ID    string   `json:"id"`    // id of the browser
-	Users []string `json:"users"` // deviceUser of each user with their binding, latest first
+	Users []string `json:"users"` // results of deviceUser with the binding, latest first
 }
 
-// deviceUser identifies a user in the cookie without revealing their name.
+// deviceUser returns a hash that identifies a user in the device cookie without revealing the name.
 func deviceUser(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -225,7 +225,7 @@ func (ds *Devices) userEntry(ctx context.Context, account string) (string, error
 	return deviceUser(account) + "." + deviceUser(account+"\x00"+binding), err
 }
 
-// readCookie returns the device of a request, or the zero device if unknown.
+// readCookie returns the content of the device cookie, or the zero value if there is no valid one.
 func (ds *Devices) readCookie(r *http.Request) (d device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
@@ -238,8 +238,8 @@ func (ds *Devices) readCookie(r *http.Request) (d device) {
 	return d
 }
 
-// TrustedBrowserID returns the id of the browser if the owner of an account has signed in there with the
-// present password and second factors; otherwise "".
+// TrustedBrowserID returns the id of the browser if the owner of the account has signed in there with the current password and
+// second factors; otherwise "".
 func (ds *Devices) TrustedBrowserID(r *http.Request, account string) (string, error) {
 	d := ds.readCookie(r)
 	if account == "" || len(d.Users) == 0 {
@@ -252,7 +252,7 @@ func (ds *Devices) TrustedBrowserID(r *http.Request, account string) (string, er
 	return d.ID, nil
 }
 
-// TrustCookie returns the cookie that makes the browser known for the owner of an account after a sign-in.
+// TrustCookie returns the device cookie after a sign-in, which makes the browser trusted for the account.
 func (ds *Devices) TrustCookie(r *http.Request, account string) (*http.Cookie, error) {
 	d := ds.readCookie(r)
 	if d.ID == "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A request with many cookies has limited cost.
+// Only a limited number of browser ids is read from a request with many cookies.
 func TestBrowserIDsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

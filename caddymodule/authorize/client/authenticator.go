@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// ErrNoClientID is returned for a request without client identification.
+// ErrNoClientID is the error for a request that does not identify a client.
 var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
 
 var (
@@ -45,23 +45,22 @@ type Authenticator struct {
 	Clients *Registry        // client registry
 	Durable store.Store      // store for used assertions
 	Limiter *lockout.Limiter // throttling of wrong secrets
-	Logger  *slog.Logger     // log for failures to release an assertion
+	Logger  *slog.Logger     // log for assertions that could not be made usable again
 
-	// InferClient returns the client of a token request without client_id, or [ErrNoClientID].
+	// InferClient returns the client of a token request that has no client_id, or [ErrNoClientID].
 	InferClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
-// ParseForm parses the form of a request (RFC 6749 §2.3) and records the claimed client for the audit
-// trail, even if the form is rejected or authentication fails.
+// ParseForm parses the form of a request (RFC 6749 §2.3). It records the claimed client for the audit log, even if the form is
+// rejected or authentication fails.
 func (a *Authenticator) ParseForm(w http.ResponseWriter, r *http.Request) (oauth2.Parameters, error) {
 	p, err := oauth2.ReadCheckedForm(w, r)
 	a.recordClaimedClient(r, p)
 	return p, err
 }
 
-// Authenticate returns the client of a request (RFC 6749 §2.3). The client must use its registered
-// method: client_secret_basic or client_secret_post, private_key_jwt, or none for public clients.
-// Otherwise the error is invalid_client.
+// Authenticate returns the client of a request (RFC 6749 §2.3). The client must use its registered method: client_secret_basic
+// or client_secret_post, private_key_jwt, or none for public clients. Otherwise the error is invalid_client.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	client, err := a.authenticateRequest(r, p)
 	if err != nil {
@@ -109,7 +108,7 @@ func (a *Authenticator) authenticateRequest(r *http.Request, p oauth2.Parameters
 	return client, nil
 }
 
-// checkSecret counts an attempt with a secret. A nil client means a wrong secret.
+// checkSecret counts an attempt with a secret. client must be nil if the secret was wrong.
 func (a *Authenticator) checkSecret(r *http.Request, clientID string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
@@ -144,8 +143,8 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	return client, nil
 }
 
-// clientByBasicAuth tries the credentials form-decoded (RFC 6749 §2.3.1) and then unchanged, because
-// many clients do not encode them.
+// clientByBasicAuth returns the client with the given credentials, or nil. It tries them form-decoded (RFC 6749 §2.3.1) and
+// then unchanged, because many clients do not encode them.
 func (a *Authenticator) clientByBasicAuth(ctx context.Context, id, secret string) (*Client, error) {
 	if c, err := a.Clients.findWithPending(ctx, formDecode(id)); err != nil || c != nil && c.hasSecret(formDecode(secret)) {
 		return c, err
@@ -157,7 +156,7 @@ func (a *Authenticator) clientByBasicAuth(ctx context.Context, id, secret string
 	return nil, nil
 }
 
-// formDecode returns a text form-decoded, or unchanged if it is not encoded.
+// formDecode returns the form-decoded text, or text itself if it is not validly encoded.
 func formDecode(text string) string {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		return decoded
@@ -165,8 +164,8 @@ func formDecode(text string) string {
 	return text
 }
 
-// recordClaimedClient records the first existing client that a request claims to be: by HTTP Basic,
-// client_id, or the unverified sub or iss of its assertion.
+// recordClaimedClient records the first existing client among those that a request claims to be: by HTTP Basic, client_id, or
+// the unverified sub or iss of its assertion.
 func (a *Authenticator) recordClaimedClient(r *http.Request, p oauth2.Parameters) {
 	id, _, _ := r.BasicAuth()
 	claimed := []string{formDecode(id), id, p.Get("client_id")}
@@ -201,7 +200,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	if !client.HasCompat(CompatIssuerAudience) {
 		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
 	}
-	now := store.Now(a.Durable) // the store's clock is common to all gateways until the jti's entry expires
+	now := store.Now(a.Durable) // used jti values are stored until the store's clock, which all gateways share, passes exp
 	if err := claims.validate(client.ID, audiences, now); err != nil {
 		return nil, err
 	}
@@ -232,15 +231,15 @@ func (a *Authenticator) findAssertionClient(ctx context.Context, raw string) (*C
 	return client, claims, nil
 }
 
-// consumeAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. If the request
-// fails with a server error, the assertion can be sent again.
+// consumeAssertion marks the jti of an assertion as used and rejects it if it was already used (RFC 7523 §3), across restarts
+// and gateways. If the request fails with a server error, the client can send the assertion again.
 func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
 	key, mark := store.Key("assertion", c.Subject+"\x00"+c.ID), oauth2.RandomBytes(8)
 	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
 	switch {
 	case errors.Is(err, store.ErrExists):
 		return invalidAssertion("jti has already been used")
-	case err == nil, errors.Is(err, store.ErrUnavailable): // may have been stored nevertheless
+	case err == nil, errors.Is(err, store.ErrUnavailable): // if the store is unavailable, the mark may have been stored nevertheless
 		audit.FromContext(ctx).Release = func(ctx context.Context) {
 			if err := a.releaseAssertion(context.WithoutCancel(ctx), key, mark); err != nil {
 				a.Logger.ErrorContext(ctx, "failed to release client assertion after a failed request", "error", err)
@@ -250,7 +249,7 @@ func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims
 	return err
 }
 
-// releaseAssertion makes an assertion usable again if it was used with this mark.
+// releaseAssertion makes an assertion usable again if it was marked as used with this mark.
 func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark []byte) error {
 	stored, err := a.Durable.Get(ctx, key)
 	if err == nil && bytes.Equal(stored, mark) {
@@ -271,10 +270,10 @@ var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose
 
 const (
 	maxAssertionLifetime = 5 * time.Minute  // SMART App Launch 2.2, Asymmetric Authentication
-	assertionLeeway      = 30 * time.Second // tolerance for clients' clocks
+	assertionLeeway      = 30 * time.Second // permitted clock skew of clients
 )
 
-// assertionHeader omits key parameters, which an attacker could choose.
+// assertionHeader omits the header parameters that contain or locate keys, because an attacker could choose them.
 type assertionHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
@@ -332,8 +331,8 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 	return e
 }
 
-// validate validates the claims after the signature has been verified (RFC 7523 §3). Exactly one
-// audience is permitted: any other recipient could reuse the assertion at this server.
+// validate validates the claims after the signature has been verified (RFC 7523 §3). It accepts exactly one audience, because
+// any other recipient could replay the assertion at this server.
 func (c *assertionClaims) validate(clientID string, audiences []string, now time.Time) error {
 	isInFuture := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
@@ -353,7 +352,7 @@ func (c *assertionClaims) validate(clientID string, audiences []string, now time
 	return nil
 }
 
-// NewKeys returns the client's public keys, or nil without keys.
+// NewKeys returns the client's public keys, or nil if it has none.
 func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*relyingparty.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
@@ -364,7 +363,7 @@ func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*rel
 	return nil, nil
 }
 
-// checkKeys rejects several authentication methods, and private keys.
+// checkKeys returns an error for several authentication methods and for private keys.
 func (c *Client) checkKeys() (err error) {
 	secret, jwks, uri := c.Secret != "" || c.SecretSHA256 != nil && !c.RequestObjects.KeysOnly, len(c.JWKS) > 0, c.JWKSURI != ""
 	switch {
@@ -390,7 +389,7 @@ func ContainsPrivateKey(jwks []byte) bool {
 			Symmetric any `json:"k"`
 		} `json:"keys"`
 	}
-	_ = json.Unmarshal(jwks, &set) // NewKeys rejects invalid JWK Sets
+	_ = json.Unmarshal(jwks, &set) // NewKeys returns an error for invalid JWK Sets
 	for _, key := range set.Keys {
 		if key.Private != nil || key.Symmetric != nil {
 			return true
@@ -401,14 +400,14 @@ func ContainsPrivateKey(jwks []byte) bool {
 
 const (
 	minEntropyBits   = 128 // minimum entropy in bits (RFC 6749 §10.10)
-	minDistinctChars = 8   // minimum number of distinct characters; random secrets usually have more
+	minDistinctChars = 8   // minimum number of distinct characters; random secrets usually contain more
 )
 
-// SecretCommand generates a secret of 256 bits.
+// SecretCommand is the shell command that generates a 256-bit secret, for error messages.
 const SecretCommand = "openssl rand -hex 32"
 
-// IsGuessable reports whether a secret has too little entropy. It assumes random characters, so it
-// detects short secrets but not sentences.
+// IsGuessable reports whether a secret has too little entropy. It assumes random characters. Therefore it detects short
+// secrets, but not natural language.
 func IsGuessable(secret string) bool {
 	secret = separatorRemover.Replace(secret)
 	seen := map[rune]bool{}
@@ -421,11 +420,11 @@ func IsGuessable(secret string) bool {
 // separatorRemover removes the separators between groups of random characters, e.g. in a UUID.
 var separatorRemover = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// estimateAlphabetSize estimates the size of the alphabet of a secret.
+// estimateAlphabetSize returns the estimated number of characters in the alphabet of a secret.
 func estimateAlphabetSize(secret string) (size float64) {
 	letters := 26.0
 	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {
-		letters = 6 // hexadecimal digits
+		letters = 6 // letters among the hexadecimal digits
 	}
 	for _, kind := range []struct {
 		has  func(rune) bool

@@ -97,7 +97,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 	}
 }
 
-// A client can authenticate by its registered method only.
+// A client can authenticate only by its registered method.
 func TestRegisteredAuthMethodOnly(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, nil))
@@ -130,7 +130,7 @@ func TestRegisteredAuthMethodOnly(t *testing.T) {
 	}
 }
 
-// An assertion is accepted once, at any endpoint, by one of many concurrent requests. The jti is scoped to the client.
+// An assertion is accepted only once, at any endpoint, even if requests are concurrent. Different clients may use the same jti.
 func TestAssertionReplay(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -164,7 +164,7 @@ func TestAssertionReplay(t *testing.T) {
 	}
 }
 
-// A used assertion is remembered until it has expired, including the leeway.
+// A used assertion is rejected until it has expired, including the leeway.
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 	t.Parallel()
 	durable, token := store.NewMemory(0, 0), authorizetest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store, as after a restart
 			c.Durable = durable
 			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
@@ -212,7 +212,7 @@ func TestAssertionWithFullStore(t *testing.T) {
 	}
 }
 
-// Authorization code flow of a client with keys: code, refresh, revocation.
+// A client with keys can use the code flow, refresh tokens and revocation.
 func TestAsymmetricClientCodeFlow(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.NewBackendServer(t, func(c *client.Client) {
@@ -238,8 +238,8 @@ func TestAsymmetricClientCodeFlow(t *testing.T) {
 	}
 }
 
-// A jwks_uri is fetched when needed, cached according to the response, and not fetched for every
-// unknown kid (SMART App Launch 2.2 requirements 296, 297 and 336 to 341).
+// Keys at a jwks_uri are fetched when needed and cached according to the response. They are not fetched again for every unknown
+// kid (SMART App Launch 2.2 requirements 296, 297 and 336 to 341).
 func TestKeysByAddress(t *testing.T) {
 	t.Parallel()
 	var fetched atomic.Int32
@@ -297,7 +297,7 @@ func TestKeysByAddress(t *testing.T) {
 	}
 }
 
-// newBackendWithStore returns a gateway with a store and a client with keys.
+// newBackendWithStore returns a browser for a gateway with the store and a client with keys.
 func newBackendWithStore(t *testing.T, s store.Store) *authorizetest.Browser {
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Store, c.Durable = s, s
@@ -305,8 +305,8 @@ func newBackendWithStore(t *testing.T, s store.Store) *authorizetest.Browser {
 	}))
 }
 
-// An assertion is accepted once across gateways, and until it has expired by the store's clock,
-// which may differ from the gateways'.
+// Gateways accept an assertion only once. It is rejected until it has expired by the store's clock, which may differ from the
+// gateways' clocks.
 func TestAssertionAtSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for name, skew := range map[string]time.Duration{"same clocks": 0, "the store's is ahead": time.Minute, "the store's is behind": -20 * time.Second} {
@@ -341,7 +341,7 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 	}
 }
 
-// lostResponseStore is a store that executes one Add but returns an error.
+// lostResponseStore is a store that executes one Add, but returns an error.
 type lostResponseStore struct {
 	store.Store
 	lost atomic.Bool
@@ -355,7 +355,7 @@ func (f *lostResponseStore) Add(ctx context.Context, key string, value []byte, t
 	return err
 }
 
-// Store failures and lost responses do not use an assertion up, and do not make a used assertion usable again.
+// If the store fails or its response is lost, an assertion can be sent again, but a used assertion remains invalid.
 func TestAssertionWhenStoreFails(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory()
@@ -383,8 +383,8 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 	}
 }
 
-// A client may be restricted to assertions for the issuer, which cannot have been intended for
-// another server's endpoint.
+// A client can be restricted to assertions whose aud is the issuer. These cannot have been intended for the token endpoint of
+// another server.
 func TestAssertionForTheIssuerAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Scopes of other APIs may have any form permitted by RFC 6749 §3.3.
+// Scopes of other APIs may have any syntax that RFC 6749 §3.3 permits.
 func TestCheckScope(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"demo.read", "reports/daily", "https://api.example.org/read", "patient", "launch/patient", "patient/*.rs", "user/Observation.read"} {
@@ -26,7 +26,7 @@ func TestCheckScope(t *testing.T) {
 	}
 }
 
-// A client that must sign request objects needs keys.
+// A client whose requests must contain signed request objects must have keys.
 func TestRequiredRequestObjectsAreSigned(t *testing.T) {
 	t.Parallel()
 	required := client.Client{

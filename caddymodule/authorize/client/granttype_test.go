@@ -2,7 +2,7 @@ package client
 
 import "testing"
 
-// An empty grant type is available to no client and listed nowhere.
+// The zero GrantType is not usable by any client and not listed anywhere.
 func TestEmptyGrantType(t *testing.T) {
 	t.Parallel()
 	grants := GrantTypes{{Name: "new"}}

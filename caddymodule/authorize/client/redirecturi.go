@@ -13,10 +13,10 @@ import (
 // hostPortPattern matches a name, an IPv4 address, or an IPv6 address in brackets, with an optional port.
 var hostPortPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
-// CheckRedirectURI requires an absolute https URI (or http://localhost) without a fragment. It
-// rejects parts that parsers interpret differently, such as user information and backslashes, and
-// hosts with characters that could end a source in a Content-Security-Policy. The error starts with
-// the URI; callers prepend the name of the option or parameter.
+// CheckRedirectURI returns an error unless uri is an absolute https URI (or http://localhost) without a fragment. It rejects
+// components that parsers interpret differently, such as user information and backslashes, and hosts with characters that could
+// end a source in a Content-Security-Policy. The error starts with the URI; callers prepend the name of the option or
+// parameter.
 func CheckRedirectURI(uri string) error {
 	reject := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
@@ -44,7 +44,7 @@ func isPort(text string) bool {
 	return text == "" || err == nil
 }
 
-// checkRedirectCharacters rejects fragments, and characters that parsers interpret differently.
+// checkRedirectCharacters returns an error for fragments, and for characters that parsers interpret differently.
 func checkRedirectCharacters(uri string) error {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
 		return fmt.Errorf("%q contains characters that are not permitted in a URI; use Punycode for international host names", uri)

@@ -57,8 +57,8 @@ func TestRegisteredRedirectURI(t *testing.T) {
 	}
 }
 
-// The configuration rejects redirect URIs that are insecure even for native apps, and for other
-// clients those that only native apps may have.
+// The configuration rejects redirect URIs that are insecure even for native apps. For other clients, it also rejects those that
+// only native apps may use.
 func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
-// A Source provides clients that are not configured. Features add sources to [Registry.Sources].
+// A Source provides clients in addition to the configured ones. Features add sources to [Registry.Sources].
 type Source interface {
 	// Find returns the client with a client_id, or nil. The client may be pending approval.
 	Find(ctx context.Context, id string) (*Client, error)
@@ -25,43 +25,43 @@ type Source interface {
 	// IDs returns the client_ids of all clients.
 	IDs(ctx context.Context) ([]string, error)
 
-	// MostPermissive returns a client with the maximum permissions of this source's clients, for discovery documents.
+	// MostPermissive returns a client with all permissions that a client of this source can have, for discovery documents.
 	MostPermissive() *Client
 }
 
-// ErrNotRegistered means that no source has a client with the client_id.
+// ErrNotRegistered means that no source has a client with the given client_id.
 var ErrNotRegistered = errors.New("no self-registered client has this client_id")
 
-// RegisteredClient is a client that registered itself, as shown to operators.
+// RegisteredClient is a self-registered client, as shown to operators.
 type RegisteredClient struct {
-	Client          Client    // as registered, limited to the permissions in the configuration
+	Client          Client    // registered settings, limited to the permissions in the configuration
 	IssuedAt        time.Time // registration time
-	PendingApproval bool      // pending approval by the operator
-	HasSecret       bool      // whether it has a secret
+	PendingApproval bool      // whether the client is pending approval by the operator
+	HasSecret       bool      // whether the client has a secret
 }
 
-// Registry finds clients.
+// Registry finds clients by client_id.
 //
-// Changes are made on a [Registry.Clone], at a cost independent of the number of clients.
-// The original must not be changed afterwards.
+// To change a registry, change its [Registry.Clone]. The cost does not depend on the number of clients. The original must not
+// be changed after it has been cloned.
 type Registry struct {
 	configured    *snapshotmap.Map[*Client] // by client_id
-	launcherCount int                       // number of clients with LaunchContext
+	launcherCount int                       // number of configured clients with LaunchContext
 
-	GrantTypes GrantTypes // grant types for clients
-	Sources    []Source   // sources of further clients
+	GrantTypes GrantTypes // grant types that clients may list
+	Sources    []Source   // sources of additional clients
 
-	// CheckComplete is called for an unknown client and returns an error if the list of clients may be
-	// incomplete. Default: the list is complete.
+	// CheckComplete is called if a client is unknown. It returns an error if the list of clients may be incomplete. Default:
+	// the list is complete.
 	CheckComplete func(context.Context) error
 }
 
-// errNotApproved is the error for a client pending approval.
+// errNotApproved is the error for a client that is pending approval.
 var errNotApproved = &oauth2.Error{
 	Code: "unauthorized_client", Description: "this app has not been approved by the operator of this server yet", Status: http.StatusForbidden,
 }
 
-// Find returns a configured or registered client by its client_id, or nil.
+// Find returns a configured or self-registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	c, err := r.findWithPending(ctx, id)
 	if err == nil && c != nil && c.PendingApproval {
@@ -70,7 +70,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	return c, err
 }
 
-// findWithPending is Find including clients pending approval, which only an authenticated client may learn about.
+// findWithPending is like Find, but includes clients pending approval. Only the authenticated client may learn this.
 func (r *Registry) findWithPending(ctx context.Context, id string) (*Client, error) {
 	if c := r.FindConfigured(id); c != nil {
 		return c, nil
@@ -86,8 +86,8 @@ func (r *Registry) findWithPending(ctx context.Context, id string) (*Client, err
 	return nil, nil
 }
 
-// RecordClient records the client of a request for the audit log, including clients pending approval, and reports whether the client
-// exists.
+// RecordClient records the client of a request for the audit log, including clients pending approval. It reports whether the
+// client exists.
 func (r *Registry) RecordClient(ctx context.Context, id string) bool {
 	if id == "" {
 		return false
@@ -117,7 +117,7 @@ func NewRegistry(grants GrantTypes) *Registry {
 	return &Registry{configured: new(snapshotmap.Map[*Client]), GrantTypes: grants}
 }
 
-// Clone returns a registry that can be changed.
+// Clone returns a copy of the registry that can be changed.
 func (r *Registry) Clone() *Registry {
 	clone := *r
 	clone.configured = r.configured.Clone()
@@ -149,7 +149,7 @@ func (c *Client) launcherCount() int {
 	return 0
 }
 
-// Add adds a configured client. For an invalid client it returns an error and changes nothing.
+// Add adds a configured client. If the client is invalid, it returns an error and changes nothing.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.FindConfigured(c.ID) != nil {
 		return fmt.Errorf("duplicate client_id %s", c.ID)
@@ -160,14 +160,14 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if err := c.Complete(r.GrantTypes); err != nil {
 		return err
 	}
-	c.Keys, _ = c.NewKeys(logger, c.Transport) // Complete has validated the keys; this adds the logger
+	c.Keys, _ = c.NewKeys(logger, c.Transport) // Complete has validated the keys; NewKeys is called again to set the logger
 	c.allowedScopes = &boundedcache.Cache[string, bool]{MaxEntries: maxCachedScopes}
 	r.configured.Set(c.ID, &c)
 	r.launcherCount += c.launcherCount()
 	return nil
 }
 
-// UsableGrantTypes returns the grant types that some client can use, for the discovery document.
+// UsableGrantTypes returns the grant types that at least one client can use, for the discovery document.
 func (r *Registry) UsableGrantTypes() (usable GrantTypes) {
 	for _, g := range r.GrantTypes {
 		if g.AlwaysListed || r.ContainsFunc(g.isUsableBy) {
@@ -177,7 +177,7 @@ func (r *Registry) UsableGrantTypes() (usable GrantTypes) {
 	return usable
 }
 
-// ContainsFunc reports whether some client, or a possible client of a source, matches.
+// ContainsFunc reports whether is returns true for a configured client, or for the most permissive client of a source.
 func (r *Registry) ContainsFunc(is func(*Client) bool) bool {
 	for _, c := range r.AllConfigured() {
 		if is(c) {

@@ -7,15 +7,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Choice is an item, or part of an item, that a person can allow or deny.
+// Choice is a checkbox of the consent page: a requested item, or a part of an item, that a person can allow or deny.
 type Choice struct {
-	Name  string   // item and enclosing parts, separated by spaces
+	Name  string   // name of the item, followed by the names of the enclosing parts and of the part, separated by spaces
 	Parts []Choice // parts to which the item can be limited
 
-	scopes []smart.ResourceScope // scopes of the choice; none for items other than resource scopes
+	scopes []smart.ResourceScope // scopes that the choice stands for; none for items other than resource scopes
 }
 
-// Suffixes of names for read and write access, if they can be chosen separately.
+// Suffixes of the names of choices for read and write access, if these can be chosen separately.
 const (
 	readSuffix  = " read"
 	writeSuffix = " write"
@@ -27,10 +27,10 @@ const (
 	WritePermission = smart.Create | smart.Update | smart.Delete
 )
 
-// Kind returns the last part of the name: a resource type, a name for several types, or a category.
+// Kind returns the last part of the choice's name: a resource type, a name for several types, or a category.
 func (c *Choice) Kind() string { return c.Name[strings.LastIndexByte(c.Name, ' ')+1:] }
 
-// Permissions returns the names of the choices for read and write access; false if an item has only one of them.
+// Permissions returns the names of the choices for read and write access. both is false if c permits only one of them.
 func (c *Choice) Permissions() (read, write string, both bool) {
 	for _, s := range c.scopes {
 		both = both || s.Permission&ReadPermission != 0 && s.Permission&WritePermission != 0
@@ -38,8 +38,8 @@ func (c *Choice) Permissions() (read, write string, both bool) {
 	return c.Name + readSuffix, c.Name + writeSuffix, both
 }
 
-// GrantedScopes returns the scopes that a person allows by ticking choices: the item itself if all are ticked,
-// otherwise the intersection of the item and the ticked choices. A part counts only if its parent is ticked.
+// GrantedScopes returns the scopes that a person allows by ticking choices: the item itself if all are ticked, otherwise the
+// intersection of the item and the ticked choices. A part is ignored unless its parent is ticked.
 func (c *Choice) GrantedScopes(isTicked func(name string) bool) []string {
 	scopes, all := c.tickedScopes(isTicked)
 	permission := c.tickedPermissions(isTicked)
@@ -56,7 +56,7 @@ func (c *Choice) GrantedScopes(isTicked func(name string) bool) []string {
 	return allowed
 }
 
-// tickedPermissions returns the permissions of the ticked choices.
+// tickedPermissions returns the permissions that the ticked choices for read and write access allow.
 func (c *Choice) tickedPermissions(isTicked func(name string) bool) smart.Permission {
 	p := ReadPermission | WritePermission
 	read, write, both := c.Permissions()
@@ -69,7 +69,7 @@ func (c *Choice) tickedPermissions(isTicked func(name string) bool) smart.Permis
 	return p
 }
 
-// tickedScopes returns the scopes of the ticked choices, and whether all are ticked.
+// tickedScopes returns the scopes of the ticked choices, and whether all choices are ticked.
 func (c *Choice) tickedScopes(isTicked func(name string) bool) (scopes []smart.ResourceScope, all bool) {
 	if !isTicked(c.Name) {
 		return nil, false
@@ -85,7 +85,7 @@ func (c *Choice) tickedScopes(isTicked func(name string) bool) (scopes []smart.R
 	return scopes, false
 }
 
-// TickedNames returns the names of the choices that result in the given scopes.
+// TickedNames returns the names of the choices that must be ticked to allow the given scopes.
 func (c *Choice) TickedNames(allowed []string) map[string]bool {
 	names := map[string]bool{}
 	if slices.Contains(allowed, c.Name) {
@@ -104,7 +104,7 @@ func (c *Choice) TickedNames(allowed []string) map[string]bool {
 	return names
 }
 
-// addTickedNames adds the names of an allowed choice and of its allowed parts, and reports whether any is allowed.
+// addTickedNames sets by name whether a choice and its parts are allowed, and reports whether any of them is.
 func (c *Choice) addTickedNames(names map[string]bool, allowed []string, permission smart.Permission) bool {
 	is := len(c.Parts) == 0 && covers(allowed, c.scopeStrings(permission))
 	for i := range c.Parts {
@@ -116,7 +116,7 @@ func (c *Choice) addTickedNames(names map[string]bool, allowed []string, permiss
 	return is
 }
 
-// scopeStrings returns the scopes of a choice limited to permissions.
+// scopeStrings returns the scopes of a choice, limited to a permission.
 func (c *Choice) scopeStrings(permission smart.Permission) (texts []string) {
 	for _, s := range c.scopes {
 		if s.Permission &= permission; s.Permission != 0 {
@@ -126,20 +126,20 @@ func (c *Choice) scopeStrings(permission smart.Permission) (texts []string) {
 	return texts
 }
 
-// covers reports whether the given scopes include all of scopes.
+// covers reports whether allowed includes all of scopes.
 func covers(allowed, scopes []string) bool {
 	merged, err := smart.Grant(scopes, allowed)
 	return err == nil && slices.Equal(merged, scopes)
 }
 
-// dataKind is a kind of data with a common name.
+// dataKind is a group of resource types with a common name.
 type dataKind struct {
 	name  string // resource type, or a name for several types
 	types []string
 }
 
-// dataKinds are the kinds of data to which a wildcard scope can be limited. Types in none of them are
-// allowed only with all.
+// dataKinds are the kinds of data to which a wildcard scope can be limited. Types that are not listed are included only if all
+// kinds are allowed.
 var dataKinds = []dataKind{
 	{"personal", []string{"Patient", "RelatedPerson"}},
 	{"AllergyIntolerance", nil},
@@ -166,10 +166,10 @@ const (
 	usCoreSystems            = "http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
-// category is a category of resources of a type, with its search token.
+// category is a category of resources of a type. token is its search parameter value.
 type category struct{ code, token string }
 
-// categories are the categories of US Core that people must be able to choose (45 CFR 170.315(g)(10)).
+// categories are the US Core categories that people must be able to choose, by resource type (45 CFR 170.315(g)(10)).
 var categories = map[string][]category{
 	"Condition": {
 		{"problem-list-item", conditionCategoryToken + "problem-list-item"},
@@ -186,8 +186,8 @@ var categories = map[string][]category{
 	},
 }
 
-// partsOf returns the parts to which a scope can be limited. A scope with a query has none, because
-// combined queries would be an uncommon scope.
+// partsOf returns the parts to which a scope can be limited. A scope with a query has none, because combining its query with
+// another would result in an uncommon scope.
 func partsOf(name string, scope smart.ResourceScope) []Choice {
 	switch {
 	case scope.Query != "":
@@ -217,7 +217,7 @@ func partsByKind(name string, scope smart.ResourceScope) (parts []Choice) {
 }
 
 func partsByCategory(name string, scope smart.ResourceScope) (parts []Choice) {
-	scope.IsV1 = false // SMART 1 has no queries
+	scope.IsV1 = false // SMART 1 scopes cannot contain queries
 	for _, c := range categories[scope.Type] {
 		scope.Query = "category=" + c.token
 		parts = append(parts, Choice{Name: name + " " + c.code, scopes: []smart.ResourceScope{scope}})
@@ -225,7 +225,7 @@ func partsByCategory(name string, scope smart.ResourceScope) (parts []Choice) {
 	return parts
 }
 
-// CategoryOf returns the code of the category to which a scope is limited; "" without a selectable category.
+// CategoryOf returns the code of the category to which a scope is limited; "" if it is not limited to a selectable category.
 func CategoryOf(scope smart.ResourceScope) string {
 	constraint := scope.Constraint()
 	if len(constraint) != 1 || constraint[0].Name != "category" {
@@ -239,7 +239,7 @@ func CategoryOf(scope smart.ResourceScope) string {
 	return ""
 }
 
-// NewChoice returns the choices for an item.
+// NewChoice returns the choice for an item, with its parts.
 func NewChoice(item string) Choice {
 	scope, ok := smart.ParseResourceScope(item)
 	if !ok {

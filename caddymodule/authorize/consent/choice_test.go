@@ -22,7 +22,7 @@ func names(c *consent.Choice) []string {
 	return all
 }
 
-// allExcept ticks all choices except these.
+// allExcept returns a function for which all choices are ticked except the given ones.
 func allExcept(unticked ...string) func(string) bool {
 	return func(name string) bool { return !slices.Contains(unticked, name) }
 }
@@ -109,8 +109,8 @@ func randomItem(random *rand.Rand) string {
 	return item + letters + pick("", "", "", "?category=laboratory", "?_tag=a&_tag=b")
 }
 
-// For any ticks, the allowed scopes are covered by the item and can be granted to a client with the
-// item. Unticking more never allows more.
+// Whichever choices are ticked, the item covers the allowed scopes, and they can be granted to a client that has the item.
+// Unticking more choices never allows more.
 func TestGrantedScopesAreCovered(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

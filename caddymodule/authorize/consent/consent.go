@@ -1,9 +1,8 @@
-// Package consent manages the consents of people to clients.
+// Package consent manages the consents that people give to clients.
 //
-// A client requests items, which are scopes and claims. Instead of an entire resource scope, a
-// person can allow narrower scopes that the requested scope covers in the sense of smart.Grant:
-// by kind of data, by category, or read access only. Consents are stored by item, so that changes
-// of kinds and categories do not require new consents.
+// A client requests items, which are scopes and claims. Instead of an entire resource scope, a person can allow narrower scopes
+// that the requested scope covers in the sense of smart.Grant: by kind of data, by category, or read access only. Consents are
+// stored by item. Therefore, changing the kinds and categories does not require new consents.
 package consent
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Consent is a person's consent to a client, as stored.
+// Consent contains a person's approvals for a client, as stored.
 type Consent struct {
 	User      string      `json:"user"`      // sub of the person
 	ClientID  string      `json:"client_id"` // client_id
-	Approvals []*Approval `json:"approvals"` // approvals by patient, latest last
+	Approvals []*Approval `json:"approvals"` // one approval per patient, latest last
 
-	Generations Generations `json:"between,omitzero"` // generations of the person and the client
+	Generations Generations `json:"between,omitzero"` // generations of the person and the client at the time of the latest answer
 }
 
 // Generations contains the generations of a person and a client.
@@ -34,7 +33,7 @@ type Generations struct {
 	Client oauth2.Generation `json:"client,omitempty"` // generation of the client
 }
 
-// ApprovalFor returns the approval that applies to a request; nil if none.
+// ApprovalFor returns the approval for a patient context, or nil if there is none.
 func (c *Consent) ApprovalFor(patient PatientContext) *Approval {
 	if c == nil {
 		return nil
@@ -52,7 +51,7 @@ func (c *Consent) ApprovalFor(patient PatientContext) *Approval {
 	return fallback
 }
 
-// setApproval replaces the approval that applies to a request.
+// setApproval replaces the approval for a patient context. Beyond the limits, it deletes the oldest approvals.
 func (c *Consent) setApproval(patient PatientContext, a *Approval) {
 	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.appliesTo(patient) }), a)
 	items := 0
@@ -69,13 +68,13 @@ type Consents struct {
 	Durable     store.Store             // store for consents
 	Revocations *revocation.Revocations // revocation of access tokens when consent is withdrawn
 
-	// LoadGenerations returns the current generations of a sub and a client_id.
+	// LoadGenerations returns the current generations of the person with a sub and of the client with a client_id.
 	LoadGenerations func(user, clientID string) Generations
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
 
-// Load returns a person's consent to a client, or nil if none.
+// Load returns a person's consent to a client, or nil if there is none.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
 	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
 	switch {
@@ -87,7 +86,7 @@ func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, 
 	return cs.decode(value)
 }
 
-// LoadCall returns the call that reads a consent in a step; see [Consents.DecodeCall].
+// LoadCall returns the call that reads a consent as part of a store step. Decode its result with [Consents.DecodeCall].
 func (cs *Consents) LoadCall(user, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: consentKey(user, clientID)}
 }
@@ -120,17 +119,17 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 	return c, nil
 }
 
-// SaveDecision stores a person's answer to a request. Earlier answers about other items are kept.
+// SaveDecision stores a person's answer to a request. It keeps earlier answers about other items.
 func (cs *Consents) SaveDecision(ctx context.Context, user, clientID string, patient PatientContext, decision Decision) error {
 	return cs.updateApproval(ctx, user, clientID, patient, func(a *Approval) { a.applyDecision(decision) })
 }
 
-// RecordDenial records that a person denied a request, so that the next request asks again. Earlier grants remain.
+// RecordDenial records that a person denied a request. The client's next request asks again. Earlier grants remain.
 func (cs *Consents) RecordDenial(ctx context.Context, user, clientID string, patient PatientContext) error {
 	return cs.updateApproval(ctx, user, clientID, patient, func(a *Approval) { a.DeniedSince = true })
 }
 
-// updateApproval modifies the approval that applies to a request.
+// updateApproval applies do to the approval for a patient context, or to a new one.
 func (cs *Consents) updateApproval(ctx context.Context, user, clientID string, patient PatientContext, do func(*Approval)) error {
 	return cs.updateStored(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
@@ -155,8 +154,8 @@ func (cs *Consents) updateApproval(ctx context.Context, user, clientID string, p
 	})
 }
 
-// RevokeIfNarrowed reports whether a person now allows less of an item than before, and in that case revokes the client's
-// access tokens. Codes and refresh tokens are rejected unless the consent still [Approval.Covers] them.
+// RevokeIfNarrowed reports whether a person now allows less of an item than before. If so, it revokes the client's access
+// tokens. Codes and refresh tokens are rejected later unless the consent still [Approval.Covers] their scope.
 func (cs *Consents) RevokeIfNarrowed(ctx context.Context, client *client.Client, user string, patient PatientContext, decision Decision) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
@@ -176,11 +175,11 @@ func (cs *Consents) RevokeIfNarrowed(ctx context.Context, client *client.Client,
 const (
 	keyPrefix = "consent:"
 
-	// maxConsents is the maximum number of clients with answers per person. Beyond it, the earliest answers are deleted.
+	// maxConsents is the maximum number of clients per person with stored answers. Beyond it, the oldest consents are deleted.
 	maxConsents = 1000
 )
 
-// consentList returns the list of a person's consents. Its items are keys without their prefix.
+// consentList returns the list of a person's consents. Its items are store keys without keyPrefix.
 func (cs *Consents) consentList(user string) store.RecentList {
 	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: approvalLifetime}
 }
@@ -190,7 +189,7 @@ func listItem(user, clientID string) string {
 	return strings.TrimPrefix(consentKey(user, clientID), keyPrefix)
 }
 
-// updateStored modifies and lists a stored consent. Beyond the limit, the person's earliest consents are deleted.
+// updateStored applies do to the stored consent and lists it. Beyond maxConsents, the oldest consents are deleted.
 func (cs *Consents) updateStored(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
 	list, listed := cs.consentList(user), listItem(user, clientID)
 	for {
@@ -218,8 +217,8 @@ func consentKeys(items []string) (keys []string) {
 	return keys
 }
 
-// Delete deletes consents and returns their number: all of a user, all to a client, or the user's
-// consent to the client if both are given.
+// Delete deletes consents and returns how many it deleted. If only user is set, it deletes all of the user's consents; if only
+// clientID is set, all consents to the client; if both are set, the user's consent to the client.
 func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted int, err error) {
 	named := func(c *Consent) bool {
 		return (user == "" || c.User == user) && (clientID == "" || c.ClientID == clientID)
@@ -237,42 +236,42 @@ func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted 
 	return store.DeleteKeys(ctx, cs.Durable, consentKeys(items), named)
 }
 
-// Approval is a person's answer to a client regarding one patient, as stored. Its items are scopes
-// as requested, and claims requested by name as claim:<name>.
+// Approval contains a person's answers to a client regarding one patient, as stored. The items are scopes as requested, and
+// claims requested by name in the form claim:<name>.
 type Approval struct {
-	Patient            string              `json:"patient,omitempty"`  // patient id; "" without a patient
-	RequestedItems     []string            `json:"seen"`               // requested items
+	Patient            string              `json:"patient,omitempty"`  // patient id; "" if the requests had no patient
+	RequestedItems     []string            `json:"seen"`               // items that the person was asked for
 	FullyGranted       []string            `json:"granted"`            // fully allowed items
 	NarrowedScopes     map[string][]string `json:"narrowed,omitempty"` // narrower scopes allowed instead of an item
-	OfflineAccessUntil time.Time           `json:"until,omitzero"`     // expiry of offline_access; zero if not chosen
+	OfflineAccessUntil time.Time           `json:"until,omitzero"`     // when offline_access expires; zero if the person chose no expiry
 	DecidedAt          time.Time           `json:"at"`                 // time of the latest answer
 	DeniedSince        bool                `json:"declined,omitempty"` // the person has since denied a request, so the next request asks again
 
-	// PatientUnknown marks an approval by a release that did not store the patient. It applies only if the
-	// patient is unambiguous.
+	// PatientUnknown marks an approval stored by a release that did not record the patient. It applies only if the request has
+	// no patient, or the person has only one.
 	PatientUnknown bool `json:"unclear,omitempty"`
 }
 
-// PatientContext identifies the subject of a request.
+// PatientContext identifies the patient of a request.
 type PatientContext struct {
-	Patient       string // patient id, or ""
+	Patient       string // patient id; "" if the request has no patient
 	IsOnlyPatient bool   // whether the person has no other patient
 }
 
 const (
-	// approvalLifetime is the lifetime of an answer.
+	// approvalLifetime is how long an answer remains valid.
 	approvalLifetime = 365 * 24 * time.Hour
 
-	// maxItems limits the items of a client that requests different search scopes each time. Beyond
-	// it, only the latest answer regarding a patient is kept.
+	// maxItems is the maximum number of items per approval, because a client may request different search scopes each time.
+	// Beyond it, only the latest answer regarding the patient is kept.
 	maxItems = 100
 
-	// maxPatients and maxTotalItems limit the answers regarding all patients. Beyond them, the earliest are deleted.
+	// maxPatients and maxTotalItems limit the approvals of a consent. Beyond them, the oldest approvals are deleted.
 	maxPatients   = 100
 	maxTotalItems = 1000
 )
 
-// appliesTo reports whether an approval applies to a request.
+// appliesTo reports whether an approval applies to requests with a patient context.
 func (a *Approval) appliesTo(patient PatientContext) bool {
 	if a.PatientUnknown {
 		return patient.Patient == "" || patient.IsOnlyPatient
@@ -283,8 +282,8 @@ func (a *Approval) appliesTo(patient PatientContext) bool {
 // ExpiresAt returns the expiry of the approval.
 func (a *Approval) ExpiresAt() time.Time { return a.DecidedAt.Add(approvalLifetime) }
 
-// Decision returns a person's earlier decision; false if some items were not requested then. With
-// allowUnrequested, these count as allowed and are not treated as denied.
+// Decision returns a person's earlier decision about items. isComplete is false if the person was not asked for some of them.
+// If allowUnrequested is set, these items are treated as allowed, unless they are part of a denied item.
 func (a *Approval) Decision(items []string, allowUnrequested bool) (decision Decision, isComplete bool) {
 	decision.OfflineAccessUntil = a.OfflineAccessUntil
 	for _, item := range items {
@@ -308,7 +307,7 @@ func (a *Approval) scopesFor(item string) []string {
 	return a.NarrowedScopes[item]
 }
 
-// GrantedScopes returns all allowed scopes, in the order of the answers.
+// GrantedScopes returns all allowed scopes, in the order in which their items were answered.
 func (a *Approval) GrantedScopes() (scopes []string) {
 	for _, item := range a.RequestedItems {
 		scopes = append(scopes, a.scopesFor(item)...)
@@ -316,10 +315,10 @@ func (a *Approval) GrantedScopes() (scopes []string) {
 	return scopes
 }
 
-// Covers reports whether a person allows all of a scope.
+// Covers reports whether the person allows every item of a scope.
 func (a *Approval) Covers(scope []string) bool { return covers(a.GrantedScopes(), scope) }
 
-// Permits reports whether a person has denied nothing of a grant's scope. Some items may never have been requested.
+// Permits reports whether the person has denied no part of a grant's scope. Items never requested are permitted.
 func (a *Approval) Permits(items, scope []string) bool {
 	var requested, allowed []string
 	for _, item := range items {
@@ -334,12 +333,12 @@ func (a *Approval) Permits(items, scope []string) bool {
 	})
 }
 
-// isImplicitlyDenied reports whether a person was asked for an item as part of another item and did not allow all of it.
+// isImplicitlyDenied reports whether a person was asked for an item as part of another item, and did not allow all of it.
 func (a *Approval) isImplicitlyDenied(item string) bool {
 	return covers(a.RequestedItems, []string{item}) && !covers(a.GrantedScopes(), []string{item})
 }
 
-// TickedNames returns the names of the choices made for an item; false if the item was never requested.
+// TickedNames returns the names of the choices ticked for an item; false if the person was not asked for the item.
 func (a *Approval) TickedNames(choice *Choice) (names map[string]bool, requested bool) {
 	if a == nil || !slices.Contains(a.RequestedItems, choice.Name) {
 		return nil, false
@@ -347,7 +346,7 @@ func (a *Approval) TickedNames(choice *Choice) (names map[string]bool, requested
 	return choice.TickedNames(a.scopesFor(choice.Name)), true
 }
 
-// applyDecision replaces earlier answers to the same items, or all answers if there are too many.
+// applyDecision replaces earlier answers about the same items. If there would be more than maxItems, it replaces all answers.
 func (a *Approval) applyDecision(decision Decision) {
 	a.RequestedItems = slices.DeleteFunc(a.RequestedItems, decision.hasItem)
 	if len(a.RequestedItems)+len(decision.Items) > maxItems {
@@ -376,7 +375,7 @@ func (a *Approval) setNarrowed(g GrantedItem) {
 	a.NarrowedScopes[g.Item] = g.Scopes
 }
 
-// expireOfflineAccess removes expired offline_access, so that the next request asks again.
+// expireOfflineAccess removes offline_access after its expiry, so that the next request asks for it again.
 func (a *Approval) expireOfflineAccess(now time.Time) {
 	if a.OfflineAccessUntil.IsZero() || now.Before(a.OfflineAccessUntil) {
 		return
@@ -389,7 +388,7 @@ func (a *Approval) expireOfflineAccess(now time.Time) {
 // GrantedItem is the allowed part of an item: the item itself, narrower scopes, or nothing.
 type GrantedItem struct {
 	Item   string   // item as requested
-	Scopes []string // allowed scopes; for a claim, the allowed claim
+	Scopes []string // allowed scopes; for a claim, the claim itself if allowed
 }
 
 // IsComplete reports whether the entire item is allowed.
@@ -397,8 +396,8 @@ func (g GrantedItem) IsComplete() bool { return slices.Contains(g.Scopes, g.Item
 
 // Decision is a person's answer to all requested items.
 type Decision struct {
-	Items              []GrantedItem // by item, in order
-	OfflineAccessUntil time.Time     // expiry of offline_access if allowed; zero if not chosen
+	Items              []GrantedItem // in the order of the request
+	OfflineAccessUntil time.Time     // when offline_access expires, if allowed; zero if the person chose no expiry
 }
 
 // ScopesFor returns the allowed scopes of an item.

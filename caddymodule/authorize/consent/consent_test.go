@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A consent is valid for a year and only between the same person and client, not for later ones with the same names.
+// A consent is valid for a year. It is valid only for the same person and client, not for later ones with the same names.
 func TestConsentIsForgotten(t *testing.T) {
 	t.Parallel()
 	now := Generations{User: 7, Client: 8}

@@ -1,8 +1,7 @@
-// Package deprovisioning revokes sessions and grants at the request of an identity provider. The
-// features for SCIM and security events use it.
+// Package deprovisioning revokes sessions and grants at the request of an identity provider. The features for SCIM and security
+// events use it.
 //
-// Deprovisioning does not block a person: a new sign-in at the provider recreates the account.
-// Earlier tokens stay revoked.
+// Deprovisioning does not block a person: a new sign-in at the provider recreates the account. Earlier tokens remain revoked.
 package deprovisioning
 
 import (
@@ -14,16 +13,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// Deprovisioner revokes sessions and grants of people of identity providers.
+// Deprovisioner revokes the sessions and grants of people who sign in at identity providers.
 type Deprovisioner struct {
-	People   people.Finder     // finder of people
-	Sessions *session.Sessions // sessions to end
-	Revoker  *token.Revoker    // revoker of grants
-	Logger   *slog.Logger      // log for requests about unknown people
+	People   people.Finder     // finds people and their accounts
+	Sessions *session.Sessions // browser sessions
+	Revoker  *token.Revoker    // revokes grants
+	Logger   *slog.Logger      // log for requests about unknown accounts
 }
 
 // RevokeAccounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
-// failures can be retried. unknown means permanent removal, after which another person may get a claimed sub.
+// failures can be retried. unknown means permanent removal, after which another person may be given the same sub.
 func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, reason string, unknown bool) error {
 	if len(accounts) == 0 {
 		e.Logger.InfoContext(ctx, "deprovisioning request for unknown account", "idp", p.Key, "reason", reason)
@@ -33,7 +32,7 @@ func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, 
 		if err == nil {
 			err = e.Revoker.RevokeUserGrants(ctx, user.User, reason)
 		}
-		if err == nil && user.User != user.ID { // from before it was linked
+		if err == nil && user.User != user.ID { // grants from before the account was linked to a local user
 			err = e.Revoker.RevokeUserGrants(ctx, user.ID, reason)
 		}
 		if err == nil && unknown {

@@ -1,5 +1,5 @@
-// Package endpoint contains the common parts of all endpoints: the https and method checks, JSON
-// responses for clients, and the endpoints' paths and metric names.
+// Package endpoint contains the common parts of all endpoints: checks of https and the method, JSON responses for clients, and
+// the paths and metric names of the endpoints.
 package endpoint
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// names are the endpoint names of the core and, added by [Register], of features.
+// names lists the endpoint names of the core, and those that features add with [Register].
 var names = []string{
 	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
 	"launch", "style.json", "par", "client_logo",
@@ -27,16 +27,16 @@ var names = []string{
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource",
 }
 
-// Register adds the name of a feature's endpoint to [Names]. It must be called from init.
+// Register adds the name of a feature's endpoint to [Names]. It must be called from an init function.
 func Register(name string) { names = append(names, name) }
 
 // Names returns all possible results of [Name].
 func Names() []string { return names }
 
-// Name returns the metric name of a path's endpoint: the word after /oauth2/, or the name of a document.
+// Name returns the metric name of the endpoint at a path: the first segment after /oauth2/, or the name of a metadata document.
 func Name(path string) string {
 	if segment, ok := strings.CutPrefix(path, "/oauth2/"); ok {
-		name, _, _ := strings.Cut(segment, "/") // may be followed by the key of an identity provider
+		name, _, _ := strings.Cut(segment, "/") // the key of an identity provider may follow
 		return name
 	}
 	if strings.HasPrefix(path, oauth2.ProtectedResourcePath) {
@@ -53,18 +53,18 @@ const (
 	Revoke     = "/oauth2/revoke"
 	Introspect = "/oauth2/introspect"
 	Userinfo   = "/oauth2/userinfo"
-	Callback   = "/oauth2/callback/" // followed by the provider's key
+	Callback   = "/oauth2/callback/" // followed by the key of an identity provider
 	Logout     = "/oauth2/logout"
 	JWKS       = "/.well-known/jwks.json"
 
-	BackchannelLogout = "/oauth2/backchannel_logout/" // followed by the provider's key
+	BackchannelLogout = "/oauth2/backchannel_logout/" // followed by the key of an identity provider
 
 	SelectAccount       = "/oauth2/select_account"
 	SelectPatient       = "/oauth2/select_patient"
 	SelectEncounter     = "/oauth2/select_encounter"
 	Consent             = "/oauth2/consent"
 	Logo                = "/oauth2/logo"
-	ClientLogo          = "/oauth2/client_logo" // ?client_id=
+	ClientLogo          = "/oauth2/client_logo" // query parameter: client_id
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
 	Account             = "/oauth2/account"
@@ -78,16 +78,16 @@ type errorResponse struct {
 
 // Responder sends JSON responses to clients.
 type Responder struct {
-	Issuer  string                   // realm of challenges
-	IsHTTPS func(*http.Request) bool // whether a request was received over TLS
+	Issuer  string                   // realm in WWW-Authenticate challenges
+	IsHTTPS func(*http.Request) bool // reports whether a request was received over TLS
 	Logger  *slog.Logger             // log for rejections that are not in the audit log
 	Trail   *audit.Recorder          // audit log
 
-	// AuditKinds contains the kinds of audit events for rejections by endpoint path. Default: [audit.KindToken].
+	// AuditKinds maps endpoint paths to the kind of audit event for rejections. Default: [audit.KindToken].
 	AuditKinds map[string]string
 }
 
-// WriteJSON sends a response with Cache-Control: no-store (RFC 6749 §5.1; Pragma is for HTTP/1.0).
+// WriteJSON sends a JSON response with Cache-Control: no-store (RFC 6749 §5.1) and, for HTTP/1.0, Pragma: no-cache.
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	rs.WriteJSONAs(w, "application/json", status, body)
 }
@@ -97,7 +97,7 @@ func (rs *Responder) WriteJSONAs(w http.ResponseWriter, mediaType string, status
 	setMediaType(w.Header(), mediaType)
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false) // keeps URLs readable
+	encoder.SetEscapeHTML(false) // no \u0026 in URLs
 	if err := encoder.Encode(body); err != nil {
 		rs.Logger.Debug("response not written", "error", err)
 	}
@@ -118,8 +118,8 @@ func setMediaType(h http.Header, mediaType string) {
 	h.Set("Pragma", "no-cache")
 }
 
-// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3). It records the rejection of
-// an identified client unless the endpoint has recorded it.
+// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3). It records the rejection of an identified client, unless
+// the endpoint has already done so.
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	rs.recordRejection(r, err)
@@ -134,13 +134,13 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
-// Redirect redirects the browser. Unlike [http.Redirect], it does not modify the URL and writes no body.
+// Redirect redirects the browser. Unlike [http.Redirect], it does not modify the URL or write a body.
 func Redirect(w http.ResponseWriter, status int, target string) {
 	w.Header().Set("Location", target)
 	w.WriteHeader(status)
 }
 
-// SetRetryAfter sets Retry-After if a request is rejected temporarily.
+// SetRetryAfter sets the Retry-After header if err is temporary.
 func SetRetryAfter(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
@@ -148,7 +148,7 @@ func SetRetryAfter(w http.ResponseWriter, err error) {
 	oauth2.SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
 }
 
-// recordRejection records the rejection of an identified client, or a request that failed because the store is unreachable.
+// recordRejection records a rejection in the audit log if the client is identified or the store was unreachable.
 func (rs *Responder) recordRejection(r *http.Request, err error) {
 	if audit.FromContext(r.Context()).ClientID == "" && !errors.Is(err, store.ErrUnavailable) {
 		return
@@ -163,16 +163,16 @@ func (rs *Responder) recordRejection(r *http.Request, err error) {
 func (rs *Responder) logRejection(r *http.Request, e *oauth2.Error) {
 	switch {
 	case audit.FromContext(r.Context()).Rejected:
-	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // errors after disconnection are invisible to the client
+	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // after disconnection, errors do not affect the client
 		rs.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
 		rs.Logger.InfoContext(r.Context(), "request rejected", "path", r.URL.Path, "error", e)
 	}
 }
 
-// challenge returns the WWW-Authenticate header of a rejection. Clients that did not use HTTP Basic
-// get none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would show a password dialog, and
-// common OAuth libraries would report the challenge instead of the error.
+// challenge returns the WWW-Authenticate header for a rejection. Clients that did not use HTTP Basic get no challenge (RFC 6749
+// §5.2, despite RFC 9110 §15.5.2), because browsers would show a password dialog, and common OAuth libraries would report the
+// challenge instead of the error.
 func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
 	case e.Code == "invalid_client" && r.Header.Get("Authorization") != "":
@@ -181,7 +181,7 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
-	if e.Code != "" && (rs.AuditKinds[r.URL.Path] != audit.KindRegistration || r.Header.Get("Authorization") != "") { // no error code without a token (RFC 6750 §3.1)
+	if e.Code != "" && (rs.AuditKinds[r.URL.Path] != audit.KindRegistration || r.Header.Get("Authorization") != "") { // no error code if the request contained no token (RFC 6750 §3.1)
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
 	if e.Code == "insufficient_scope" {
@@ -190,8 +190,8 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	return strings.Join(parts, ", ")
 }
 
-// explainMissingHTTPS explains why a request does not count as https. Anyone can send proxy headers, but
-// operators need to know why their proxy is not trusted.
+// explainMissingHTTPS returns why a request is not treated as https. If it contains proxy headers, which anyone can send, the
+// text explains how to make the proxy trusted.
 func explainMissingHTTPS(r *http.Request) string {
 	const explanation = "this endpoint requires https"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
@@ -200,8 +200,8 @@ func explainMissingHTTPS(r *http.Request) string {
 	return explanation + "; behind a proxy, the proxy must send X-Forwarded-Proto and be listed in the gateway's trusted_proxies"
 }
 
-// Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Responses are not cacheable
-// unless the endpoint permits it.
+// Handler returns a handler that requires https and one of the methods (RFC 6749 §3.1, §3.2). Responses are not cacheable
+// unless serve overrides Cache-Control.
 func (rs *Responder) Handler(serve http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = rs.Trail.WithRequest(r)

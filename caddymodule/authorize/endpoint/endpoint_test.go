@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every served path has its own metric name.
+// Every served path has a separate metric name.
 func TestEndpointsAreMeasured(t *testing.T) {
 	for path, want := range map[string]string{
 		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
@@ -23,7 +23,7 @@ func TestEndpointsAreMeasured(t *testing.T) {
 	}
 }
 
-// Errors after the client has disconnected are not failures of the gateway; operations canceled by the gateway are.
+// Errors after the client has disconnected are not logged as failures. Errors of operations that the gateway has canceled are.
 func TestDisconnectedClientIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for left, level := range map[bool]string{true: "INFO", false: "ERROR"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// UseCode accepts a code of the user's authenticator app, or a recovery code, once. The error is [people.ErrWrongCode]
-// for any other code. The returned function makes the code usable again after an internal error.
+// UseCode accepts a code of the user's authenticator app, or a recovery code, and marks it as used. The error is
+// [people.ErrWrongCode] for any other code. After an internal error, release makes the code usable again.
 func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
 	if recovery := normalizeRecoveryCode(code); recovery != "" {
 		return fs.verifyRecoveryCode(ctx, user, recovery)
@@ -48,8 +48,8 @@ func (fs *Factors) verifyRecoveryCode(ctx context.Context, user *people.User, co
 	}, err
 }
 
-// EnrollApp enrolls an authenticator app after a code has proved possession of the secret. It
-// returns recovery codes if these are the user's first. The code counts as used.
+// EnrollApp enrolls an authenticator app if code proves possession of the secret. It returns recovery codes if these are the
+// user's first. The code is marked as used.
 func (fs *Factors) EnrollApp(ctx context.Context, user *people.User, by SessionContext, secret, code string) (recovery []string, err error) {
 	if user.TOTPSecret != "" {
 		return nil, ErrConfiguredApp
@@ -75,7 +75,7 @@ func (fs *Factors) EnrollApp(ctx context.Context, user *people.User, by SessionC
 	return recovery, nil
 }
 
-// RemoveApp removes a user's enrolled authenticator app.
+// RemoveApp removes an authenticator app that the user has enrolled.
 func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by SessionContext) error {
 	return fs.Enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		if e.App == nil {
@@ -89,10 +89,10 @@ func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by SessionC
 
 const (
 	recoveryCodeCount  = 10
-	recoveryCodeLength = 16 // letters: 80 bits, sufficient for an unsalted fast hash
+	recoveryCodeLength = 16 // letters: 80 random bits, sufficient for an unsalted fast hash
 )
 
-var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // without l, o, 0, 1
+var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // no l, o, 0 or 1
 
 // renewRecoveryCodes replaces the recovery codes and returns the new ones.
 func (e *Enrollment) renewRecoveryCodes(user string) (codes []string) {
@@ -105,7 +105,7 @@ func (e *Enrollment) renewRecoveryCodes(user string) (codes []string) {
 	return codes
 }
 
-// ensureRecoveryCodes creates recovery codes with the first factor, so that losing it does not lock the user out.
+// ensureRecoveryCodes returns new recovery codes if the user has none, in case the user loses the first factor.
 func (e *Enrollment) ensureRecoveryCodes(user string) []string {
 	if len(e.RecoveryCodeHashes) > 0 {
 		return nil
@@ -113,7 +113,7 @@ func (e *Enrollment) ensureRecoveryCodes(user string) []string {
 	return e.renewRecoveryCodes(user)
 }
 
-// dropUnusableCodes removes the recovery codes with the last factor.
+// dropUnusableCodes removes the recovery codes if the user no longer has a second factor.
 func (e *Enrollment) dropUnusableCodes(user *people.User) {
 	if !e.hasFactor() && user.TOTPSecret == "" {
 		e.RecoveryCodeHashes = nil
@@ -125,7 +125,7 @@ func hashRecoveryCode(user, code string) []byte {
 	return sum[:]
 }
 
-// normalizeRecoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a recovery code.
+// normalizeRecoveryCode returns a typed code in lower case without separators; "" if its length is not that of a recovery code.
 func normalizeRecoveryCode(typed string) string {
 	code := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(typed))
 	if len(code) != recoveryCodeLength {
@@ -134,7 +134,7 @@ func normalizeRecoveryCode(typed string) string {
 	return code
 }
 
-// RenewRecoveryCodes replaces a user's recovery codes, which requires another factor.
+// RenewRecoveryCodes replaces a user's recovery codes. The user must have another second factor.
 func (fs *Factors) RenewRecoveryCodes(ctx context.Context, user *people.User, by SessionContext) (codes []string, err error) {
 	err = fs.Enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		if !e.hasFactor() && user.TOTPSecret == "" {
@@ -146,10 +146,10 @@ func (fs *Factors) RenewRecoveryCodes(ctx context.Context, user *people.User, by
 	return codes, err
 }
 
-// consumeRecoveryCode uses a recovery code up; false if it is not one of the user's.
+// consumeRecoveryCode removes a recovery code, so that it cannot be used again. used is false if the user has no such code.
 func (fs *Factors) consumeRecoveryCode(ctx context.Context, user, code string) (used bool, err error) {
 	hash := hashRecoveryCode(user, code)
-	isMatch := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing reveals nothing
+	isMatch := func(other []byte) bool { return bytes.Equal(other, hash) } // hashes of 80 random bits: timing reveals nothing useful
 	err = fs.Enrollments.update(ctx, user, func(e *Enrollment) error {
 		if used = slices.ContainsFunc(e.RecoveryCodeHashes, isMatch); !used {
 			return errUnchanged
@@ -163,7 +163,7 @@ func (fs *Factors) consumeRecoveryCode(ctx context.Context, user, code string) (
 	return used && err == nil, err
 }
 
-// restoreRecoveryCode restores a recovery code after an internal error.
+// restoreRecoveryCode makes a recovery code usable again after an internal error.
 func (fs *Factors) restoreRecoveryCode(ctx context.Context, user, code string) error {
 	return fs.Enrollments.update(ctx, user, func(e *Enrollment) error {
 		e.RecoveryCodeHashes = append(e.RecoveryCodeHashes, hashRecoveryCode(user, code))
@@ -171,5 +171,5 @@ func (fs *Factors) restoreRecoveryCode(ctx context.Context, user, code string) e
 	})
 }
 
-// errUnchanged leaves an enrolment unchanged.
+// errUnchanged makes an update leave an enrollment unchanged.
 var errUnchanged = errors.New("factor enrollment is unchanged")

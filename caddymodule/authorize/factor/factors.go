@@ -22,28 +22,28 @@ import (
 // Factors manages and verifies the factors of local users.
 type Factors struct {
 	Directory   *people.Directory // local users
-	Enrollments *Enrollments      // enrolled factors
-	OTP         *people.OTP       // verification of authenticator app codes
+	Enrollments *Enrollments      // store of enrolled factors
+	OTP         *people.OTP       // verifies codes of authenticator apps
 	Passkeys    *Passkeys         // nil if the issuer's host does not permit passkeys
-	Logger      *slog.Logger      // log for failures to release a code
+	Logger      *slog.Logger      // log for codes that could not be made usable again
 }
 
 // EnrolledFactors contains the second factors of a user.
 type EnrolledFactors struct {
 	Enrollment
-	HasConfiguredApp bool // authenticator app from the configuration
+	HasConfiguredApp bool // whether an authenticator app is set in the configuration
 }
 
 // HasAny reports whether the user has a second factor.
 func (h *EnrolledFactors) HasAny() bool { return h.HasConfiguredApp || h.hasFactor() }
 
-// HasApp reports whether the user has an authenticator app.
+// HasApp reports whether the user has an authenticator app, configured or enrolled.
 func (h *EnrolledFactors) HasApp() bool { return h.HasConfiguredApp || h.App != nil }
 
-// ManagesFactorsOf reports whether the gateway manages a user's factors.
+// ManagesFactorsOf reports whether the gateway manages a user's factors, i.e. whether the user is a local user.
 func (fs *Factors) ManagesFactorsOf(user *people.User) bool { return fs.Directory.User(user.ID) != nil }
 
-// Load returns the factors of a user: none for federated users.
+// Load returns the factors of a user. Users of identity providers have none here.
 func (fs *Factors) Load(ctx context.Context, user *people.User) (*EnrolledFactors, error) {
 	if !fs.ManagesFactorsOf(user) {
 		return new(EnrolledFactors), nil
@@ -55,19 +55,19 @@ func (fs *Factors) Load(ctx context.Context, user *people.User) (*EnrolledFactor
 	return &EnrolledFactors{*e, user.TOTPSecret != ""}, nil
 }
 
-// RequiresSecondFactor reports whether a session requires a second factor, because the user has since enrolled
-// one in another session.
+// RequiresSecondFactor reports whether the user must present a second factor before the session continues. This is the case if
+// the user has enrolled a factor since, in another session.
 func (h *EnrolledFactors) RequiresSecondFactor(by SessionContext) bool {
 	return h.HasAny() && h.FirstSID != by.SID && !by.IsMultiFactor
 }
 
-// RequiresSecondFactor is like [EnrolledFactors.RequiresSecondFactor], but for a user.
+// RequiresSecondFactor loads the factors of a user and calls [EnrolledFactors.RequiresSecondFactor].
 func (fs *Factors) RequiresSecondFactor(ctx context.Context, user *people.User, by SessionContext) (bool, error) {
 	enrolled, err := fs.Load(ctx, user)
 	return err == nil && enrolled.RequiresSecondFactor(by), err
 }
 
-// BindingHash returns a hash that changes with a user's password and factors, but not with their use.
+// BindingHash returns a hash that changes when a user's password or factors change, but not when they are used.
 func (fs *Factors) BindingHash(ctx context.Context, user *people.User) (string, error) {
 	enrolled, err := fs.Load(ctx, user)
 	if err != nil {
@@ -85,35 +85,35 @@ func (fs *Factors) BindingHash(ctx context.Context, user *people.User) (string, 
 	return string(h.Sum(nil)), nil
 }
 
-// enrollmentLifetime is the lifetime of an enrolment after its latest change or use.
+// enrollmentLifetime is the lifetime of an enrollment after it was last changed or used.
 const enrollmentLifetime = 20 * 365 * 24 * time.Hour
 
 // Enrollment contains the enrolled factors of a user, as stored.
 type Enrollment struct {
 	App                *App      `json:"app,omitempty"`      // authenticator app
 	RecoveryCodeHashes [][]byte  `json:"recovery,omitempty"` // hashes of the unused recovery codes
-	UserHandle         []byte    `json:"handle,omitempty"`   // user handle of all passkeys
+	UserHandle         []byte    `json:"handle,omitempty"`   // WebAuthn user handle, the same for all passkeys of the user
 	Passkeys           []Passkey `json:"passkeys,omitempty"` // oldest first
 	FirstSID           string    `json:"session,omitempty"`  // sid of the session in which the first factor was enrolled
 
-	OwnerGeneration oauth2.Generation `json:"owner,omitempty"` // generation of the user who enrolled
+	OwnerGeneration oauth2.Generation `json:"owner,omitempty"` // generation of the user who enrolled the factors
 }
 
 // App is an enrolled authenticator app (RFC 6238).
 type App struct {
-	Secret     string    `json:"secret"` // key, as in [people.User].TOTPSecret
+	Secret     string    `json:"secret"` // TOTP key in base32, as in [people.User].TOTPSecret
 	EnrolledAt time.Time `json:"added"`  // enrollment time
 }
 
 // Passkey is an enrolled passkey.
 type Passkey struct {
-	Credential webauthn.Credential `json:"credential"` // without attestation, which is not requested
+	Credential webauthn.Credential `json:"credential"` // contains no attestation, because none is requested
 	Name       string              `json:"name"`       // name chosen by the user
 	EnrolledAt time.Time           `json:"added"`      // enrollment time
-	LastUsedAt time.Time           `json:"used"`       // last use; zero for never
+	LastUsedAt time.Time           `json:"used"`       // time of the last use; zero if never used
 }
 
-// Errors for changes of enrolments.
+// Errors of changes to enrollments.
 var (
 	ErrAlreadyEnrolled = &oauth2.Error{Code: "access_denied", Description: "this factor is already enrolled", Status: http.StatusConflict}
 	ErrConfiguredApp   = &oauth2.Error{Code: "access_denied", Description: "the authenticator app is set in the configuration", Status: http.StatusConflict}
@@ -121,22 +121,21 @@ var (
 	ErrUnknownFactor   = &oauth2.Error{Code: "access_denied", Description: "factor not found", Status: http.StatusNotFound}
 )
 
-// hasFactor reports whether a factor is enrolled. Recovery codes alone do not count.
+// hasFactor reports whether an authenticator app or a passkey is enrolled. Recovery codes are not factors on their own.
 func (e *Enrollment) hasFactor() bool { return e.App != nil || len(e.Passkeys) > 0 }
 
-// Enrollments stores enrolled factors sealed, so that write access to the store permits neither
-// reading keys nor adding factors.
+// Enrollments stores enrolled factors, sealed. Someone with access to the store can neither read keys nor add factors.
 type Enrollments struct {
-	Durable store.Store           // store for enrolments
+	Durable store.Store           // store for enrollments
 	Keys    keyring.StorageSealer // sealing keys
 
-	// Generation returns the current generation of a user name.
+	// Generation returns the current generation of the user with a name.
 	Generation func(user string) oauth2.Generation
 }
 
 func enrollmentKey(user string) string { return store.Key("factors", user) }
 
-// Load returns the enrolment of a user, possibly empty.
+// Load returns the enrollment of a user. It is empty if no factors are enrolled.
 func (es *Enrollments) Load(ctx context.Context, user string) (*Enrollment, error) {
 	stored, err := es.Durable.Get(ctx, enrollmentKey(user))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -160,8 +159,8 @@ func (es *Enrollments) unseal(ctx context.Context, user string, stored []byte) (
 	return es.checkOwner(user, e)
 }
 
-// checkOwner returns the enrolment if it belongs to the current user of the name. It returns an error if it belongs to a later
-// user not yet known at this gateway.
+// checkOwner returns the enrollment e if it belongs to the current user with the name, and an empty one if it belongs to an
+// earlier user. If it belongs to a later user whom this gateway does not know yet, checkOwner returns an error.
 func (es *Enrollments) checkOwner(user string, e *Enrollment) (*Enrollment, error) {
 	now := es.Generation(user)
 	switch {
@@ -173,7 +172,7 @@ func (es *Enrollments) checkOwner(user string, e *Enrollment) (*Enrollment, erro
 	return new(Enrollment), nil
 }
 
-// update modifies a user's enrolment unless do returns an error. After a concurrent change, do runs again.
+// update calls do to modify a user's enrollment and stores the result, unless do fails. It retries after concurrent changes.
 func (es *Enrollments) update(ctx context.Context, user string, do func(*Enrollment) error) error {
 	return store.UpdateValue(ctx, es.Durable, enrollmentKey(user), enrollmentLifetime, func(stored []byte) ([]byte, error) {
 		e, err := es.unseal(ctx, user, stored)
@@ -204,11 +203,11 @@ func NewSessionContext(sid, acr string) SessionContext {
 	return SessionContext{SID: sid, IsMultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
 }
 
-// ErrSecondFactorRequired rejects changes in a session without the user's second factor.
+// ErrSecondFactorRequired is the error for changes in a session in which the user has not presented the required second factor.
 var ErrSecondFactorRequired = &oauth2.Error{Code: "access_denied", Description: "this change requires a sign-in with a second factor", Status: http.StatusForbidden}
 
-// updateInSession is like update, but in a session. A user with a second factor must have proved it in the session, even if it
-// was enrolled just now in another session. Otherwise an attacker with the password could add a factor.
+// updateInSession is like update, but checks the session. If the user has a second factor, the sign-in to this session must
+// have included one, even if it was enrolled just now. Otherwise, an attacker who knows the password could add a factor.
 func (es *Enrollments) updateInSession(ctx context.Context, user *people.User, by SessionContext, do func(*Enrollment) error) error {
 	return es.update(ctx, user.ID, func(e *Enrollment) error {
 		if !by.IsMultiFactor && (e.hasFactor() || user.TOTPSecret != "") {
@@ -221,8 +220,8 @@ func (es *Enrollments) updateInSession(ctx context.Context, user *people.User, b
 	})
 }
 
-// Reset removes all enrolled factors of a user and reports whether any existed. It works even if
-// the sealing key was lost.
+// Reset removes all enrolled factors of a user and reports whether any existed. It does not need the sealing key, which may be
+// lost.
 func (es *Enrollments) Reset(ctx context.Context, user string) (bool, error) {
 	_, err := es.Durable.Take(ctx, enrollmentKey(user))
 	if errors.Is(err, store.ErrNotFound) {
@@ -231,7 +230,7 @@ func (es *Enrollments) Reset(ctx context.Context, user string) (bool, error) {
 	return err == nil, err
 }
 
-// passkeyIndex returns the index of a passkey by credential id, or -1.
+// passkeyIndex returns the index of the passkey with a credential id, or -1.
 func (e *Enrollment) passkeyIndex(id []byte) int {
 	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
 }

@@ -28,7 +28,7 @@ type factorFixture struct {
 	*factor.Factors
 	durable *storetest.InterceptedStore
 	alice   *people.User
-	carol   *people.User // has an authenticator app in the configuration
+	carol   *people.User // user whose authenticator app is set in the configuration
 	browser *http.Cookie
 }
 
@@ -38,7 +38,7 @@ func (plainStorage) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// sharedKeys are the keys of all tests, because generating an RSA key is slow.
+// sharedKeys is used by all tests, because generating an RSA key is slow.
 var sharedKeys = sync.OnceValue(func() *keyring.Keyring {
 	return keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 })
@@ -67,14 +67,14 @@ func newFactorFixture(t *testing.T) *factorFixture {
 	}
 }
 
-// request returns a request of the world's browser.
+// request returns a request with the cookie of the fixture's browser.
 func (w *factorFixture) request(t *testing.T) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	r.AddCookie(w.browser)
 	return r
 }
 
-// code returns the code of an authenticator app some steps from now.
+// code returns the code of an authenticator app for a time that is the given number of time steps from now.
 func code(t *testing.T, secret string, steps int) string {
 	t.Helper()
 	key, err := totp.DecodeSecret(secret)
@@ -84,7 +84,7 @@ func code(t *testing.T, secret string, steps int) string {
 	return totp.Code(key, time.Now().Unix()/30+int64(steps))
 }
 
-// enrolApp enrolls an authenticator app with a previous code, so that the current code is unused.
+// enrolApp enrolls an authenticator app. It uses the code of a previous time step, so that the current code remains unused.
 func (w *factorFixture) enrolApp(t *testing.T) (secret string, recovery []string) {
 	t.Helper()
 	secret = totp.NewSecret()
@@ -104,7 +104,7 @@ func (w *factorFixture) held(t *testing.T, user *people.User) *factor.EnrolledFa
 	return held
 }
 
-// proved is a session with a second factor.
+// proved is a session in which the user signed in with a second factor.
 var proved = factor.SessionContext{SID: "session", IsMultiFactor: true}
 
 func TestApp(t *testing.T) {
@@ -135,7 +135,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// An authenticator app in the configuration cannot be changed.
+// An authenticator app that is set in the configuration cannot be changed by the user.
 func TestConfiguredApp(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
@@ -184,7 +184,7 @@ func TestRecoveryCodes(t *testing.T) {
 	}
 }
 
-// If a recovery code is used concurrently, or factors are enrolled concurrently, exactly one attempt succeeds.
+// If a recovery code is used several times concurrently, or factors are enrolled concurrently, only one attempt succeeds.
 func TestFactorRaces(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
@@ -224,7 +224,7 @@ func atOnce(do func(int) error) (succeeded int) {
 
 var errDown = errors.New("the store is down")
 
-// failing makes calls of a method for keys with a prefix fail.
+// failing makes calls of a store method fail for keys with a prefix, until repair is called.
 func (w *factorFixture) failing(method, prefix string) (repair func()) {
 	w.durable.Before = func(called, key string) error {
 		if called == method && strings.HasPrefix(key, prefix) {
@@ -235,12 +235,12 @@ func (w *factorFixture) failing(method, prefix string) (repair func()) {
 	return func() { w.durable.Before = nil }
 }
 
-// A store failure changes nothing, so that the operation can be retried.
+// If the store fails, nothing changes, and the operation can be retried.
 func TestFactorFaults(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		method, prefix string
-		enrolled       bool // whether a factor is already enrolled
+		enrolled       bool // whether a factor was enrolled before the failure
 		do             func(context.Context, *factorFixture) error
 	}{
 		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *factorFixture) error {
@@ -288,7 +288,7 @@ func mustCode(secret string) string {
 	return totp.Code(key, time.Now().Unix()/30)
 }
 
-// An unreadable enrolment is an error. Treating it as empty would permit sign-in by password alone.
+// An unreadable enrollment causes an error. If it were treated as empty, the password alone would be sufficient to sign in.
 func TestUnreadableEnrolment(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
@@ -305,7 +305,7 @@ func TestUnreadableEnrolment(t *testing.T) {
 	}
 }
 
-// A user's entry in the store is invalid for another user.
+// An enrollment copied to another user's store entry is not accepted.
 func TestEnrolmentIsBound(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)

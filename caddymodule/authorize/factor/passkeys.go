@@ -29,38 +29,38 @@ const maxPasskeys = 20
 // Passkeys enrolls and verifies passkeys.
 type Passkeys struct {
 	webAuthn           *webauthn.WebAuthn
-	origin             string // origin of the pages
+	origin             string // origin of the pages, in lower case
 	enrollments        *Enrollments
 	directory          *people.Directory
 	sealer             *browser.Sealer
 	answeredChallenges store.Store         // store for answered challenges
-	answeredLimit      *store.PerUserLimit // answered challenges by user
+	answeredLimit      *store.PerUserLimit // limits the number of answered challenges per user
 	anyEnrolled        atomic.Bool         // cached result of [Passkeys.AnyEnrolled]
 }
 
-// ErrPasskeyRejected rejects a passkey.
+// ErrPasskeyRejected means that the response of a passkey was invalid.
 var ErrPasskeyRejected = errors.New("passkey rejected")
 
-// ceremonyLifetime is the lifetime of a challenge.
+// ceremonyLifetime is how long a challenge can be answered.
 const ceremonyLifetime = 10 * time.Minute
 
 const (
 	answeredLifetime = ceremonyLifetime + time.Minute
 
-	// maxAnsweredChallenges is the number of answered challenges remembered per user. Each required the user's
-	// passkey in this browser.
+	// maxAnsweredChallenges is the maximum number of answered challenges stored per user. An attacker would need the user's
+	// passkey to add to them.
 	maxAnsweredChallenges = 200
 )
 
-// rejectPasskey returns an [ErrPasskeyRejected] with a cause that is only logged.
+// rejectPasskey returns an error that wraps [ErrPasskeyRejected]. The cause is not shown to the user, only logged.
 func rejectPasskey(cause error) error {
 	return &oauth2.Error{
 		Code: "access_denied", Description: ErrPasskeyRejected.Error(), Status: http.StatusForbidden, Err: errors.Join(ErrPasskeyRejected, cause),
 	}
 }
 
-// NewPasskeys returns the passkeys of an issuer: its host is the relying party id, and its URL the
-// origin. It returns nil for an IP address, which does not permit passkeys.
+// NewPasskeys returns the passkeys of an issuer. The issuer's host is the relying party id, and its URL is the origin. If the
+// host is an IP address, for which browsers do not support passkeys, NewPasskeys returns nil.
 func NewPasskeys(issuer string, enrolments *Enrollments, directory *people.Directory, sealer *browser.Sealer, challenges store.Store) *Passkeys {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -81,7 +81,7 @@ func NewPasskeys(issuer string, enrolments *Enrollments, directory *people.Direc
 	}
 }
 
-// webAuthnUser is a user in the form required by ceremonies.
+// webAuthnUser implements [webauthn.User].
 type webAuthnUser struct {
 	user       *people.User
 	enrollment *Enrollment
@@ -105,13 +105,13 @@ func (o webAuthnUser) WebAuthnCredentials() []webauthn.Credential {
 	return credentials
 }
 
-// Ceremony is a challenge for a page. The browser stores it sealed, so that abandoned challenges use no memory.
+// Ceremony is a challenge for a page. The page contains it sealed, so that abandoned challenges use no memory on the server.
 type Ceremony struct {
-	Options string // options of navigator.credentials in JSON
+	Options string // JSON options for navigator.credentials
 	Sealed  string // sealed challenge, submitted with the response
 }
 
-// sealChallenge seals a challenge for this browser and one purpose.
+// sealChallenge seals a challenge for this browser and a purpose.
 func (ps *Passkeys) sealChallenge(w http.ResponseWriter, r *http.Request, purpose string, options any, session *webauthn.SessionData) (*Ceremony, error) {
 	sealed, err := ps.sealer.SealJSON(w, r, "passkey "+purpose, session)
 	if err != nil {
@@ -121,7 +121,7 @@ func (ps *Passkeys) sealChallenge(w http.ResponseWriter, r *http.Request, purpos
 	return &Ceremony{Options: string(optionsJSON), Sealed: sealed}, err
 }
 
-// unsealChallenge unseals a challenge sealed by begin.
+// unsealChallenge returns a challenge that was sealed by sealChallenge for this browser and the purpose.
 func (ps *Passkeys) unsealChallenge(r *http.Request, purpose, sealed string) (session webauthn.SessionData, err error) {
 	err = ps.sealer.UnsealJSON(r, "passkey "+purpose, sealed, ceremonyLifetime, rejectPasskey(keyring.ErrUnsealFailed), &session)
 	return session, err
@@ -129,8 +129,8 @@ func (ps *Passkeys) unsealChallenge(r *http.Request, purpose, sealed string) (se
 
 var errReplayed = errors.New("passkey challenge has already been used")
 
-// consumeChallenge uses a challenge up. It must be called only for verified responses, because wrong ones,
-// which need no key, must not fill the store.
+// consumeChallenge marks a challenge as used. Call it only for verified responses: anyone can send invalid responses, which
+// must not fill the store.
 func (ps *Passkeys) consumeChallenge(ctx context.Context, user string, session webauthn.SessionData) error {
 	key := challengeKey(session)
 	err := ps.answeredChallenges.Do(ctx, append(ps.answeredLimit.Record(user, key), &store.Call{Op: store.Add, Key: key, TTL: answeredLifetime})...)
@@ -144,16 +144,16 @@ func challengeKey(session webauthn.SessionData) string {
 	return store.Key("passkey-challenge", session.Challenge)
 }
 
-// releaseChallenge makes a challenge usable again after an internal error.
+// releaseChallenge makes a challenge usable again if err is an internal error.
 func (ps *Passkeys) releaseChallenge(ctx context.Context, session webauthn.SessionData, err error) {
 	if _, rejected := errors.AsType[*oauth2.Error](err); err != nil && !rejected {
-		_ = ps.answeredChallenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // on error, the entry expires
+		_ = ps.answeredChallenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // if this fails, the challenge can be used again after the entry expires
 	}
 }
 
 const signInPurpose = "sign-in"
 
-// BeginSignIn starts a sign-in by passkey alone: the passkey identifies the user, and the device verifies them.
+// BeginSignIn starts a sign-in by passkey alone. The passkey identifies the user, and the device must verify the user.
 func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremony, error) {
 	options, session, err := ps.webAuthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if err != nil {
@@ -162,14 +162,14 @@ func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremo
 	return ps.sealChallenge(w, r, signInPurpose, options.Response, session)
 }
 
-// VerifiedPasskey is a verified response to a challenge.
+// VerifiedPasskey is the result of verifying a response to a challenge.
 type VerifiedPasskey struct {
 	User *people.User // owner of the passkey
 	AMR  []string     // authentication methods (RFC 8176)
 }
 
-// VerifySignIn returns the user who responded to a sign-in challenge. With an error, it returns the owner
-// of the rejected passkey, if known.
+// VerifySignIn returns the user who responded to a sign-in challenge. If it returns an error, the result still contains the
+// owner of the rejected passkey, if known.
 func (ps *Passkeys) VerifySignIn(r *http.Request, sealed, response string) (*VerifiedPasskey, error) {
 	session, parsed, err := ps.parseResponse(r, signInPurpose, sealed, response)
 	if err != nil {
@@ -185,7 +185,7 @@ func (ps *Passkeys) VerifySignIn(r *http.Request, sealed, response string) (*Ver
 
 var errUnknownHandle = errors.New("no user found for this passkey user handle")
 
-// findByHandle returns the user with a user handle.
+// findByHandle returns the enabled user with a WebAuthn user handle.
 func (ps *Passkeys) findByHandle(ctx context.Context, handle []byte) (webAuthnUser, error) {
 	id, err := ps.enrollments.Durable.Get(ctx, handleKey(handle))
 	if errors.Is(err, store.ErrNotFound) {
@@ -204,7 +204,7 @@ func (ps *Passkeys) findByHandle(ctx context.Context, handle []byte) (webAuthnUs
 
 func factorPurpose(user string) string { return "second factor " + user }
 
-// BeginSecondFactor starts a second factor by passkey.
+// BeginSecondFactor returns a challenge for a user who must present a second factor.
 func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, user *people.User) (*Ceremony, error) {
 	e, err := ps.enrollments.Load(r.Context(), user.ID)
 	if err != nil {
@@ -217,7 +217,7 @@ func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, us
 	return ps.sealChallenge(w, r, factorPurpose(user.ID), options.Response, session)
 }
 
-// VerifySecondFactor verifies a user's response to the challenge of the second factor.
+// VerifySecondFactor verifies a user's response to the challenge of [Passkeys.BeginSecondFactor].
 func (ps *Passkeys) VerifySecondFactor(r *http.Request, user *people.User, sealed, response string) (*VerifiedPasskey, error) {
 	session, parsed, err := ps.parseResponse(r, factorPurpose(user.ID), sealed, response)
 	if err != nil {
@@ -231,7 +231,7 @@ func (ps *Passkeys) VerifySecondFactor(r *http.Request, user *people.User, seale
 	return ps.completeVerification(r.Context(), user, session, parsed, err)
 }
 
-// parseResponse unseals a challenge and parses the response.
+// parseResponse unseals a challenge, parses the response and checks its origin.
 func (ps *Passkeys) parseResponse(r *http.Request, purpose, sealed, response string) (session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, err error) {
 	if session, err = ps.unsealChallenge(r, purpose, sealed); err != nil {
 		return session, nil, err
@@ -246,7 +246,7 @@ func (ps *Passkeys) parseResponse(r *http.Request, purpose, sealed, response str
 	return session, parsed, err
 }
 
-// completeVerification completes a verified response and uses the challenge up.
+// completeVerification rejects the response if verifyErr is set. Otherwise, it uses the challenge and records the use.
 func (ps *Passkeys) completeVerification(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, verifyErr error) (*VerifiedPasskey, error) {
 	data := parsed.Response.AuthenticatorData
 	a := &VerifiedPasskey{User: user, AMR: amrOf(data.Flags)}
@@ -261,15 +261,15 @@ func (ps *Passkeys) completeVerification(ctx context.Context, user *people.User,
 	return a, err
 }
 
-// ErrClonedPasskey rejects a passkey with a decreased signature counter, which indicates a copy.
+// ErrClonedPasskey is the error for a decreased signature counter, which indicates that the passkey was copied.
 var ErrClonedPasskey = errors.New("passkey signature counter decreased; the passkey may have been cloned")
 
-// recordUse stores the signature counter of a passkey, unless it has decreased.
+// recordUse stores the signature counter of a passkey and the time of use. If the counter has decreased, it returns an error.
 func (ps *Passkeys) recordUse(ctx context.Context, user string, id []byte, data protocol.AuthenticatorData) error {
 	return ps.enrollments.update(ctx, user, func(e *Enrollment) error {
 		i := e.passkeyIndex(id)
 		if i < 0 {
-			return rejectPasskey(errUnknownHandle) // removed concurrently
+			return rejectPasskey(errUnknownHandle) // the passkey was removed concurrently
 		}
 		p := &e.Passkeys[i]
 		if p.Credential.Authenticator.UpdateCounter(data.Counter); p.Credential.Authenticator.CloneWarning {
@@ -281,9 +281,9 @@ func (ps *Passkeys) recordUse(ctx context.Context, user string, id []byte, data 
 	})
 }
 
-// amrOf returns the authentication methods of a passkey (RFC 8176): a hardware key, or a software
-// key if it can be backed up, with user presence. User verification by the device, by PIN or
-// biometrics, is a second factor.
+// amrOf returns the authentication methods of a passkey (RFC 8176). "hwk" is a hardware key, "swk" a software key (a passkey
+// that can be backed up), and "user" means that the user was present. If the device verified the user by PIN or biometrics,
+// this is a second factor ("mfa").
 func amrOf(flags protocol.AuthenticatorFlags) []string {
 	amr := []string{"hwk", "user"}
 	if flags.HasBackupEligible() {
@@ -297,16 +297,16 @@ func amrOf(flags protocol.AuthenticatorFlags) []string {
 
 const (
 	handleSize    = 32 // size of a user handle in bytes
-	maxNameLength = 60 // maximum length of a passkey's name in runes
+	maxNameLength = 60 // maximum length of a passkey's name in characters
 )
 
 func enrollmentPurpose(user, sid string) string { return "enrol " + sid + " " + user }
 
-// handleKey returns the store key of the owner of a user handle. The handle itself reveals nothing
-// about the user (Web Authentication §14.6.1).
+// handleKey returns the store key under which the owner of a user handle is stored. The handle itself reveals nothing about the
+// user (Web Authentication §14.6.1).
 func handleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
 
-// BeginEnrollment starts the enrollment of a passkey in a session.
+// BeginEnrollment returns a challenge for enrolling a passkey in a session.
 func (ps *Passkeys) BeginEnrollment(w http.ResponseWriter, r *http.Request, user *people.User, sid string) (*Ceremony, error) {
 	e, err := ps.enrollments.Load(r.Context(), user.ID)
 	if err != nil {
@@ -323,7 +323,7 @@ func (ps *Passkeys) BeginEnrollment(w http.ResponseWriter, r *http.Request, user
 	return ps.sealChallenge(w, r, enrollmentPurpose(user.ID, sid), options.Response, session)
 }
 
-// FinishEnrollment enrolls the passkey that responded to a challenge. It returns recovery codes if these are the user's first.
+// FinishEnrollment enrolls the passkey that answered a challenge. It returns recovery codes if these are the user's first.
 func (ps *Passkeys) FinishEnrollment(r *http.Request, user *people.User, by SessionContext, sealed, response, name string) (recovery []string, err error) {
 	session, err := ps.unsealChallenge(r, enrollmentPurpose(user.ID, by.SID), sealed)
 	if err != nil {
@@ -350,7 +350,7 @@ func (ps *Passkeys) FinishEnrollment(r *http.Request, user *people.User, by Sess
 	return recovery, err
 }
 
-const maxCredentialIDSize = 1023 // bytes (Web Authentication Level 3 §4)
+const maxCredentialIDSize = 1023 // in bytes (Web Authentication Level 3 §4)
 
 var (
 	errWrongOrigin      = errors.New("passkey response has the wrong origin")
@@ -358,8 +358,7 @@ var (
 	errWeakRSAKey       = errors.New("passkey RSA key is missing or shorter than 2048 bits")
 )
 
-// checkCredential rejects unusable credentials. It also compares the origin case-sensitively, which the
-// library does not.
+// checkCredential returns an error for unusable credentials. It also compares the origin case-sensitively, unlike the library.
 func (ps *Passkeys) checkCredential(c *webauthn.Credential, origin string) error {
 	switch {
 	case origin != ps.origin:
@@ -374,10 +373,10 @@ func (ps *Passkeys) checkCredential(c *webauthn.Credential, origin string) error
 	return err
 }
 
-// minRSABits is the minimum of Web Authentication authenticators; crypto/rsa rejects keys below 1024 bits.
+// minRSABits is the minimum key size for authenticators; crypto/rsa only rejects keys below 1024 bits.
 const minRSABits = 2048
 
-// checkRSAKey rejects invalid keys that the library accepts.
+// checkRSAKey returns an error for invalid keys that the library accepts.
 func checkRSAKey(k webauthncose.RSAPublicKeyData) error {
 	n, e := new(big.Int).SetBytes(k.Modulus), new(big.Int).SetBytes(k.Exponent)
 	if n.BitLen() < minRSABits || n.Bit(0) == 0 || e.Bit(0) == 0 || e.BitLen() < 2 {
@@ -386,11 +385,11 @@ func checkRSAKey(k webauthncose.RSAPublicKeyData) error {
 	return nil
 }
 
-// anyEnrolledKey is the store key that marks the use of passkeys.
+// anyEnrolledKey is the store key that is set once any passkey has been enrolled.
 const anyEnrolledKey = "passkeys-in-use"
 
-// AnyEnrolled reports whether any passkey has ever been enrolled. Until then, the sign-in page needs no
-// challenge and no script.
+// AnyEnrolled reports whether any passkey has ever been enrolled. Until then, the sign-in page contains no challenge and no
+// script.
 func (ps *Passkeys) AnyEnrolled(ctx context.Context) (bool, error) {
 	if ps.anyEnrolled.Load() {
 		return true, nil
@@ -405,7 +404,7 @@ func (ps *Passkeys) AnyEnrolled(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// storePasskey stores the owner of the handle and then the passkey.
+// storePasskey stores the owner of the user handle first, and then the passkey.
 func (ps *Passkeys) storePasskey(ctx context.Context, user *people.User, by SessionContext, handle []byte, passkey Passkey) (recovery []string, err error) {
 	if err := ps.enrollments.Durable.Put(ctx, anyEnrolledKey, nil, enrollmentLifetime); err != nil {
 		return nil, err
@@ -438,7 +437,7 @@ func (e *Enrollment) addPasskey(handle []byte, p Passkey) error {
 	return nil
 }
 
-// storeHandleOwner stores the owner of a handle. A handle without a passkey has no effect.
+// storeHandleOwner stores which user owns a user handle. A handle for which no passkey is enrolled has no effect.
 func (ps *Passkeys) storeHandleOwner(ctx context.Context, handle []byte, user string) error {
 	err := ps.enrollments.Durable.Add(ctx, handleKey(handle), []byte(user), enrollmentLifetime)
 	if errors.Is(err, store.ErrExists) {
@@ -447,7 +446,7 @@ func (ps *Passkeys) storeHandleOwner(ctx context.Context, handle []byte, user st
 	return err
 }
 
-// sanitizePasskeyName returns a typed name without control characters, truncated.
+// sanitizePasskeyName returns a typed name without control characters, truncated to maxNameLength.
 func sanitizePasskeyName(typed string) string {
 	name := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(typed, "")), " "))
 	if len(name) > maxNameLength {
@@ -459,7 +458,7 @@ func sanitizePasskeyName(typed string) string {
 	return string(name)
 }
 
-// Rename renames a passkey by credential id.
+// Rename renames the passkey with a credential id.
 func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by SessionContext, id []byte, name string) error {
 	return ps.enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		i := e.passkeyIndex(id)
@@ -471,7 +470,7 @@ func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by SessionCon
 	})
 }
 
-// Remove removes a passkey by credential id.
+// Remove removes the passkey with a credential id.
 func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by SessionContext, id []byte) error {
 	return ps.enrollments.updateInSession(ctx, user, by, func(e *Enrollment) error {
 		i := e.passkeyIndex(id)

@@ -26,7 +26,7 @@ func newAuthenticator() *providertest.Authenticator {
 	return &providertest.Authenticator{Origin: issuer, RPID: "fhir.example.org", SignCount: 1}
 }
 
-// enrolPasskey enrolls a passkey of alice.
+// enrolPasskey enrolls a passkey of alice and returns the recovery codes.
 func (w *factorFixture) enrolPasskey(t *testing.T, a *providertest.Authenticator) []string {
 	t.Helper()
 	recovery, err := w.tryEnrol(t, a, w.alice)
@@ -119,7 +119,7 @@ func TestPasskeyAsSecondFactor(t *testing.T) {
 	}
 }
 
-// withChangedMember returns a response with one changed member.
+// withChangedMember returns a passkey response in which one member is edited.
 func withChangedMember(t *testing.T, text, member string, edit func(string) string) string {
 	t.Helper()
 	var a struct {
@@ -247,9 +247,9 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 		return c, text
 	}
 	for name, tt := range map[string]struct {
-		begun       string // session of the challenge
-		other       bool   // whether another user is signed in
-		again, late bool   // the same response again; response after expiry
+		begun       string // sid of the session that requested the challenge
+		other       bool   // whether another user submits the response
+		again, late bool   // again: the response is sent twice; late: it is sent after the challenge has expired
 	}{
 		"in another session":   {begun: "another"},
 		"for another person":   {begun: sid, other: true},
@@ -319,7 +319,7 @@ func TestPasskeyName(t *testing.T) {
 	}
 }
 
-// If a response is used for concurrent sign-ins, exactly one sign-in succeeds.
+// If the same response is sent in concurrent sign-ins, only one of them succeeds.
 func TestPasskeyRace(t *testing.T) {
 	t.Parallel()
 	w, a := newFactorFixture(t), newAuthenticator()
@@ -334,7 +334,7 @@ func TestPasskeyRace(t *testing.T) {
 	}
 }
 
-// An issuer with an IP address does not support passkeys.
+// An issuer whose host is an IP address does not support passkeys.
 func TestPasskeysNeedName(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{"fhir.example.org": true, "localhost:8443": true, "192.0.2.1": false, "[2001:db8::1]:8443": false} {
@@ -344,7 +344,7 @@ func TestPasskeysNeedName(t *testing.T) {
 	}
 }
 
-// A store failure does not use a challenge up.
+// If the store fails, the challenge can be answered again.
 func TestPasskeyFaults(t *testing.T) {
 	t.Parallel()
 	w, a := newFactorFixture(t), newAuthenticator()
@@ -382,7 +382,7 @@ func TestPasskeyFaults(t *testing.T) {
 	}
 }
 
-// withRSA replaces the key of an attestation with an RSA key. Its modulus is all ones except the bits in flips.
+// withRSA returns an edit that replaces the key with an RSA key. In the modulus, all bits are one except those in flips.
 func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
 	return func(object []byte) []byte {
 		modulus := bytes.Clone(flips)
@@ -392,18 +392,18 @@ func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
 		key := slices.Concat([]byte("\xa4\x01\x03\x03\x39\x01\x00\x20\x59"), binary.BigEndian.AppendUint16(nil, uint16(len(modulus))), modulus,
 			[]byte{0x21, 0x43}, binary.BigEndian.AppendUint32(nil, exponent)[1:])
 		head, data, _ := bytes.Cut(object, []byte("authData"))
-		data, _, _ = bytes.Cut(data[3:], []byte("\xa5\x01\x02\x03\x26")) // after its length
+		data, _, _ = bytes.Cut(data[3:], []byte("\xa5\x01\x02\x03\x26")) // the first three bytes encode the length of authData
 		size := binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(data)+len(key)))
 		return slices.Concat(head, []byte("authData"), size, data, key)
 	}
 }
 
-// Unusable credentials, and responses that browsers never send, are rejected at enrollment.
+// At enrollment, unusable credentials and responses that browsers never send are rejected.
 func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		origin string
-		edit   func(object []byte) []byte // alters the attestation
+		edit   func(object []byte) []byte // edits the attestation object
 		usable bool
 	}{
 		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil, false},

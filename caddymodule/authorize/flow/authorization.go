@@ -194,8 +194,8 @@ func (a *authorizer) limitScope(req *authorizationRequest, user *people.User) er
 	return nil
 }
 
-// confirm sends the response to the client or shows a page first: for consent, or to confirm a redirect
-// URI that another app may have claimed (RFC 8252 §8.6). A POST of a page's form is a confirmation.
+// confirm sends the response to the client, or first shows a page for consent or to confirm a redirect URI that another app may
+// have claimed (RFC 8252 §8.6). A POST of a page's form is a confirmation.
 func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unconfirmed := req.isInterceptable() && r.Method != http.MethodPost

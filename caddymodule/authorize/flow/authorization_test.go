@@ -91,8 +91,8 @@ func TestAuthorizeMalformedQuery(t *testing.T) {
 	authorizetest.WantError(t, u, "invalid_request")
 }
 
-// "Behaviour when client_id or redirect_uri is itself invalid: not shown": the response is an error
-// page with status 400, without a redirect and without request values.
+// If client_id or redirect_uri is invalid, the response is an error page with status 400, without a redirect and without
+// request values (docs/evidence/interface.md §4.1).
 func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -156,7 +156,7 @@ func TestAuthorizePOST(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post("/oauth2/authorize?state=x", authorizetest.Request(nil)), http.StatusBadRequest, "parameters in query and body")
 }
 
-// "HTTPS is required."
+// The authorization endpoint requires https (docs/evidence/interface.md §4.1).
 func TestHTTPSRequired(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
@@ -186,8 +186,8 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	}
 }
 
-// "Errors are not returned to the client as an HTTP 500": a full store returns
-// temporarily_unavailable to the redirect URI (RFC 6749 §4.1.2.1).
+// If the store is full, the redirect URI receives temporarily_unavailable (RFC 6749 §4.1.2.1), and the status is never 500
+// (docs/evidence/interface.md §7).
 func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
@@ -447,9 +447,8 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 	return f
 }
 
-// Implicit flow responses in the fragment (OpenID Connect Core §3.2.2.5): "Token, scope without
-// openid | 302 to redirect_uri with fragment access_token, token_type=bearer, expires_in, state. No
-// ID token and no refresh token." "Token, scope with openid | … id_token, access_token, …"
+// Token responses are in the fragment (docs/evidence/interface.md §2, OpenID Connect Core §3.2.2.5). They contain access_token,
+// token_type, expires_in and state, but no refresh token. They contain an id_token only if openid was requested.
 func TestResponsesInFragment(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// consentPage asks a person to consent to a client's request.
+// consentPage serves the page on which a person consents to a client's request.
 type consentPage struct {
 	renderer      *signin.Renderer
 	responses     *responses
@@ -196,7 +196,7 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	return previous.DeniedSince || !wasAsked || req.limit(answer) != nil, nil
 }
 
-// patientSubject returns the patient for whom the person's answer is valid.
+// patientSubject returns the patient to whom the person's consent applies.
 func (req *authorizationRequest) patientSubject(user *people.User) consent.PatientContext {
 	person := user.Person()
 	patient := req.patient(person)
@@ -208,7 +208,7 @@ const (
 	itemFieldPrefix = "may "   // prefix of the names of checkboxes
 )
 
-// items returns the items that a person can allow: scopes, and claims requested by name.
+// items returns the items that a person can allow, which are scopes and claims requested by name.
 func (req *authorizationRequest) items() []string {
 	items := slices.Clone(req.scope)
 	scopeClaims := people.ClaimsOfScope(req.scope)

@@ -104,7 +104,7 @@ func TestConsentLimits(t *testing.T) {
 	}
 }
 
-// By default the consent page appears only on request. Items unticked on the page stay denied.
+// By default, the consent page appears only on request. Items unticked on the page are denied afterwards.
 func TestDefaultConsentIsRequestedOnce(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -341,7 +341,7 @@ func TestConsentAfterProvider(t *testing.T) {
 
 const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 
-// newConsentBrowser returns a browser for a server that asks for consent.
+// newConsentBrowser returns a browser for a server whose clients require consent.
 func newConsentBrowser(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -590,7 +590,7 @@ func TestConsentForAShorterTime(t *testing.T) {
 	})
 }
 
-// Selectable times are below the configured maximum, and a tampered form cannot choose another.
+// Selectable times are below the configured maximum, and a tampered form cannot select others.
 func TestConsentTimesAreBounded(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

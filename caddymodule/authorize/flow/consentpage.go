@@ -31,7 +31,7 @@ type consentContent struct {
 	offlineAccess offlineAccessChoice
 }
 
-// consentGroup identifies a group on the consent page; the constants are in page order.
+// consentGroup identifies a group on the consent page. The constants are in page order.
 type consentGroup int
 
 const (
@@ -304,7 +304,7 @@ var partTexts = map[string]*page.Text{
 	"vital-signs":         page.T("vital signs, such as blood pressure"),
 }
 
-// offlineAccessField is the form field for the lifetime of offline_access in days; empty means the configured maximum.
+// offlineAccessField is the form field for the lifetime of offline_access in days. Empty means the configured maximum.
 const offlineAccessField = "days"
 
 const day = 24 * time.Hour
@@ -324,7 +324,7 @@ func (l offlineAccessChoice) days() (days []int) {
 	return days
 }
 
-// parseExpiry returns the expiry for the selected lifetime; zero means the configured maximum.
+// parseExpiry returns the expiry for the selected lifetime. The zero time means the configured maximum.
 func (l offlineAccessChoice) parseExpiry(chosen string) (time.Time, error) {
 	if chosen == "" {
 		return time.Time{}, nil

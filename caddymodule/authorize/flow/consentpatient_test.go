@@ -374,7 +374,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before, after people.User
-		launched      bool // by an EHR launch without a patient
+		launched      bool // whether the grant is from an EHR launch without a patient
 		ends          bool
 	}{
 		"still on the list":          {user("", "ada", "bob"), user("", "carl", "bob"), false, false},
@@ -430,7 +430,7 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 	}
 }
 
-// An optional second factor is requested once per request, regardless of the following pages.
+// An optional second factor is requested only once per request, regardless of the following pages.
 func TestStepUpBeforePicker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // Config configures the endpoints for browsers.
 type Config struct {
 	*endpoint.Responder
-	AuthorizePOST  bool                     // accept authorization requests by POST; default false
+	AuthorizePOST  bool                     // whether authorization requests by POST are accepted; default false
 	FrameAncestors []string                 // origins that may frame pages of authorization requests; default none
 	Keys           keyring.Keys             // seals state stored in browsers
 	Store          store.Store              // stores pending requests

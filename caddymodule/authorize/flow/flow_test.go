@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// "Authorization code | response_type=code | 302 to redirect_uri with query parameters code and state."
+// The code flow redirects to redirect_uri with code and state in the query (docs/evidence/interface.md §4.1).
 func TestCodeFlow(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -36,8 +36,8 @@ func TestCodeFlow(t *testing.T) {
 	authorizetest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "")
 }
 
-// "Authorization code with PKCE | response_type=code plus
-// code_challenge_method=S256 and code_challenge | Same as above."
+// With PKCE and code_challenge_method S256, the code flow has the same response as without PKCE (docs/evidence/interface.md
+// §4.1).
 func TestCodeFlowWithPKCE(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -63,7 +63,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 	}
 }
 
-// "When no scope is requested, openid is used"; other requests get their allowed scopes.
+// If no scope is requested, openid is granted. Otherwise, the allowed scopes are granted (docs/evidence/interface.md §4.1).
 func TestGrantedScope(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, asked, want string }{
@@ -93,7 +93,7 @@ func TestTokenFlowReturnsNarrowedScope(t *testing.T) {
 	}
 }
 
-// "state | Returned unchanged on redirect."
+// The response contains the unchanged state (docs/evidence/interface.md §4.1).
 func TestStateUnchanged(t *testing.T) {
 	t.Parallel()
 	states := []string{

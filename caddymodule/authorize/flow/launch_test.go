@@ -84,7 +84,7 @@ func TestNoPatientToChoose(t *testing.T) {
 	}
 }
 
-// fhirUser is granted only to people with a FHIR resource. Otherwise the response omits it from the scope.
+// The scope fhirUser is granted only to people with a FHIR resource. Otherwise, it is omitted from the response's scope.
 func TestFHIRUserScopeNeedsFHIRUser(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
@@ -358,7 +358,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	}
 }
 
-// An EHR launch without a style uses the site's style, which is readable cross-origin.
+// If an EHR launch has no style, the site's style is used. Scripts of other origins can read it.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {

@@ -53,7 +53,7 @@ func (l *launchContext) vouchingClient() string {
 
 // patientChoice contains the choices made on the patient and encounter pages. The pages pass it on in sealed form.
 type patientChoice struct {
-	patient, name string // id and display name
+	patient, name string // id and display name of the patient
 	encounter     string
 	noPatient     bool // the person has no patient to choose
 	noEncounter   bool // the patient has no encounter, or the person declined to choose one
@@ -80,8 +80,8 @@ func decodeChoice(text string) patientChoice {
 	}
 }
 
-// needsPatient reports whether the client needs a patient. Patient-level scopes need a patient even
-// without launch/patient.
+// needsPatient reports whether the client needs a patient. Patient-level scopes need a patient even if launch/patient is not
+// requested.
 func (req *authorizationRequest) needsPatient() bool {
 	return slices.ContainsFunc(req.scope, needsPatient)
 }
@@ -95,8 +95,8 @@ func needsFHIRUser(scope string) bool {
 	return scope == "fhirUser" || strings.HasPrefix(scope, "user/") || needsPatient(scope)
 }
 
-// contextType returns the resource type, in lower case, of a scope such as launch/patient, or "" for other scopes.
-// A role, as in launch/imagingstudy?role=…, is ignored: SMART permits returning all context of the type.
+// contextType returns the resource type, in lower case, of a scope such as launch/patient, or "" for other scopes. It ignores a
+// role, as in launch/imagingstudy?role=…, because SMART permits returning all context of the type.
 func contextType(scope string) string {
 	name, ok := strings.CutPrefix(scope, "launch/")
 	if !ok {
@@ -222,7 +222,7 @@ func (pk *patientPicker) offerPatients(w http.ResponseWriter, r *http.Request, r
 	}
 }
 
-// choiceStatus returns 403 for a page shown after a rejected choice, otherwise 200.
+// choiceStatus returns 403 for a page shown after a rejected choice and otherwise 200.
 func choiceStatus(notPermitted bool) int {
 	if notPermitted {
 		return http.StatusForbidden

@@ -31,7 +31,7 @@ type launchResponse struct {
 	Launch    string `json:"launch"`
 	ExpiresIn int64  `json:"expires_in"`
 
-	// LaunchURL is the app's launch URL with the parameters iss and launch; empty if the client has no launch URL.
+	// LaunchURL is the app's launch URL with the parameters iss and launch. It is empty if the client has no launch URL.
 	LaunchURL string `json:"launch_url,omitempty"`
 }
 

@@ -152,7 +152,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	claims, err := e.verifier.VerifyIDTokenHint(r.Context(), raw)
 	requested := p.Get("client_id")
 	switch {
-	case errors.Is(err, keyring.ErrUnknownKey): // possibly a retired key: requires confirmation like a request without a hint
+	case errors.Is(err, keyring.ErrUnknownKey): // the key may be retired, so confirmation is required as without a hint
 		return nil
 	case errors.Is(err, token.ErrInvalidHint), err == nil && requested != "" && requested != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token issued by this server to this client.")
@@ -176,9 +176,9 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return e.sessions.FindByIDToken(ctx, l.sid, l.subject)
 }
 
-// signOut ends the browser's session and the hinted session. If the browser's session started at a
-// provider with an end_session_endpoint, the browser is redirected there. Other browsers are not,
-// because the URL contains the provider's ID token.
+// signOut ends the browser's session and the hinted session. If the browser's session started at a provider with an
+// end_session_endpoint, the browser is redirected there. A browser without the session is not redirected, because the URL
+// contains the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	stored, err := e.sessions.FindEndable(r)
 	var target string

@@ -129,7 +129,7 @@ func TestForgedLogout(t *testing.T) {
 	}
 }
 
-// An ID token of another user requires confirmation.
+// A logout request with the ID token of another user requires confirmation.
 func TestLogoutWithHintOfAnother(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)

@@ -71,7 +71,7 @@ func TestPagesInTheRequestsLanguage(t *testing.T) {
 	}
 }
 
-// No page can be framed, cached or made to load foreign content. Markup in names is escaped (RFC 9700 §4.16).
+// Pages cannot be framed or cached and do not load foreign content. Markup in names is escaped (RFC 9700 §4.16).
 func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {

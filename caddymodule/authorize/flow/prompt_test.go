@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Effect of prompt and max_age with a five-minute-old session and without a session (OpenID Connect
-// Core §3.1.2.1). The outcome is a code, a page or an error.
+// prompt and max_age have the specified effect with a five-minute-old session and without a session (OpenID Connect Core
+// §3.1.2.1). The outcome is a code, a page or an error.
 func TestPromptAndMaxAge(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -162,8 +162,8 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	}
 }
 
-// A page accepts answers only from the session and browser to which it was shown. Cross-site forms,
-// other sessions and altered seals are rejected.
+// A page accepts decisions only from the session and browser to which it was shown. Cross-site forms, other sessions and
+// altered seals are rejected.
 func TestDecisionFormIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -392,7 +392,7 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	}
 }
 
-// A login_hint alone, which any site can send, does not end the session, and the current user can sign in again.
+// A login_hint, which any site can send, does not end the session by itself, and the current user can sign in again.
 func TestLoginHintKeepsSession(t *testing.T) {
 	t.Parallel()
 	p, b := sharedComputer(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })

@@ -103,7 +103,7 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	}
 	if err == nil {
 		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
-			_ = ps.pendingCount.Delete(ctx, key) // memory store: cannot fail
+			_ = ps.pendingCount.Delete(ctx, key) // cannot fail in a memory store
 		}
 	}
 	if err != nil {
@@ -204,8 +204,8 @@ func (ps *sealedPushes) unseal(ctx context.Context, clientID, sealed string) (*p
 	return &pushedRequest{text[len(id):], singleUse}, err
 }
 
-// singleUse returns the single use of a sealed request. Gateways with a shared store record the use
-// there for the lifetime of the request.
+// singleUse returns the single-use value of a sealed request. Gateways with a shared store record the use in the store for the
+// lifetime of the request.
 func (ps *sealedPushes) singleUse(ctx context.Context, id pushID) (*signin.SingleUseValue, error) {
 	if !store.IsShared(ps.store) {
 		return ps.used.singleUse(id)
@@ -220,7 +220,7 @@ func (ps *sealedPushes) singleUse(ctx context.Context, id pushID) (*signin.Singl
 	return &signin.SingleUseValue{Store: ps.store, Call: markUsed, UsedError: errRequestURIUsed}, nil
 }
 
-// isSealed reports whether a reference belongs to a sealed request; only these contain a dot.
+// isSealed reports whether a reference belongs to a sealed request. Only these references contain a dot.
 func isSealed(reference string) bool { return strings.Contains(reference, ".") }
 
 func sealPurpose(clientID string) string { return "pushed " + clientID }
@@ -233,17 +233,16 @@ const maxUsedPushes = 1 << 17
 
 // usedPushes records the sealed requests used at a single gateway. Pushing alone uses no memory.
 //
-// It has two generations: when the younger is full or older than pushedLifetime, the older is
-// dropped. This limits memory without blocking other sign-ins. At worst, an attacker who uses
-// hundreds of thousands of requests can use one of their own requests twice, which RFC 9126 §4
-// allows. Unlike a boundedcache, dropping expired requests does not visit each entry.
+// It has two generations. When the younger one is full or older than pushedLifetime, the older one is dropped. This limits
+// memory without blocking other sign-ins. At worst, an attacker who uses hundreds of thousands of requests can use one of their
+// own requests twice, which RFC 9126 §4 allows. Unlike a boundedcache, dropping expired requests does not visit each entry.
 type usedPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}
 	youngerSince   time.Time // start of the younger generation
 }
 
-// singleUse returns the single use of a request.
+// singleUse returns the single-use value of a request.
 func (u *usedPushes) singleUse(id pushID) (*signin.SingleUseValue, error) {
 	if u.has(id) {
 		return nil, errRequestURIUsed

@@ -99,7 +99,7 @@ func TestPushedRequestRefused(t *testing.T) {
 	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/par?"+authorizetest.Request(nil).Encode()), http.StatusMethodNotAllowed, "GET")
 }
 
-// A reference is valid once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
+// A reference can be used once, only by its client, and only for 90 seconds (RFC 9126 §2.2, §4, §7.1).
 func TestPushedRequestValidity(t *testing.T) {
 	t.Parallel()
 	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }

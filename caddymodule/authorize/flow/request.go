@@ -32,7 +32,7 @@ type authorizationRequest struct {
 	target            responseTarget
 	requestedScope    string    // scope as requested
 	scope             []string  // scope as granted
-	offlineExpiry     time.Time // expiry of offline_access chosen by the person; zero means the maximum
+	offlineExpiry     time.Time // expiry of offline_access chosen by the person; zero means the configured maximum
 	codeChallenge     string
 	nonce             string
 	claims            requestedClaims
@@ -67,7 +67,7 @@ func (req *authorizationRequest) checkProtection() error {
 	return nil
 }
 
-// signInRequest returns the request for package signin; nil for a nil request.
+// signInRequest returns the request for package signin, or nil if req is nil.
 func (req *authorizationRequest) signInRequest() *signin.Request {
 	if req == nil {
 		return nil
@@ -247,7 +247,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 		req.scope = client.WithoutRefreshScopes(req.scope)
 	}
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
-	if len(req.scope) == 0 { // a token has at least one scope (RFC 6749 §3.3)
+	if len(req.scope) == 0 { // a token must have at least one scope (RFC 6749 §3.3)
 		return oauth2.InvalidScope(errors.New("no requested scope can be granted: users cannot get system scopes, and this response_type issues no refresh tokens"))
 	}
 	req.signIn.Destination.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
@@ -450,7 +450,8 @@ type requestedClaims struct {
 	userinfo, idToken []string
 }
 
-// read parses the parameter claims: names that the client may request, and restrictions on the sign-in.
+// read parses the parameter claims. It ignores claims that the client may not request, and stores restrictions on the
+// sign-in in how.
 func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.Parameters) error {
 	if parameter == "" {
 		return nil

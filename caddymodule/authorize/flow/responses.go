@@ -56,8 +56,8 @@ func appendQuery(address string, p responseParameters) string {
 	return address + "?" + p.encode()
 }
 
-// isOpenRedirect reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2): the
-// request is a top-level navigation, and the client registered itself, so that its redirect URI is unverified.
+// isOpenRedirect reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2). This is the
+// case if the request is a top-level navigation and the client registered itself, so that its redirect URI is unverified.
 func isOpenRedirect(r *http.Request, c *client.Client) bool {
 	return c != nil && c.SelfRegistered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
@@ -97,7 +97,7 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	if e.DescribeToClient || req.client.HasCompat(client.CompatErrorDescription) {
 		p.add("error_description", replaceUnprintable(e.Description))
 	}
-	// prompt=none forbids pages, and RFC 9700 exempts silent authentication.
+	// prompt=none forbids pages, and RFC 9700 §4.11.2 exempts silent authentication.
 	if r.URL.Path == endpoint.Authorize && !req.signIn.Parameters.HasPrompt("none") && isOpenRedirect(r, req.client) {
 		rs.showConfirmation(w, r, req, p)
 		return

@@ -62,7 +62,7 @@ func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	}
 }
 
-// A logout link without a session does not redirect to an app that registered itself.
+// A logout link does not redirect to an app that registered itself if there is no session.
 func TestSelfRegisteredLogoutIsNoOpenRedirect(t *testing.T) {
 	t.Parallel()
 	const after = "https://app.example.org/signed-out"

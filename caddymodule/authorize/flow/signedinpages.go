@@ -72,8 +72,8 @@ func (ps *signedInPages) withLaunchContext(next signedInHandler) signedInHandler
 	}
 }
 
-// requestSecondFactor requests a second factor if the person enrolled one after the sign-in. A page opened
-// earlier must not bypass it.
+// requestSecondFactor requests a second factor if the person enrolled one after the sign-in. Otherwise, a page opened earlier
+// would bypass the factor.
 func (ps *signedInPages) requestSecondFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) bool {
 	req.signIn.FactorsRequested = true // optional factors were already requested before the page
 	return ps.signIn.StepUp.RespondIfNeeded(w, r, &req.signIn, signedIn)
@@ -105,8 +105,8 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 	}
 }
 
-// redirectToPage redirects the browser to a page for signed-in people. The page is bound to the
-// session, so that a person who signs in later cannot answer it.
+// redirectToPage redirects the browser to a page for signed-in people. The page is bound to the session, so that a person who
+// signs in later cannot submit it.
 func redirectToPage(renderer *signin.Renderer, w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedInPerson) {
 	renderer.RedirectToPage(w, r, &req.signIn, page, page, signedIn.SID+" "+req.launch.choice.encode()+" "+req.signIn.Query)
 }

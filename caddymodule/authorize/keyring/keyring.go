@@ -16,22 +16,21 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ErrUnknownKey means that the keyring has no key with a token's kid.
+// ErrUnknownKey means that the keyring contains no key with the requested kid.
 var ErrUnknownKey = errors.New("signing key not found")
 
 const (
-	// rotationInterval is the age at which a key is rotated.
+	// rotationInterval is the age at which a new key replaces a key.
 	rotationInterval = 90 * 24 * time.Hour
 
-	// Retention is how long a rotated key stays published, longer than the lifetime of
-	// any token that it signed.
+	// Retention is how long a key remains published after it was rotated. It is longer than the lifetime of any token.
 	Retention = 24 * time.Hour
 
-	// refreshInterval is the maximum age of the copy in memory, so that gateways with shared storage read
-	// new keys well within publishLead.
+	// refreshInterval is the maximum age of the keys in memory, so that gateways with shared storage read new keys well within
+	// publishLead.
 	refreshInterval = 5 * time.Minute
 
-	// storageTimeout limits storage operations, which continue without their request.
+	// storageTimeout is the time limit for storage operations. They are not canceled with their request.
 	storageTimeout = 30 * time.Second
 )
 
@@ -42,30 +41,30 @@ type Keyring struct {
 	storageName   string
 	logger        *slog.Logger
 	loaded        *KeysInUse
-	StorageSealer // storage keys
+	StorageSealer // seals with the storage keys
 	storageKeys   *storageKeyring
 }
 
-// KeysInUse are the keys of a [Keyring] in memory.
+// KeysInUse contains the keys of a [Keyring] in memory.
 type KeysInUse struct {
-	mu        sync.Mutex // held while reading the storage
+	mu        sync.Mutex // held while the keys are read from storage
 	tokenKeys atomic.Pointer[keySet]
 
 	storageKeys storageKeysInUse
-	problem     atomic.Pointer[loadProblem] // nil: the stored keys are in use
+	problem     atomic.Pointer[loadProblem] // why the stored keys could not be used; nil if they are in use
 }
 
-// New returns the keyring stored under name. It does not access the storage.
+// New returns the keyring that is stored under a name. It does not access the storage.
 func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	k := &Keyring{storage: storage, storageName: name, logger: logger}
 	k.InheritKeys(new(KeysInUse))
 	return k
 }
 
-// KeysInUse returns the keys in memory, for a successor keyring.
+// KeysInUse returns the keys in memory, for [Keyring.InheritKeys] of the keyring that replaces this one.
 func (k *Keyring) KeysInUse() *KeysInUse { return k.loaded }
 
-// InheritKeys continues with the keys of another keyring. It must be called before any other method.
+// InheritKeys makes the keyring use the keys that another keyring has in memory. It must be called before any other method.
 func (k *Keyring) InheritKeys(keys *KeysInUse) {
 	k.loaded = keys
 	k.storageKeys = &storageKeyring{storage: k.storage, name: storageKeyName(k.storageName), loaded: &keys.storageKeys}
@@ -117,25 +116,25 @@ func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ s
 	return set.signers[signerID{key.JWK.KeyID, typ}], nil
 }
 
-// currentKeys returns the keys, from memory if recent enough.
+// currentKeys returns the keys in memory if they are recent, and otherwise reads the storage.
 func (k *Keyring) currentKeys(ctx context.Context) (*keySet, error) {
 	if set := k.loaded.tokenKeys.Load(); set.isFresh() {
 		return set, nil
 	}
 	if !k.loaded.mu.TryLock() {
 		if set := k.loaded.tokenKeys.Load(); set != nil && time.Since(set.loadedAt) < 2*refreshInterval {
-			return set, nil // another goroutine is reading the storage, which may take long
+			return set, nil // another goroutine is reading the storage, which may take a long time
 		}
 		k.loaded.mu.Lock()
 	}
 	defer k.loaded.mu.Unlock()
-	if set := k.loaded.tokenKeys.Load(); set.isFresh() { // read concurrently by another goroutine
+	if set := k.loaded.tokenKeys.Load(); set.isFresh() { // another goroutine has just read the storage
 		return set, nil
 	}
 	return k.refreshLocked(ctx)
 }
 
-// Refresh reloads the keys. It fails only if no keys are in memory either.
+// Refresh reloads the keys. It returns an error only if loading fails and there are no keys in memory.
 func (k *Keyring) Refresh(ctx context.Context) error {
 	k.loaded.mu.Lock()
 	defer k.loaded.mu.Unlock()
@@ -143,8 +142,8 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	return err
 }
 
-// refreshLocked requires mu. If the storage fails, the keys in memory stay in use, because new keys would
-// invalidate all tokens.
+// refreshLocked reloads the keys. The caller must hold mu. If the storage fails, the keys in memory remain in use, because new
+// keys would invalidate all tokens.
 func (k *Keyring) refreshLocked(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storageTimeout)
 	defer cancel()
@@ -152,7 +151,7 @@ func (k *Keyring) refreshLocked(ctx context.Context) (*keySet, error) {
 	k.recordProblem(err)
 	if old := k.loaded.tokenKeys.Load(); err != nil && old != nil {
 		stale := *old
-		stale.loadedAt = time.Now() // retry later
+		stale.loadedAt = time.Now() // retry after refreshInterval
 		set, err = &stale, nil
 	}
 	if err != nil {
@@ -162,13 +161,13 @@ func (k *Keyring) refreshLocked(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// loadProblem is the reason why the stored keys are not in use.
+// loadProblem is why the stored keys are not in use.
 type loadProblem struct {
 	err      error
 	loggedAt time.Time
 }
 
-// LoadError returns the error that prevents use of the stored keys, or nil. It does not access the storage.
+// LoadError returns the error that prevents the use of the stored keys, or nil. It does not access the storage.
 func (k *Keyring) LoadError() error {
 	if p := k.loaded.problem.Load(); p != nil {
 		return p.err
@@ -176,8 +175,8 @@ func (k *Keyring) LoadError() error {
 	return nil
 }
 
-// recordProblem records the result of reading the keys and logs errors: at first, and then at the
-// interval of unwatched reads. It requires mu.
+// recordProblem records the result of reading the keys. It logs the first error, and repeated errors at most once per
+// refreshInterval. The caller must hold mu.
 func (k *Keyring) recordProblem(err error) {
 	if err == nil {
 		k.loaded.problem.Store(nil)
@@ -202,7 +201,7 @@ var (
 	errNoKeys      = errors.New("the key file contains no keys; remove it if it never contained any")
 )
 
-// loadKeys loads the keys and rotates keys that are due.
+// loadKeys loads the keys from storage, and adds new keys if rotation is due.
 func (k *Keyring) loadKeys(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.storageName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -218,8 +217,8 @@ func (k *Keyring) loadKeys(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// parseKeys decodes a document of keys; nil means a new one. Keys in use that are missing from an
-// authentic storage were lost and are added; other gateways may have added keys since.
+// parseKeys decodes stored keys. A nil document means that no keys have been stored yet. Keys in use may be missing from the
+// document. If the storage is authentic, they were lost and are restored. Otherwise, parseKeys returns errKeysMissing.
 func (k *Keyring) parseKeys(document []byte) (*keySet, error) {
 	isNew := document == nil
 	if isNew {
@@ -242,7 +241,7 @@ func (k *Keyring) parseKeys(document []byte) (*keySet, error) {
 
 func (k *Keyring) location() string { return k.storage.Location(k.storageName) }
 
-// renewKeys adds keys that are due, unless another gateway has just done so.
+// renewKeys adds new keys if rotation is due and restores lost keys, unless another gateway has just done so.
 func (k *Keyring) renewKeys(ctx context.Context) (*keySet, error) {
 	generated, restored := 0, 0
 	set, err := k.replaceStored(ctx, "renewing", func(set *keySet) ([]storedKey, error) {
@@ -263,7 +262,7 @@ func (k *Keyring) renewKeys(ctx context.Context) (*keySet, error) {
 	return set, err
 }
 
-// replaceStored stores the keys returned by update, unless nil.
+// replaceStored replaces the stored keys with those returned by update, unless update returns nil.
 func (k *Keyring) replaceStored(ctx context.Context, action string, update func(*keySet) ([]storedKey, error)) (*keySet, error) {
 	document, err := k.storage.Update(ctx, k.storageName, func(document []byte) ([]byte, error) {
 		set, err := k.parseKeys(document)
@@ -290,7 +289,7 @@ type KeyInfo struct {
 	AgeSeconds int64     `json:"age_seconds"` // age since Created
 }
 
-// Info returns the keys in memory: none before the first use. It does not access the storage.
+// Info returns information about the keys in memory. There are none before the first use. It does not access the storage.
 func (k *Keyring) Info() []KeyInfo {
 	set := k.loaded.tokenKeys.Load()
 	if set == nil {
@@ -305,14 +304,14 @@ func (k *Keyring) Info() []KeyInfo {
 
 var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
 
-// needsRenewal reports whether an algorithm has no key within its lifetime, or the storage has lost keys.
+// needsRenewal reports whether the newest key of an algorithm is due for rotation, or keys in use are missing from the storage.
 func (s *keySet) needsRenewal() bool {
 	return len(s.missing) > 0 || slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
 		return time.Since(s.newestCreation(alg)) >= rotationInterval
 	})
 }
 
-// isExpired reports whether a key was rotated so long ago that its signatures have expired.
+// isExpired reports whether a key was rotated so long ago that all tokens it signed have expired.
 func (s *keySet) isExpired(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
@@ -320,7 +319,7 @@ func (s *keySet) isExpired(k storedKey, now time.Time) bool {
 	})
 }
 
-// missingFrom returns keys in use that are missing from the storage but not retired: the stored keys were replaced or lost.
+// missingFrom returns keys in use that were lost or replaced in the storage, rather than rotated out or retired.
 func (s *keySet) missingFrom(inUse *keySet) (missing []storedKey) {
 	if inUse == nil {
 		return nil
@@ -337,8 +336,8 @@ func (s *keySet) isRetired(key storedKey) bool {
 	return slices.ContainsFunc(s.retired, func(k storedKey) bool { return k.JWK.KeyID == key.JWK.KeyID })
 }
 
-// renewedKeys returns the keys without retired ones, with lost ones, and with new ones where due. It
-// keeps keys retired by an operator while gateways may have them in memory.
+// renewedKeys returns the keys without expired ones, and with lost keys and any new keys that are due. It keeps the records of
+// keys retired by an operator as long as gateways may have them in memory.
 func (s *keySet) renewedKeys(now time.Time) ([]storedKey, error) {
 	retired := slices.DeleteFunc(slices.Clone(s.retired), func(k storedKey) bool { return now.Sub(k.RetiredAt) > Retention })
 	s = &keySet{keys: slices.Concat(s.keys, s.missing)}
@@ -356,14 +355,14 @@ func (s *keySet) renewedKeys(now time.Time) ([]storedKey, error) {
 	return append(keys, retired...), nil
 }
 
-// maxKeysPerAlgorithm is the maximum number of keys per algorithm for Rotate.
+// maxKeysPerAlgorithm is the maximum number of published keys per algorithm, enforced by [Keyring.Rotate].
 const maxKeysPerAlgorithm = 8
 
-// ErrTooManyKeys means that keys were rotated too often, which would make the JWKS grow without limit.
+// ErrTooManyKeys means that keys were rotated so often that too many of them are still published.
 var ErrTooManyKeys = fmt.Errorf("signing keys rotated too often: %d keys of one algorithm are still published; try again in 24 hours", maxKeysPerAlgorithm)
 
-// Rotate adds a key for each token algorithm. New keys are published immediately and sign an hour
-// later. Previous keys stay published until their signatures have expired. No token is invalidated.
+// Rotate adds a key for each token algorithm. New keys are published immediately and used for signing after an hour. Previous
+// keys remain published until the tokens that they signed have expired. No token is invalidated.
 func (k *Keyring) Rotate(ctx context.Context) error {
 	err := k.replaceKeys(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotatedKeys(time.Now()) })
 	if errors.Is(err, ErrTooManyKeys) {
@@ -375,7 +374,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	return err
 }
 
-// replaceKeys replaces the stored keys like [Keyring.replaceStored] and uses the new ones.
+// replaceKeys is like [Keyring.replaceStored], but also starts using the new keys.
 func (k *Keyring) replaceKeys(ctx context.Context, action string, update func(*keySet) ([]storedKey, error)) error {
 	k.loaded.mu.Lock()
 	defer k.loaded.mu.Unlock()
@@ -388,7 +387,7 @@ func (k *Keyring) replaceKeys(ctx context.Context, action string, update func(*k
 	return err
 }
 
-// rotatedKeys returns the keys without retired ones, with lost ones, and with a new one for each token algorithm.
+// rotatedKeys returns the keys without expired ones, and with lost keys and a new key for each token algorithm.
 func (s *keySet) rotatedKeys(now time.Time) ([]storedKey, error) {
 	keys, err := s.renewedKeys(now)
 	if err != nil {
@@ -408,8 +407,8 @@ func (s *keySet) rotatedKeys(now time.Time) ([]storedKey, error) {
 	return keys, nil
 }
 
-// Retire removes a key immediately and thereby invalidates every token that it signed. The error is
-// [ErrUnknownKey] for an unknown key. The last key of an algorithm is replaced.
+// Retire removes a key immediately, which invalidates every token signed with it. The error is [ErrUnknownKey] for an unknown
+// key. If it is the last key of its algorithm, a new key replaces it.
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	err := k.replaceKeys(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.withRetired(kid, time.Now()) })
 	if err == nil {
@@ -418,7 +417,7 @@ func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	return err
 }
 
-// withRetired returns the keys with one of them retired.
+// withRetired returns the keys after retiring the key with a kid.
 func (s *keySet) withRetired(kid string, now time.Time) ([]storedKey, error) {
 	key, found := s.keyByID(kid)
 	if !found {
@@ -433,11 +432,11 @@ func (s *keySet) withRetired(kid string, now time.Time) ([]storedKey, error) {
 	return remaining.renewedKeys(now)
 }
 
-// watchInterval is the time between checks of shared keys.
+// watchInterval is the time between checks whether shared keys have changed.
 const watchInterval = time.Second
 
-// Watch checks the keys of an authentic storage until ctx ends: new keys of other gateways are used as soon
-// as they are stored, and lost keys are restored before they are needed. Other storage is not watched.
+// Watch checks the keys of an authentic storage until ctx is canceled. New keys of other gateways are used as soon as they are
+// stored, and lost keys are restored before they are needed. If the storage is not authentic, Watch returns immediately.
 func (k *Keyring) Watch(ctx context.Context) {
 	if !k.storage.IsAuthentic() {
 		return
@@ -454,7 +453,7 @@ func (k *Keyring) Watch(ctx context.Context) {
 	}
 }
 
-// reloadIfChanged reloads the keys if the stored document has changed. Errors are recorded and retried with the next check.
+// reloadIfChanged reloads the keys if the stored document has changed. It records errors and retries at the next check.
 func (k *Keyring) reloadIfChanged(ctx context.Context) {
 	k.loaded.mu.Lock()
 	defer k.loaded.mu.Unlock()
@@ -467,7 +466,7 @@ func (k *Keyring) reloadIfChanged(ctx context.Context) {
 	k.recordProblem(err)
 }
 
-// reloadTokenKeys requires mu.
+// reloadTokenKeys reloads the token keys. The caller must hold mu.
 func (k *Keyring) reloadTokenKeys(ctx context.Context) error {
 	document, err := k.storage.Load(ctx, k.storageName)
 	if old := k.loaded.tokenKeys.Load(); err == nil && old != nil && bytes.Equal(document, old.document) {

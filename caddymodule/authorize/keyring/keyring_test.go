@@ -22,7 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// sharedStorage is an in-memory Storage that can fail and counts its writes.
+// sharedStorage is an in-memory [Storage] that can fail. It counts writes.
 type sharedStorage struct {
 	lock   sync.Mutex
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func testKeyring(storage CertMagicStorage) *Keyring {
 	return New(LockingStorage{storage}, "keys", slog.New(slog.DiscardHandler))
 }
 
-// signingKeyID returns the id of the active signing key.
+// signingKeyID returns the kid of the active signing key.
 func signingKeyID(t *testing.T, k *Keyring, alg jose.SignatureAlgorithm) string {
 	t.Helper()
 	set, err := k.currentKeys(t.Context())
@@ -95,8 +95,8 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 }
 
-// A key is rotated after 90 days. The new key is published an hour before it signs, and the old key
-// stays published for its signatures.
+// A key is rotated after 90 days. The new key is published an hour before it is used for signing. The old key remains published
+// while its signatures are valid.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestKeyRotation(t *testing.T) {
 	})
 }
 
-// A gateway reads another gateway's new key before that key signs.
+// A gateway reads another gateway's new key before that key is used for signing.
 func TestKeysOfOtherGatewaysAreLoaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,13 +188,13 @@ func TestKeysOfBrokenFile(t *testing.T) {
 	}
 }
 
-// keyFile is file-based storage.
+// keyFile is a file-based storage.
 type keyFile struct{ sharedStorage }
 
 func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 
-// Keys in use stay in use when the stored keys are damaged, missing or unreadable, in this keyring
-// and in its successor. Nothing is written, and the error contains the file name.
+// If the stored keys are damaged, missing or unreadable, the keys in memory remain in use, in this keyring and in its
+// successor. Nothing is written, and the error contains the file name.
 func TestKeysInUseSurviveDamage(t *testing.T) {
 	t.Parallel()
 	others, err := json.Marshal(storedKeys(t))
@@ -238,7 +238,7 @@ func TestKeysInUseSurviveDamage(t *testing.T) {
 	}
 }
 
-// storedKeys returns the keys that a new gateway generates.
+// storedKeys returns the keys that a new keyring generates.
 func storedKeys(t *testing.T) []storedKey {
 	t.Helper()
 	set, err := testKeyring(new(sharedStorage)).currentKeys(t.Context())
@@ -248,8 +248,8 @@ func storedKeys(t *testing.T) []storedKey {
 	return set.keys
 }
 
-// A missing stored key, e.g. after restoring a backup, does not cause a new key, which would invalidate
-// its tokens. A key missing because it was retired does not prevent use of the stored keys.
+// If a stored key is missing, e.g. after a backup was restored, no new key is generated, because that would invalidate tokens.
+// A key that is missing because it was rotated out does not prevent the use of the stored keys.
 func TestKeysPartlyGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestKeysPartlyGone(t *testing.T) {
 	})
 }
 
-// A due key is not generated while the keys in use are missing, because their tokens would become invalid.
+// While keys in use are missing from the storage, rotation generates no new key, because tokens would become invalid.
 func TestKeysMissingWhenRotationDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	}
 }
 
-// TestMain makes keyrings reuse a few RSA keys in turn. Consecutive keys differ.
+// TestMain makes keyrings use a few RSA keys in turn, because generating them is slow. Consecutive keys differ.
 func TestMain(m *testing.M) {
 	const few = 4
 	var keys [few]func() (*rsa.PrivateKey, error)
@@ -314,8 +314,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Rotated keys are published immediately, including by gateways with shared storage, and sign an hour
-// later. Earlier signatures stay valid.
+// New keys from Rotate are published immediately, including by gateways with the same storage, and used for signing an hour
+// later. Earlier signatures remain valid.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestRotate(t *testing.T) {
 	})
 }
 
-// Repeated rotation neither grows the key set without limit nor leaves it empty.
+// Repeated rotation neither makes the key set grow without limit nor leaves it empty.
 func TestRotateIsBounded(t *testing.T) {
 	t.Parallel()
 	storage := new(sharedStorage)
@@ -368,7 +368,7 @@ func TestRotateIsBounded(t *testing.T) {
 	}
 }
 
-// Rotation is rejected while the stored keys are missing.
+// Rotate returns an error while the stored keys are missing.
 func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	t.Parallel()
 	storage := new(sharedStorage)
@@ -380,7 +380,7 @@ func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	}
 }
 
-// A retired key is removed immediately. A gateway with the key in memory does not restore it and drops the key.
+// A retired key is removed immediately. Gateways that have the key in memory do not restore it and stop using it.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

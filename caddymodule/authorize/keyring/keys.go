@@ -24,52 +24,52 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Access tokens, which accompany each FHIR request, use short and fast signatures. Every OpenID
-// Connect client can verify RS256 (OpenID Connect Core §15.1).
+// Access tokens are sent with each FHIR request, so their algorithm has short signatures that can be verified fast. Every
+// OpenID Connect client can verify RS256 (OpenID Connect Core §15.1).
 const (
 	AccessTokenAlgorithm = jose.ES256
 	IDTokenAlgorithm     = jose.RS256
 	sealAlgorithm        = jose.SignatureAlgorithm(jose.A256GCM)
 )
 
-// IDTokenAlgorithms lists the algorithms that clients may choose.
+// IDTokenAlgorithms lists the ID token algorithms from which clients may choose.
 var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
 type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
 
-	// RetiredAt is the time when an operator retired the key. It is stored so that a gateway with the
-	// key in memory does not restore it as lost.
+	// RetiredAt is the time when an operator retired the key. It is stored so that gateways that have the key in memory do not
+	// restore it as lost.
 	RetiredAt time.Time `json:"ended,omitzero"`
 }
 
-// keySet is the content of the storage at a time. Immutable.
+// keySet contains the keys in the storage at a point in time. Immutable.
 type keySet struct {
 	loadedAt time.Time
-	document []byte // document as read
+	document []byte // stored JSON
 	keys     []storedKey
-	retired  []storedKey // retired by an operator
-	missing  []storedKey // in use, but missing from the storage
+	retired  []storedKey // keys retired by an operator
+	missing  []storedKey // keys in use that are missing from the storage
 	signers  map[signerID]jose.Signer
 	jwks     []byte
 }
 
 type signerID struct{ kid, typ string }
 
-// The typ of tokens prevents confusion of token kinds (RFC 9068 §2.1, Back-Channel Logout §2.4).
+// Values of the typ header, which prevents confusion of token types (RFC 9068 §2.1, Back-Channel Logout §2.4).
 const (
 	AccessTokenType = "at+jwt"
 	IDTokenType     = "JWT"
 	LogoutTokenType = "logout+jwt"
 )
 
-// publishLead is the time between publication and first use of a new key, so that caches of the
-// JWKS with a shorter lifetime always contain it.
+// publishLead is the time between the publication of a new key and its first use. Copies of the JWKS that are cached for less
+// than that always contain the key.
 const publishLead = time.Hour
 
-// activeKey returns the newest key of an algorithm that has been published for publishLead, or the
-// oldest if none has, as after the first start.
+// activeKey returns the newest key of an algorithm that has been published for at least publishLead. If there is none, e.g.
+// after the first start, it returns the oldest key.
 func (s *keySet) activeKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
 	var oldest, ready storedKey
 	for _, k := range s.keys {
@@ -99,7 +99,7 @@ func (s *keySet) newestCreation(alg jose.SignatureAlgorithm) (created time.Time)
 	return created
 }
 
-// keyByID returns a key including its private part.
+// keyByID returns the key with a kid, including its private part.
 func (s *keySet) keyByID(kid string) (storedKey, bool) {
 	for _, k := range s.keys {
 		if k.JWK.KeyID == kid {
@@ -137,7 +137,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precomputeRSA saves a sixth of the time of each signature, because go-jose decodes RSA keys without precomputed values.
+// precomputeRSA precomputes the CRT values of RSA keys, which go-jose does not do. This makes signing a sixth faster.
 func precomputeRSA(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		key.Precomputed = rsa.PrecomputedValues{}
@@ -145,10 +145,10 @@ func precomputeRSA(key any) {
 	}
 }
 
-// generateRSA is slow, so tests of this package replace it.
+// generateRSA can be replaced by tests, because it is slow.
 var generateRSA = rsa.GenerateKey
 
-// generateKey generates a key for one of keyAlgorithms with a random id.
+// generateKey returns a new key for one of keyAlgorithms, with a random id.
 func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) {
 	var key any
 	var err error
@@ -170,50 +170,50 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	return storedKey{Created: now, JWK: jwk}, nil
 }
 
-// Keys is the interface of a [Keyring] for an authorization server.
+// Keys provides the keys of a [Keyring] to an authorization server.
 type Keys interface {
 	SignerSource
 	BrowserSealer
 	StorageSealer
 
-	// Key returns the public key with an id, or [ErrUnknownKey].
+	// Key returns the public key with a kid, or [ErrUnknownKey].
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 
 	// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
 	JWKS(ctx context.Context) ([]byte, error)
 
-	// HasKey reports whether the keyring contains a key.
+	// HasKey reports whether the keyring contains a key with a kid.
 	HasKey(ctx context.Context, kid string) (bool, error)
 }
 
-// SignerSource signs tokens.
+// SignerSource provides signers for tokens.
 type SignerSource interface {
-	// Signer returns the signer for new tokens of a typ and algorithm.
+	// Signer returns the signer for new tokens with an algorithm and a typ header.
 	Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error)
 }
 
 // BrowserSealer seals data stored by browsers.
 type BrowserSealer interface {
-	// Seal encrypts and authenticates a text with the current time. Unsealing requires the same binding.
+	// Seal encrypts and authenticates a text and the current time. The same binding is required to unseal the text.
 	Seal(ctx context.Context, text, binding string) (string, error)
 
-	// Unseal returns a text sealed at most maxAge ago, or [ErrUnsealFailed].
+	// Unseal returns a text that was sealed with the same binding at most maxAge ago, or [ErrUnsealFailed].
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 
 	// MAC returns a digest that cannot be computed without the keys.
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// StorageSealer seals data stored for longer than browser data.
+// StorageSealer seals data that is stored for longer than browser data.
 type StorageSealer interface {
-	// SealStored encrypts and authenticates a text. Unsealing requires the same binding.
+	// SealStored encrypts and authenticates a text. The same binding is required to unseal the text.
 	SealStored(ctx context.Context, text, binding string) (string, error)
 
 	// UnsealStored returns a text sealed by SealStored, or [ErrUnsealFailed].
 	UnsealStored(ctx context.Context, sealed, binding string) (string, error)
 }
 
-// Sign creates a JWT of a typ without go-jose's builder, which marshals the claims twice.
+// Sign returns a signed JWT with a typ header. It does not use go-jose's builder, which marshals the claims twice.
 func Sign(ctx context.Context, keys SignerSource, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
 	signer, err := keys.Signer(ctx, alg, typ)
 	if err != nil {
@@ -232,10 +232,10 @@ func Sign(ctx context.Context, keys SignerSource, alg jose.SignatureAlgorithm, t
 
 var _ Keys = (*Keyring)(nil)
 
-// ErrUnsealFailed means that a text was not sealed by this keyring with this binding, or not recently enough.
+// ErrUnsealFailed means that a text was not sealed with a key of this keyring and the binding, or was sealed too long ago.
 var ErrUnsealFailed = errors.New("invalid sealed value: wrong key, wrong browser, or expired")
 
-// Seal implements [BrowserSealer] with AES-256-GCM. The form is <key id>.<base64url>.
+// Seal implements [BrowserSealer] with AES-256-GCM. The format is <key id>.<base64url>.
 func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {
 	key, err := k.sealingKey(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	return key.seal(text, binding)
 }
 
-// seal seals a text and prepends the key id.
+// seal returns the sealed text, preceded by the key id.
 func (k storedKey) seal(text, binding string) (string, error) {
 	sealer, err := k.newSealer()
 	if err != nil {
@@ -271,9 +271,9 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 	return sealer.Unseal(box, binding, maxAge)
 }
 
-const macSize = 16 // bytes of an HMAC-SHA256
+const macSize = 16 // length of a MAC in bytes; HMAC-SHA256 is truncated to it
 
-// MAC implements [BrowserSealer]. The digest changes with key rotation.
+// MAC implements [BrowserSealer]. The digest of a text changes when the key is rotated.
 func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	key, err := k.sealingKey(ctx)
 	if err != nil {
@@ -320,7 +320,7 @@ func (k storedKey) newSealer() (*Sealer, error) {
 	return s, nil
 }
 
-// Sealer encrypts and authenticates texts and the current time, using AES-GCM with a single key. Create one with [NewSealer].
+// Sealer encrypts and authenticates texts with the current time, using AES-GCM with a single key. Create one with [NewSealer].
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a sealer with a secret key of 16, 24 or 32 bytes.
@@ -333,22 +333,22 @@ func NewSealer(secret []byte) (*Sealer, error) {
 	return &Sealer{aead}, err
 }
 
-// Seal returns the sealed text in base64url. Unsealing requires the same binding.
+// Seal returns the sealed text in base64url. The same binding is required to unseal the text.
 func (s *Sealer) Seal(text, binding string) string {
 	timestamped := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, append(timestamped, text...), []byte(binding)))
 }
 
-// maxClockSkew is the tolerance for a sealing gateway's clock that is ahead.
+// maxClockSkew is how far the clock of the gateway that sealed a text may be ahead.
 const maxClockSkew = time.Minute
 
-// UnsealAnyAge unseals a text sealed by [Sealer.Seal] with the binding at any time, or returns [ErrUnsealFailed].
+// UnsealAnyAge returns a text sealed by [Sealer.Seal] with the same binding, regardless of its age, or [ErrUnsealFailed].
 func (s *Sealer) UnsealAnyAge(sealed, binding string) (string, error) {
 	text, _, err := s.unsealTimed(sealed, binding)
 	return text, err
 }
 
-// Unseal unseals a text sealed by [Sealer.Seal] with the binding at most maxAge ago, or returns [ErrUnsealFailed].
+// Unseal returns a text sealed by [Sealer.Seal] with the same binding at most maxAge ago, or [ErrUnsealFailed].
 func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, error) {
 	text, at, err := s.unsealTimed(sealed, binding)
 	if age := time.Since(at); err == nil && (age > maxAge || age < -maxClockSkew) {
@@ -357,7 +357,7 @@ func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, e
 	return text, err
 }
 
-// unsealTimed also returns the sealing time.
+// unsealTimed unseals a text and returns it with the time of sealing.
 func (s *Sealer) unsealTimed(sealed, binding string) (text string, at time.Time, err error) {
 	box, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memoryKeys is a Storage with one file in memory.
+// memoryKeys is a [Storage] for one file in memory.
 type memoryKeys struct{ file []byte }
 
 func (*memoryKeys) Lock(context.Context, string) error   { return nil }
@@ -28,14 +28,14 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 	return nil
 }
 
-// A seal is valid from its time, with a tolerance for clock skew, and not before: a seal from a
-// clock that is ahead would exceed maxAge.
+// A sealed text can be unsealed from the time of sealing, with a tolerance for clock skew, but not earlier. Otherwise, texts
+// sealed by a clock that is ahead would be valid for longer than maxAge.
 func TestSealValidity(t *testing.T) {
 	t.Parallel()
-	keys := new(memoryKeys) // generated once
+	keys := new(memoryKeys) // the keys are generated only once
 	ring := func() *Keyring { return New(LockingStorage{keys}, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {
-		ahead, wait time.Duration // skew of the sealing clock; delay until unsealing
+		ahead, wait time.Duration // how far the sealing clock is ahead; delay until unsealing
 		opens       bool
 	}{
 		"at once":                    {0, 0, true},

@@ -18,33 +18,32 @@ import (
 	"time"
 )
 
-// Storage is the storage of a [Keyring]'s keys.
+// Storage stores the keys of a [Keyring].
 type Storage interface {
-	// Load returns a value, or fs.ErrNotExist.
+	// Load returns the value of a key. The error is fs.ErrNotExist if there is none.
 	Load(ctx context.Context, key string) ([]byte, error)
 
-	// Update replaces a value with the result of renew and returns it. renew gets nil for an absent
-	// value. Concurrent updates are serialized.
+	// Update replaces the value of a key with the result of renew and returns the new value. If there is no value, renew is
+	// called with nil. Concurrent updates are serialized.
 	Update(ctx context.Context, key string, renew func(value []byte) ([]byte, error)) ([]byte, error)
 
-	// IsAuthentic reports whether only gateways of this issuer can have written the values. In that
-	// case, keys added by other gateways are used, and lost keys are restored. Otherwise, replaced
-	// keys require action by the operator.
+	// IsAuthentic reports whether only gateways of this issuer can write to the storage. If so, keys added by other gateways
+	// are used, and lost keys are restored. Otherwise, replaced keys require action by the operator.
 	IsAuthentic() bool
 
-	// Location describes the location of a value to the operator.
+	// Location returns where a value is stored, for messages to the operator.
 	Location(key string) string
 }
 
 // LockingStorage is a [Storage] that replaces values under a lock.
 type LockingStorage struct{ CertMagicStorage }
 
-// CertMagicStorage is a subset of Caddy's certmagic.Storage. A missing key is fs.ErrNotExist.
+// CertMagicStorage is a subset of Caddy's certmagic.Storage. The error for a missing key is fs.ErrNotExist.
 type CertMagicStorage interface {
-	Lock(ctx context.Context, name string) error               // waits for the lock of a name
-	Unlock(ctx context.Context, name string) error             // releases the lock
-	Load(ctx context.Context, key string) ([]byte, error)      // returns a value
-	Store(ctx context.Context, key string, value []byte) error // stores a value
+	Lock(ctx context.Context, name string) error               // waits for the lock with a name
+	Unlock(ctx context.Context, name string) error             // releases the lock with a name
+	Load(ctx context.Context, key string) ([]byte, error)      // returns the value of a key
+	Store(ctx context.Context, key string, value []byte) error // stores the value of a key
 }
 
 // Update implements [Storage].
@@ -67,7 +66,7 @@ func (l LockingStorage) Update(ctx context.Context, key string, renew func([]byt
 // IsAuthentic implements [Storage]. Administrators of the storage may replace its values.
 func (LockingStorage) IsAuthentic() bool { return false }
 
-// Location implements [Storage]. It returns the file name of file-based storage.
+// Location implements [Storage]. For file-based storage, it returns the file name.
 func (l LockingStorage) Location(key string) string {
 	if files, ok := l.CertMagicStorage.(interface{ Filename(key string) string }); ok {
 		return files.Filename(key)
@@ -84,19 +83,19 @@ type storageKeyring struct {
 	loaded  *storageKeysInUse
 }
 
-// storageKeysInUse are the storage keys in memory.
+// storageKeysInUse contains the storage keys in memory.
 type storageKeysInUse struct {
-	mu   sync.Mutex // held while reading the storage
+	mu   sync.Mutex // held while the keys are read from storage
 	keys atomic.Pointer[storageKeys]
 }
 
-// storageKeyName returns the name of the storage keys, derived from the name of the other keys.
+// storageKeyName returns the name under which the storage keys are stored, derived from the name of the token keys.
 func storageKeyName(name string) string { return strings.TrimSuffix(name, ".json") + "-stored.json" }
 
-// StorageNames returns the names of all values of a [Keyring] in its storage.
+// StorageNames returns the names of all values that a [Keyring] stores.
 func StorageNames(name string) []string { return []string{name, storageKeyName(name)} }
 
-// SealStored implements [StorageSealer]. The form is <key id>.<base64url>.
+// SealStored implements [StorageSealer]. The format is <key id>.<base64url>.
 func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (string, error) {
 	keys, err := k.currentKeys(ctx)
 	if err != nil {
@@ -105,7 +104,7 @@ func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (
 	return keys.seal(text, binding)
 }
 
-// UnsealStored implements [StorageSealer]. It ignores the sealing time, because a wrong clock must not prevent sign-in.
+// UnsealStored implements [StorageSealer]. It ignores the time of sealing, because a wrong clock must not prevent sign-in.
 func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding string) (string, error) {
 	keys, err := k.currentKeys(ctx)
 	if err != nil {
@@ -125,7 +124,7 @@ func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding strin
 	return "", ErrUnsealFailed
 }
 
-// currentKeys returns the storage keys and generates one on first use.
+// currentKeys returns the storage keys. On first use, it loads them from storage or generates one.
 func (k *storageKeyring) currentKeys(ctx context.Context) (*storageKeys, error) {
 	if keys := k.loaded.keys.Load(); keys != nil {
 		return keys, nil
@@ -137,7 +136,7 @@ func (k *storageKeyring) currentKeys(ctx context.Context) (*storageKeys, error) 
 	return k.refreshLocked(ctx)
 }
 
-// reload reloads the storage keys if any are in use.
+// reload reloads the storage keys if any are in memory.
 func (k *storageKeyring) reload(ctx context.Context) error {
 	if k.loaded.keys.Load() == nil {
 		return nil
@@ -148,7 +147,7 @@ func (k *storageKeyring) reload(ctx context.Context) error {
 	return err
 }
 
-// refreshLocked reloads the storage keys. It requires mu.
+// refreshLocked reloads the storage keys. The caller must hold mu.
 func (k *storageKeyring) refreshLocked(ctx context.Context) (*storageKeys, error) {
 	keys, err := k.loadKeys(ctx)
 	if err != nil {
@@ -158,8 +157,8 @@ func (k *storageKeyring) refreshLocked(ctx context.Context) (*storageKeys, error
 	return keys, nil
 }
 
-// loadKeys loads the storage keys. Without any it generates one, unless another gateway has just done
-// so. Missing keys in use are restored.
+// loadKeys loads the storage keys. If there are none, it generates a key, unless another gateway has just done so. It restores
+// keys in use that are missing from the storage.
 func (k *storageKeyring) loadKeys(ctx context.Context) (*storageKeys, error) {
 	inUse := k.loaded.keys.Load()
 	document, err := k.storage.Load(ctx, k.name)
@@ -184,23 +183,23 @@ func (k *storageKeyring) loadKeys(ctx context.Context) (*storageKeys, error) {
 
 var _ StorageSealer = (*storageKeyring)(nil)
 
-// The storage key seals data that is stored for longer than the lifetime of the other keys, e.g. second
-// factors. It is never rotated and has its own file: an older version, unaware of the key, would retire it.
-// Several keys exist if the storage lost one and another gateway generated a key before it was restored.
+// The storage key seals data that is stored for longer than the lifetime of the other keys, e.g. second factors. It is never
+// rotated. It has a separate file, because older versions would retire a key that they do not know. Several storage keys exist
+// if the storage lost one and another gateway generated a new one before it was restored.
 
-// storageKeys are the storage keys in their stored form.
+// storageKeys contains the storage keys, as stored.
 type storageKeys struct {
-	storedKey                  // oldest key; seals
-	UnsealOnlyKeys []storedKey `json:"others,omitempty"` // open data that they sealed
+	storedKey                  // oldest key, used for sealing
+	UnsealOnlyKeys []storedKey `json:"others,omitempty"` // keys used only for unsealing
 
-	document []byte // document as read
+	document []byte // stored JSON
 }
 
 func (k *storageKeys) allKeys() []storedKey {
 	return append([]storedKey{k.storedKey}, k.UnsealOnlyKeys...)
 }
 
-// mergedWith merges these keys with others, in an order independent of the caller.
+// mergedWith returns the union of k and others. The order depends only on the keys, so that all gateways agree on the oldest.
 func (k *storageKeys) mergedWith(others []storedKey) *storageKeys {
 	all := append(k.allKeys(), others...)
 	slices.SortFunc(all, func(a, b storedKey) int {
@@ -215,7 +214,7 @@ func (k *storageKeys) containsAll(inUse *storageKeys) bool {
 	return k != nil && (inUse == nil || len(k.mergedWith(inUse.allKeys()).UnsealOnlyKeys) == len(k.UnsealOnlyKeys))
 }
 
-// parseStorageKeys decodes a document of storage keys; nil without a document.
+// parseStorageKeys decodes stored storage keys. It returns nil if document is nil.
 func parseStorageKeys(document []byte) (*storageKeys, error) {
 	if document == nil {
 		return nil, nil
@@ -232,7 +231,7 @@ func parseStorageKeys(document []byte) (*storageKeys, error) {
 	return keys, nil
 }
 
-// mergeStorageKeys returns a document with the storage keys in use added, or with a new key if there are none.
+// mergeStorageKeys adds the storage keys in use to a document. If there are no keys at all, it adds a new one.
 func mergeStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	keys, err := parseStorageKeys(document)
 	switch {
@@ -250,16 +249,16 @@ func mergeStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	return json.Marshal(key)
 }
 
-// SharedKeys are keys that an operator configures for several gateways. The first key seals; all keys unseal.
+// SharedKeys contains keys that an operator configures for several gateways. The first key seals; any key can unseal.
 type SharedKeys []*Sealer
 
 const (
-	minSharedKeySize = 32 // bytes
+	minSharedKeySize = 32 // in bytes
 	sharedKeyCommand = "openssl rand -base64 32"
 )
 
-// NewSharedKeys derives keys for a purpose from secrets, each base64 of at least 32 random bytes.
-// Keys for different purposes are incompatible.
+// NewSharedKeys derives keys for a purpose from secrets. Each secret is the base64 encoding of at least 32 random bytes. Keys
+// for one purpose cannot unseal data sealed for another.
 func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("at least one secret is required")
@@ -283,16 +282,16 @@ func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	return keys, nil
 }
 
-// decodeSecret decodes base64 in either alphabet, padded or not.
+// decodeSecret decodes standard or URL-safe base64, with or without padding.
 func decodeSecret(secret string) ([]byte, error) {
 	secret = strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "").Replace(strings.TrimSpace(secret))
 	return base64.RawStdEncoding.DecodeString(secret)
 }
 
-// Seal seals like [Sealer.Seal].
+// Seal is like [Sealer.Seal], with the first key.
 func (k SharedKeys) Seal(text, binding string) string { return k[0].Seal(text, binding) }
 
-// Unseal unseals like [Sealer.Unseal].
+// Unseal is like [Sealer.Unseal], with any of the keys.
 func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text string, err error) {
 	for _, key := range k {
 		if text, err = key.Unseal(sealed, binding, maxAge); err == nil {
@@ -302,7 +301,7 @@ func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text s
 	return "", err
 }
 
-// UnsealAnyAge unseals like [Sealer.UnsealAnyAge] and returns the index of the key.
+// UnsealAnyAge is like [Sealer.UnsealAnyAge], with any of the keys. by is the index of the key.
 func (k SharedKeys) UnsealAnyAge(sealed, binding string) (text string, by int, err error) {
 	for i, key := range k {
 		if text, err = key.UnsealAnyAge(sealed, binding); err == nil {

@@ -11,7 +11,7 @@ import (
 
 func TestNewSharedKeys(t *testing.T) {
 	t.Parallel()
-	random := bytes.Repeat([]byte{0xfb}, 32) // contains both characters in which the alphabets differ
+	random := bytes.Repeat([]byte{0xfb}, 32) // contains both characters in which the two base64 alphabets differ
 	for name, tt := range map[string]struct {
 		secret string
 		good   bool
@@ -33,8 +33,8 @@ func TestNewSharedKeys(t *testing.T) {
 	}
 }
 
-// A shared key unseals for the same purpose and binding within maxAge, at every gateway and at
-// every position in the list.
+// Every gateway can unseal with a shared key, at any position in its list, if the purpose and binding are the same and maxAge
+// is not exceeded.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	secret := func(letter string) string {

@@ -16,7 +16,7 @@ func newKeyring(storage keyring.Storage) *keyring.Keyring {
 	return keyring.New(storage, "keys.json", slog.New(slog.DiscardHandler))
 }
 
-// Stored data can be unsealed for years by any gateway on the same storage, while the other keys are rotated.
+// For years, stored data can be unsealed by any gateway with the same storage, although the other keys are rotated.
 func TestStoredDataOpensForYears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestStoredDataIsBound(t *testing.T) {
 	}
 }
 
-// A damaged key is not replaced, because that would make all stored data unreadable forever.
+// A damaged storage key is not replaced, because all stored data would become unreadable.
 func TestDamagedStorageKeyStays(t *testing.T) {
 	t.Parallel()
 	storage := new(providertest.Storage)

@@ -14,23 +14,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Context is the launch context of an app, as in token responses (SMART App Launch 2.2, "Launch
-// context arrives with your access_token").
+// Context is the launch context of an app, with the parameters of token responses (SMART App Launch 2.2, "Launch context
+// arrives with your access_token").
 type Context struct {
-	Patient           string      `json:"patient,omitempty"`             // id of the Patient
-	Encounter         string      `json:"encounter,omitempty"`           // id of the Encounter
-	FHIRContext       []Reference `json:"fhirContext,omitempty"`         // other resources
+	Patient           string      `json:"patient,omitempty"`             // id of the Patient resource
+	Encounter         string      `json:"encounter,omitempty"`           // id of the Encounter resource
+	FHIRContext       []Reference `json:"fhirContext,omitempty"`         // other resources in context
 	NeedPatientBanner *bool       `json:"need_patient_banner,omitempty"` // whether the app must display the patient's identity
-	Intent            string      `json:"intent,omitempty"`              // purpose of the launch, as agreed between EHR and app
-	SMARTStyleURL     string      `json:"smart_style_url,omitempty"`     // URL of the EHR's style
+	Intent            string      `json:"intent,omitempty"`              // purpose of the launch, agreed upon by EHR and app
+	SMARTStyleURL     string      `json:"smart_style_url,omitempty"`     // URL of the EHR's style settings in JSON
 	Tenant            string      `json:"tenant,omitempty"`              // organization that launches the app
 }
 
-// Limits of a Context, which is stored with each grant and sent in each token response.
+// Limits of a [Context], which is stored with each grant and sent in each token response.
 const (
-	maxTextLength = 256 // intent and tenant, in bytes
+	maxTextLength = 256 // maximum length of intent and tenant in bytes
 	maxURL        = 1024
-	maxReferences = 20 // entries of fhirContext
+	maxReferences = 20 // maximum number of fhirContext entries
 )
 
 // idPattern matches a FHIR id (FHIR R4 §2.24.0.1).
@@ -91,11 +91,11 @@ type Reference struct {
 
 // Identifier is the part of a FHIR Identifier that identifies a resource.
 type Identifier struct {
-	System string `json:"system,omitempty"` // URI
+	System string `json:"system,omitempty"` // URI of the namespace of Value
 	Value  string `json:"value"`            // unique within System
 }
 
-// roles are the roles defined by SMART App Launch 2.2. All others must be absolute URIs.
+// roles lists the roles defined by SMART App Launch 2.2. All other roles must be absolute URIs.
 var roles = []string{"launch"}
 
 func (r Reference) check() error {
@@ -113,8 +113,8 @@ func (r Reference) check() error {
 	return nil
 }
 
-// checkReference rejects invalid references, and types with parameters of their own (Patient,
-// Encounter) unless a role states another purpose.
+// checkReference returns an error for an invalid reference. Patient and Encounter, which have separate parameters, are rejected
+// unless a role states another purpose.
 func (r Reference) checkReference() error {
 	if r.Reference == "" {
 		return nil
@@ -164,7 +164,7 @@ func isAbsolute(text string) bool {
 	return err == nil && u.Scheme != ""
 }
 
-// isTypeName reports whether a text has the form of a resource type.
+// isTypeName reports whether a text has the syntax of a resource type.
 func isTypeName(text string) bool {
 	if text == "" || len(text) > 64 || text[0] < 'A' || text[0] > 'Z' {
 		return false
@@ -172,26 +172,26 @@ func isTypeName(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 }
 
-// Lifetime is the lifetime of a registered launch: the time to open the app and sign in.
+// Lifetime is how long a registered launch can be used. The app must be opened and the person must sign in within this time.
 const Lifetime = 10 * time.Minute
 
 // Registration is a launch context registered by an EHR for one app and one person.
 type Registration struct {
 	Context
-	Launcher string `json:"launcher"`            // client that registered the launch; empty for the launch page, where the person chooses
+	Launcher string `json:"launcher"`            // client that registered the launch; "" for the launch page, on which the person chooses
 	ClientID string `json:"client_id"`           // client_id of the app
-	User     string `json:"user,omitempty"`      // sub of the person; "" for any
-	FHIRUser string `json:"fhir_user,omitempty"` // fhirUser of the person; "" for any
+	User     string `json:"user,omitempty"`      // sub of the person; "" for any person
+	FHIRUser string `json:"fhir_user,omitempty"` // fhirUser of the person; "" for any person
 
-	// SimulatedFault is the fault to simulate for testing the app: a name in [SimulatedFaults], or "".
-	// Always "" for launches registered by clients.
+	// SimulatedFault is the fault to simulate for testing the app: a name in [SimulatedFaults]; "" for none. It is always ""
+	// for launches registered by clients.
 	SimulatedFault string `json:"simulated,omitempty"`
 }
 
-// ShortToken is the name of a fault after the authorization response: access tokens expire within seconds.
+// ShortToken is a simulated fault that occurs after the authorization response: access tokens expire within seconds.
 const ShortToken = "short_token"
 
-// SimulatedFaults contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
+// SimulatedFaults maps the names of faults to the errors of the authorization response. The error is nil for [ShortToken].
 var SimulatedFaults = map[string]*oauth2.Error{
 	"access_denied": {Code: "access_denied", Description: "simulated error: the person denied the request", DescribeToClient: true},
 	"server_error":  {Code: "server_error", Description: "simulated error: the authorization server failed", DescribeToClient: true},
@@ -199,7 +199,7 @@ var SimulatedFaults = map[string]*oauth2.Error{
 	ShortToken:      nil,
 }
 
-// FaultError returns the error of the authorization response, or nil.
+// FaultError returns the simulated error of the authorization response, or nil.
 func (l *Registration) FaultError() error {
 	if e := SimulatedFaults[l.SimulatedFault]; e != nil {
 		return e
@@ -207,42 +207,42 @@ func (l *Registration) FaultError() error {
 	return nil
 }
 
-// IsFor reports whether a person may use a launch.
+// IsFor reports whether the person with a sub and a fhirUser may use the launch.
 func (l *Registration) IsFor(sub, fhirUser string) bool {
 	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
 }
 
-// ErrUnknownLaunch means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
+// ErrUnknownLaunch means that a launch is unknown, used, expired or for another app, deliberately indistinguishable.
 var ErrUnknownLaunch = &oauth2.Error{
 	Code:             "invalid_request",
 	Description:      "launch is unknown, already used, older than ten minutes, or for another app. Launch the app from the EHR again.",
 	DescribeToClient: true,
 }
 
-// ErrOtherPerson means that a launch is for a person other than the signed-in one.
+// ErrOtherPerson means that a launch is for another person than the one who is signed in.
 var ErrOtherPerson = &oauth2.Error{
 	Code:             "invalid_request",
 	Description:      "launch is for a person other than the one signed in. Launch the app from the EHR again.",
 	DescribeToClient: true,
 }
 
-// maxLaunches is the maximum number of pending launches per person and client. Beyond it, the oldest are deleted.
+// maxLaunches is the maximum number of pending launches per client and person. Beyond it, the oldest are deleted.
 const maxLaunches = 100
 
 // Launches manages the launches registered by EHRs.
 type Launches struct {
-	Store        store.Store // store of launches for [Lifetime]
+	Store        store.Store // store for launches
 	perUserLimit *store.PerUserLimit
 }
 
-// NewLaunches returns the launches in a store.
+// NewLaunches returns launches that are stored in in.
 func NewLaunches(in store.Store) *Launches {
 	return &Launches{Store: in, perUserLimit: store.NewPerUserLimit(maxLaunches, Lifetime)}
 }
 
 func storeKey(handle string) string { return store.Key("launch", handle) }
 
-// Register stores a launch and returns the handle for the parameter launch.
+// Register stores a launch and returns its handle, the value of the parameter launch.
 func (ls *Launches) Register(ctx context.Context, l *Registration) (string, error) {
 	value, err := store.ToJSON(l)
 	if err != nil {
@@ -254,7 +254,7 @@ func (ls *Launches) Register(ctx context.Context, l *Registration) (string, erro
 	return handle, ls.Store.Do(ctx, calls...)
 }
 
-// Find returns the launch with a handle for an app. The error is [ErrUnknownLaunch] if it does not exist.
+// Find returns the launch with a handle if it is for the client. Otherwise the error is [ErrUnknownLaunch].
 func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registration, error) {
 	l, err := store.GetJSON[Registration](ctx, ls.Store, storeKey(handle))
 	switch {
@@ -266,8 +266,8 @@ func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registr
 	return l, nil
 }
 
-// ConsumeCall returns the call that uses a launch up. Exactly one of several concurrent calls succeeds; the
-// others fail with [store.ErrNotFound], which callers report as [ErrUnknownLaunch].
+// ConsumeCall returns the store call that marks a launch as used. Only one of several concurrent calls succeeds. The others
+// fail with [store.ErrNotFound], which callers report as [ErrUnknownLaunch].
 func (ls *Launches) ConsumeCall(handle string) *store.Call {
 	return &store.Call{Op: store.Take, Key: storeKey(handle)}
 }

@@ -22,15 +22,15 @@ import (
 // Person is a person who may choose a patient.
 type Person struct {
 	Subject  string   // sub
-	FHIRUser string   // own resource as Type/id; may be empty
-	Patients []string // patient ids from the identity provider or configuration; may be empty
+	FHIRUser string   // the person's own resource in the form Type/id; may be ""
+	Patients []string // patient ids set in the configuration or by the identity provider; may be empty
 
 	tokenclaim.Attributes
 }
 
-// isClinician reports whether a person searches for patients, rather than choosing among related ones.
+// isClinician reports whether a person chooses patients by searching, instead of from a list of related patients.
 func (p Person) isClinician() bool {
-	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or PractitionerRole
+	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // matches PractitionerRole, too
 }
 
 // MaxResults is the maximum number of patients or encounters on a page.
@@ -42,8 +42,8 @@ type Patients struct {
 	FHIRBase string  // base URL of the FHIR server
 }
 
-// DefaultPatientID returns the id of the person's own Patient without a query to the FHIR server; "" without
-// one, or if there are others to choose from.
+// DefaultPatientID returns the id of the person's own Patient resource, without a query to the FHIR server; "" if there is
+// none, or if the person can choose other patients.
 func (p Person) DefaultPatientID() string {
 	own, is := strings.CutPrefix(p.FHIRUser, "Patient/")
 	if is && !slices.ContainsFunc(p.Patients, func(id string) bool { return id != own }) {
@@ -55,8 +55,8 @@ func (p Person) DefaultPatientID() string {
 // MayHaveChoices reports whether the person may have patients to choose from.
 func (p Person) MayHaveChoices() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
 
-// MayChoosePatient reports whether the person could possibly choose a patient. Only the FHIR server can
-// decide this for clinicians, RelatedPersons and Persons.
+// MayChoosePatient reports whether the person might be able to choose a patient. For clinicians, RelatedPersons and Persons,
+// only the FHIR server has the answer.
 func (p Person) MayChoosePatient(patient string) bool {
 	resourceType, own, _ := strings.Cut(p.FHIRUser, "/")
 	switch {
@@ -68,22 +68,22 @@ func (p Person) MayChoosePatient(patient string) bool {
 
 // Choice contains the patients offered on a page.
 type Choice struct {
-	Searchable bool      // whether further criteria can find more
-	Patients   []Patient // at most [MaxResults]
+	Searchable bool      // whether the person can search with criteria
+	Patients   []Patient // at most [MaxResults] patients
 	HasMore    bool      // whether more patients match
 }
 
-// Criteria are a clinician's search criteria. All of them must match.
+// Criteria are the criteria of a clinician's search. Patients must match all of them.
 type Criteria struct {
-	Name       string // prefixes of parts of the name
-	BirthDate  string // YYYY-MM-DD
+	Name       string // words with which parts of the name begin
+	BirthDate  string // date in the format YYYY-MM-DD
 	Identifier string // e.g. a medical record number
 }
 
-// choicesTimeout limits the time for reading all of a person's patients, one request each.
+// choicesTimeout is the time limit for reading all of a person's patients. Each takes one request.
 const choicesTimeout = 30 * time.Second
 
-// Choices returns the patients that a person may choose; empty if none is visible.
+// Choices returns the patients that a person may choose; empty if the person may see none.
 func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*Choice, error) {
 	ctx, cancel := context.WithTimeout(ctx, choicesTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 		}
 		patient, err := ps.Find(ctx, person, id)
 		switch {
-		case errors.Is(err, ErrNoRecord): // deleted or merged
+		case errors.Is(err, ErrNoRecord): // the patient was deleted or merged
 		case err != nil:
 			return nil, err
 		default:
@@ -112,9 +112,9 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 	return choice, nil
 }
 
-// search searches with the clinician's rights.
+// search searches for patients with the clinician's rights.
 func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
-	if !isDate(by.BirthDate) || !isSearchText(by.Name) || !isSearchText(by.Identifier) { // the FHIR server would reject it, or fail
+	if !isDate(by.BirthDate) || !isSearchText(by.Name) || !isSearchText(by.Identifier) { // the FHIR server would reject the search or fail
 		return &Choice{Searchable: true}, nil
 	}
 	query := url.Values{"_count": {strconv.Itoa(MaxResults)}, "_sort": {"family,given"}}
@@ -144,25 +144,25 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 	return choice, nil
 }
 
-// isDate reports whether a text is a date or empty.
+// isDate reports whether a text is a date (YYYY-MM-DD) or empty.
 func isDate(text string) bool {
 	_, err := time.Parse(time.DateOnly, text)
 	return text == "" || err == nil
 }
 
-// isSearchText reports whether a text can occur in a record: FHIR strings contain no control characters
-// except white space (FHIR R4 §2.24.0.1).
+// isSearchText reports whether a text can occur in a resource. FHIR strings contain no control characters except white space
+// (FHIR R4 §2.24.0.1).
 func isSearchText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
-// maxNameWords is the number of words of a name used for a search.
+// maxNameWords is the maximum number of words of a name that are searched for.
 const maxNameWords = 5
 
-// escape escapes the separators of search values (FHIR R4 §3.1.1.4.2).
+// escape escapes the separators in search values (FHIR R4 §3.1.1.4.2).
 var escape = strings.NewReplacer(`\`, `\\`, ",", `\,`, "|", `\|`, "$", `\$`).Replace
 
-// Find returns a patient if the person may choose it, otherwise [ErrNoRecord].
+// Find returns the patient with an id if the person may choose it. Otherwise the error is [ErrNoRecord].
 func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patient, error) {
 	if !IsID(id) {
 		return nil, ErrNoRecord
@@ -191,19 +191,19 @@ func (ps *Patients) read(ctx context.Context, person Person, id string) (*Patien
 	return &patient, nil
 }
 
-// displayTimeout limits the time for reading a patient's name for a page.
+// displayTimeout is the time limit for reading a patient's name for a page.
 const displayTimeout = 5 * time.Second
 
-// FindChosen returns a patient whom the person has chosen, or for whom an EHR launched an app. It is
-// read with the rights of an app.
+// FindChosen returns a patient whom the person has chosen, or for whom an EHR launched an app. It reads the patient with the
+// rights of the app.
 func (ps *Patients) FindChosen(ctx context.Context, person Person, id string) (*Patient, error) {
 	ctx, cancel := context.WithTimeout(ctx, displayTimeout)
 	defer cancel()
 	return ps.read(ctx, person, id)
 }
 
-// patientReader returns the rights for reading one patient's records: for clinicians their own rights,
-// for others the rights of an app launched for the patient.
+// patientReader returns the rights for reading one patient's records. Clinicians use their own rights; other people use the
+// rights of an app launched for the patient.
 func (ps *Patients) patientReader(person Person, patient string) Reader {
 	if person.isClinician() {
 		return person.reader("user/Patient.rs user/Encounter.rs", ps.FHIRBase+"/"+person.FHIRUser, "")
@@ -215,7 +215,7 @@ func (p *Person) reader(scope, fhirUser, patient string) Reader {
 	return Reader{Subject: p.Subject, FHIRUser: fhirUser, Scope: scope, Patient: patient, Attributes: p.Attributes}
 }
 
-// relatedPatients returns the ids of a person's patients.
+// relatedPatients returns the ids of the patients among whom the person may choose.
 func (ps *Patients) relatedPatients(ctx context.Context, person Person) (ids []string, err error) {
 	ids = slices.Clip(person.Patients)
 	switch resourceType, own, _ := strings.Cut(person.FHIRUser, "/"); resourceType {
@@ -231,7 +231,7 @@ func (ps *Patients) relatedPatients(ctx context.Context, person Person) (ids []s
 	return removeDuplicates(ids), nil
 }
 
-// removeDuplicates removes duplicate ids.
+// removeDuplicates returns ids without duplicates.
 func removeDuplicates(ids []string) (distinct []string) {
 	for _, id := range ids {
 		if !slices.Contains(distinct, id) {
@@ -241,7 +241,7 @@ func removeDuplicates(ids []string) (distinct []string) {
 	return distinct
 }
 
-// representedPatients returns the ids of the patients for whom a RelatedPerson or Person currently acts.
+// representedPatients returns the ids of the patients for whom the person, a RelatedPerson or Person resource, currently acts.
 func (ps *Patients) representedPatients(ctx context.Context, person Person) ([]string, error) {
 	by := person.reader("openid fhirUser", ps.FHIRBase+"/"+person.FHIRUser, "")
 	var found json.RawMessage
@@ -262,14 +262,14 @@ func (ps *Patients) representedPatients(ctx context.Context, person Person) ([]s
 	return relatedperson.Patients(record, time.Now()), nil
 }
 
-// DependsOnRelation reports whether a person's access to a patient depends on a relationship recorded at the FHIR server.
+// DependsOnRelation reports whether the person's access to the patient requires a relationship recorded at the FHIR server.
 func (p Person) DependsOnRelation(patient string) bool {
 	resourceType, _, _ := strings.Cut(p.FHIRUser, "/")
 	return patient != "" && (resourceType == "RelatedPerson" || resourceType == "Person") && !slices.Contains(p.Patients, patient)
 }
 
-// StillRepresents reports whether a person with a relationship ([Person.DependsOnRelation]) still acts for a
-// patient; true without a relationship.
+// StillRepresents reports whether a person whose access depends on a relationship ([Person.DependsOnRelation]) still acts for
+// the patient. It returns true if access does not depend on one.
 func (ps *Patients) StillRepresents(ctx context.Context, person Person, patient string) (bool, error) {
 	if !person.DependsOnRelation(patient) {
 		return true, nil
@@ -278,11 +278,11 @@ func (ps *Patients) StillRepresents(ctx context.Context, person Person, patient 
 	return slices.Contains(ids, patient), err
 }
 
-// Patient contains the identifying data of a patient for a page.
+// Patient contains the identifying data of a patient, for pages.
 type Patient struct {
 	ID         string // resource id
-	Name       string // text, or the joined parts
-	BirthDate  string // YYYY-MM-DD or less precise
+	Name       string // text of the name, or its joined parts
+	BirthDate  string // YYYY-MM-DD, YYYY-MM or YYYY
 	Gender     string // administrative gender: male, female, other, unknown
 	Identifier string // first current identifier, e.g. a medical record number
 	Address    string // address on one line
@@ -308,7 +308,7 @@ type patientResource struct {
 	} `json:"address"`
 }
 
-// patient returns the data for a page; false if the resource cannot be chosen.
+// patient returns the data of the resource for a page; false if people cannot choose it.
 func (p *patientResource) patient() (Patient, bool) {
 	shown := Patient{ID: p.ID, Name: p.name(), BirthDate: p.BirthDate, Gender: p.Gender}
 	for _, i := range p.Identifier {
@@ -325,7 +325,7 @@ func (p *patientResource) patient() (Patient, bool) {
 	return shown.truncate(), p.ResourceType == "Patient" && IsID(p.ID)
 }
 
-// name returns the official name, otherwise the first current name.
+// name returns the official name. If there is none, it returns the first current name.
 func (p *patientResource) name() (name string) {
 	for _, n := range p.Name {
 		full := cmp.Or(n.Text, strings.TrimSpace(strings.Join(n.Given, " ")+" "+n.Family))
@@ -340,7 +340,7 @@ func (p *patientResource) name() (name string) {
 	return name
 }
 
-// truncate truncates long texts.
+// truncate returns p with texts truncated to fit on a page.
 func (p Patient) truncate() Patient {
 	truncateTexts(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
 	return p
@@ -355,13 +355,13 @@ func truncateTexts(texts ...*string) {
 	}
 }
 
-// Encounter contains the data of an encounter for a page.
+// Encounter contains the data of an encounter, for pages.
 type Encounter struct {
 	ID     string // resource id
-	Start  string // FHIR date or time; may be empty
-	Status string // e.g. finished
-	Kind   string // type or class in words; may be empty
-	Place  string // location; may be empty
+	Start  string // FHIR date or dateTime; may be ""
+	Status string // FHIR code, e.g. finished
+	Kind   string // class in words, or its code; may be ""
+	Place  string // name of the organization; may be ""
 }
 
 type encounterResource struct {
@@ -394,7 +394,7 @@ func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool
 	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && belongsToPatient
 }
 
-// Encounters returns the latest encounters of a patient, at most [MaxResults], and whether there are more.
+// Encounters returns the latest encounters of a patient, at most [MaxResults]. hasMore reports whether there are more.
 func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, hasMore bool, err error) {
 	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxResults)}}
 	var found bundle[encounterResource]
@@ -410,7 +410,7 @@ func (ps *Patients) Encounters(ctx context.Context, person Person, patient strin
 	return list, hasMore, nil
 }
 
-// CheckEncounter returns [ErrNoRecord] for an encounter of another patient.
+// CheckEncounter returns [ErrNoRecord] unless the encounter exists and belongs to the patient.
 func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, id string) error {
 	if !IsID(id) {
 		return ErrNoRecord
@@ -425,28 +425,28 @@ func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, 
 	return nil
 }
 
-// Records queries the FHIR server like a gateway for a client: responses contain only data covered
-// by the reader's scopes.
+// Records queries the FHIR server as the gateway would for a client: responses contain only data that the reader's scopes
+// permit.
 type Records interface {
-	// Get returns the body of a read or search, e.g. Patient?name=ada. The error is [ErrNoRecord]
-	// if the resource does not exist or may not be seen.
+	// Get returns the response body of a read or search, e.g. of Patient?name=ada. The error is [ErrNoRecord] if the resource
+	// does not exist or the reader may not see it.
 	Get(ctx context.Context, by Reader, path string, query url.Values) ([]byte, error)
 }
 
-// Reader contains the rights of a query, as in an access token.
+// Reader contains the rights with which a query is made, as in an access token.
 type Reader struct {
-	Subject  string // sub
+	Subject  string // sub of the person
 	FHIRUser string // absolute URL of the person's own resource
-	Scope    string // SMART scopes
+	Scope    string // SMART scopes, separated by spaces
 	Patient  string // patient to which patient/ scopes are bound
 
 	tokenclaim.Attributes
 }
 
-// ErrNoRecord means not found or not permitted, deliberately indistinguishable.
+// ErrNoRecord means that a resource was not found or not permitted. These cases are deliberately indistinguishable.
 var ErrNoRecord = errors.New("resource not found or access not permitted")
 
-// read reads a resource or Bundle into value.
+// read reads a resource or Bundle and decodes it into value.
 func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
 	if records == nil {
 		return errors.New("no FHIR server configured")
@@ -461,8 +461,8 @@ func read(ctx context.Context, records Records, by Reader, path string, query ur
 	return checkType(path, body)
 }
 
-// checkType rejects a response that is neither the requested resource nor, for a search, a Bundle.
-// In particular, null does not mean an empty result.
+// checkType returns an error for a response that is neither the requested resource nor, for a search, a Bundle. In particular,
+// null must not be treated as an empty result.
 func checkType(path string, body []byte) error {
 	want := "Bundle"
 	if resourceType, _, ok := strings.Cut(path, "/"); ok {
@@ -477,7 +477,7 @@ func checkType(path string, body []byte) error {
 	return nil
 }
 
-// bundle is a searchset of resources of one type.
+// bundle is a searchset Bundle with resources of one type.
 type bundle[T any] struct {
 	Entry []struct {
 		Resource lenient[T] `json:"resource"`
@@ -487,8 +487,7 @@ type bundle[T any] struct {
 	} `json:"link"`
 }
 
-// lenient is a resource, or the zero value if it is malformed, so that one malformed resource does
-// not hide the others.
+// lenient decodes a malformed resource as the zero value, so that it does not prevent reading the others.
 type lenient[T any] struct{ value T }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -499,7 +498,7 @@ func (r *lenient[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// resources returns the resources of a bundle, at most MaxResults, and whether there are more.
+// resources returns at most MaxResults resources of a bundle. hasMore reports whether there are more.
 func (b *bundle[T]) resources() (found []T, hasMore bool) {
 	for _, e := range b.Entry {
 		if len(found) == MaxResults {

@@ -16,19 +16,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// PersonSearch configures a search for a person's own resource.
+// PersonSearch configures the search for a person's own resource at the FHIR server.
 type PersonSearch struct {
-	// `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
+	// The resource type: `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
 	Type string `json:"type"`
 
 	// The system of the identifier to search for. Default: search by verified e-mail address.
 	System string `json:"system,omitempty"`
 
-	// The provider's claim with the identifier's value, or a path such as `hospital.number`. Required with a system.
+	// The claim of the identity provider with the identifier's value, or a path such as `hospital.number`. Required with a
+	// system.
 	Claim string `json:"claim,omitempty"`
 }
 
-// Check returns an error for an invalid search.
+// Check returns an error if the search is invalid.
 func (s PersonSearch) Check() error {
 	switch {
 	case !slices.Contains([]string{"Practitioner", "Patient", "RelatedPerson", "Person"}, s.Type):
@@ -39,15 +40,15 @@ func (s PersonSearch) Check() error {
 	return nil
 }
 
-// PersonQuery is a search for one person.
+// PersonQuery is a [PersonSearch] with the values of one person.
 type PersonQuery struct {
 	PersonSearch
 
-	Value     string `json:"value"`                // identifier value or address
-	BirthDate string `json:"birth_date,omitempty"` // if known: compared if the address may belong to another person
+	Value     string `json:"value"`                // value of the identifier, or e-mail address
+	BirthDate string `json:"birth_date,omitempty"` // date of birth, if known; must match if the e-mail address may belong to another person
 }
 
-// String omits the value, which is personal data.
+// String describes the query. It omits the value, which is personal data.
 func (q PersonQuery) String() string {
 	if q.System == "" {
 		return q.Type + " email"
@@ -57,17 +58,17 @@ func (q PersonQuery) String() string {
 
 // FoundPerson is the result of a search.
 type FoundPerson struct {
-	Query     PersonQuery `json:"by"`        // search
-	Reference string      `json:"reference"` // Type/id
+	Query     PersonQuery `json:"by"`        // query that found the resource
+	Reference string      `json:"reference"` // resource in the form Type/id
 	FoundAt   time.Time   `json:"at"`        // time of the search
 }
 
 const (
-	resultLifetime = 24 * time.Hour // cache lifetime of a result
-	maxValueLength = 1 << 10        // maximum length of a value in bytes
+	resultLifetime = 24 * time.Hour // how long a result is used before the search is repeated
+	maxValueLength = 1 << 10        // maximum length of a search value in bytes
 )
 
-// Queries returns the searches possible with a person's claims and verified address, if any. birthDate may be empty.
+// Queries returns the searches that are possible with a person's claims and verified e-mail address (both optional).
 func Queries(searches []PersonSearch, claims map[string]any, address, birthDate string) (queries []PersonQuery) {
 	for _, s := range searches {
 		values, wantBirthDate := []string{address}, birthDate
@@ -82,18 +83,18 @@ func Queries(searches []PersonSearch, claims map[string]any, address, birthDate 
 	return queries
 }
 
-// Searcher searches for people at the FHIR server.
+// Searcher searches for people's own resources at the FHIR server.
 type Searcher struct {
-	Records Records         // access to the FHIR server; nil if none
-	Trail   *audit.Recorder // audit log for results
+	Records Records         // access to the FHIR server; nil if not configured
+	Trail   *audit.Recorder // audit log for resources found
 }
 
 var errSearchUnavailable = &oauth2.Error{
 	Code: "temporarily_unavailable", Description: "the FHIR server could not be searched for this person; try again later",
 }
 
-// Find returns the result of the first successful search, or nil. A previous result is valid for a day. If the FHIR server
-// is unreachable or not configured, the previous result is returned with the error. The logger identifies the person.
+// Find returns the result of the first successful query, or nil. It returns previous if it is at most a day old. If the FHIR
+// server is unreachable or not configured, it returns previous with an error. The logger must identify the person.
 func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person, previous *FoundPerson, now time.Time, logger *slog.Logger) (*FoundPerson, error) {
 	switch {
 	case previous == nil:
@@ -122,13 +123,13 @@ func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person
 	return nil, nil
 }
 
-// relatedTypes maps a type to the other type that may contain the person's address: a child's record has the mother's address.
+// relatedTypes maps a resource type to the one that may share an address: a Patient (child) may have the mother's.
 var relatedTypes = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // errAmbiguous means that a search matched several resources.
 var errAmbiguous = errors.New("several FHIR resources match the person")
 
-// find returns Type/id of the resource. The error is [ErrNoRecord] without a match, or [errAmbiguous].
+// find returns the resource that matches the query, as Type/id. The error is [ErrNoRecord] (no match) or [errAmbiguous].
 func (q PersonQuery) find(ctx context.Context, records Records, person Person) (string, error) {
 	if !isSearchText(q.Value) || strings.TrimSpace(q.Value) == "" {
 		return "", ErrNoRecord
@@ -154,7 +155,7 @@ func (q PersonQuery) find(ctx context.Context, records Records, person Person) (
 	return q.Type + "/" + found[0].ID, nil
 }
 
-// search returns the resources of a type with the identifier or address.
+// search returns the resources of a type with the identifier or e-mail address of the query.
 func (q PersonQuery) search(ctx context.Context, records Records, person Person, resourceType string) ([]personResource, error) {
 	query := url.Values{"_count": {"3"}}
 	if q.System == "" {
@@ -174,7 +175,7 @@ func (q PersonQuery) search(ctx context.Context, records Records, person Person,
 	return people, nil
 }
 
-// personResource is the evaluated part of a Practitioner, Patient, RelatedPerson or Person.
+// personResource contains the elements of a Practitioner, Patient, RelatedPerson or Person that are used for matching.
 type personResource struct {
 	ResourceType string       `json:"resourceType"`
 	ID           string       `json:"id"`
@@ -187,11 +188,11 @@ type personResource struct {
 	} `json:"contact"` // guardians, partners and other contacts of a Patient
 }
 
-// mayOwnAddress reports whether an address can belong to the patient: not to a contact such as a guardian,
-// and not to a person with another date of birth. Dates may lack the day or month.
+// mayOwnAddress reports whether an e-mail address can belong to the patient. It returns false if the address belongs to a
+// contact such as a guardian, or the dates of birth differ. Dates may lack the day or month.
 func (p *personResource) mayOwnAddress(q PersonQuery) bool {
 	precision := min(len(p.BirthDate), len(q.BirthDate))
-	if p.BirthDate[:precision] != q.BirthDate[:precision] && !strings.HasPrefix(q.BirthDate, "0000") { // no year (OpenID Connect Core §5.1)
+	if p.BirthDate[:precision] != q.BirthDate[:precision] && !strings.HasPrefix(q.BirthDate, "0000") { // "0000" means that the year is not known (OpenID Connect Core §5.1)
 		return false
 	}
 	for _, c := range p.Contact {
@@ -202,7 +203,7 @@ func (p *personResource) mayOwnAddress(q PersonQuery) bool {
 	return true
 }
 
-// personItem is an Identifier or a ContactPoint.
+// personItem is an element of type Identifier or ContactPoint.
 type personItem struct {
 	System string `json:"system"`
 	Value  string `json:"value"`
@@ -212,7 +213,7 @@ type personItem struct {
 	} `json:"period"`
 }
 
-// matches reports whether the resource matches the query, regardless of the server's search.
+// matches reports whether the resource matches the query. It does not rely on the FHIR server's search.
 func (p *personResource) matches(q PersonQuery, now time.Time) bool {
 	if p.ResourceType != q.Type || !IsID(p.ID) || p.Active != nil && !*p.Active {
 		return false
@@ -227,13 +228,13 @@ func (p *personResource) matches(q PersonQuery, now time.Time) bool {
 	})
 }
 
-// isCurrent reports whether an item is current, because addresses are reassigned. An end date includes its last day.
+// isCurrent reports whether an item is currently valid, because addresses are reassigned. The period includes the end date.
 func (i *personItem) isCurrent(now time.Time) bool {
 	end := i.Period.End[:min(len(i.Period.End), len(time.DateOnly))]
 	return i.Use != "old" && (end == "" || end >= now.UTC().Format(time.DateOnly)[:len(end)])
 }
 
-// isSameAddress reports whether two texts are the same e-mail address. Non-ASCII letters must be
+// isSameAddress reports whether two e-mail addresses are equal, ignoring the case of ASCII letters. Non-ASCII letters must be
 // identical, because some fold to letters of another address.
 func isSameAddress(a, b string) bool {
 	return a == b || len(a+b) == utf8.RuneCountInString(a+b) && strings.EqualFold(a, b)

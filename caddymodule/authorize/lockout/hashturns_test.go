@@ -21,10 +21,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// slowComparer is a comparer that waits for a signal of the test.
+// slowComparer is a password comparer that waits for a signal by the test.
 type slowComparer struct {
 	mu      sync.Mutex
-	begun   []string // compared passwords
+	begun   []string // passwords whose comparison has started
 	release chan struct{}
 }
 
@@ -36,7 +36,7 @@ func (s *slowComparer) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// fromAddress wraps a server for requests from an address.
+// fromAddress returns a handler that makes requests appear to come from an address.
 func fromAddress(server http.Handler, address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = address + ":1"
@@ -44,16 +44,16 @@ func fromAddress(server http.Handler, address string) http.Handler {
 	})
 }
 
-// However many passwords are tried for nonexistent names, a correct one from another network is
-// compared next, and from a known browser immediately, regardless of the number of networks.
+// No matter how many passwords are tried for nonexistent names, a correct password from another network is compared next, and
+// one from a known browser is compared immediately, even if the attempts come from many networks.
 func TestHashTurns(t *testing.T) {
 	t.Parallel()
 	one := func(int) string { return "192.0.2.1" }
 	for _, tt := range []struct {
 		name  string
-		flood func(try int) string // client address of each attempt of the flood
+		flood func(try int) string // client address of each attempt in the flood
 		known bool
-		most  int // attempts of the flood that complete first
+		most  int // number of flood attempts that are completed first
 	}{
 		{"another network", one, false, 1},
 		{"another network, a flood of networks of one customer", func(try int) string { return fmt.Sprintf("2001:db8:0:%x::1", try) }, false, 1},
@@ -97,13 +97,13 @@ func TestHashTurns(t *testing.T) {
 	}
 }
 
-// A password that cannot be queued gets Retry-After, keeps the typed name, is not compared and does
-// not count as a failure.
+// If there are too many attempts, a password is not compared and not counted as a failure. The response contains Retry-After,
+// and the page contains the typed name.
 func TestNoHashTurn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		flood int // attempts that occupy all turns
+		flood int // number of attempts waiting for a comparison
 		want  time.Duration
 	}{
 		{"too long a wait", runtime.GOMAXPROCS(0), 10 * time.Second},
@@ -148,7 +148,7 @@ func TestNoHashTurn(t *testing.T) {
 	}
 }
 
-// The number of attempts waiting for one account is limited.
+// The number of attempts that wait for the same account is limited.
 func TestTriesForOneAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,39 +24,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Limiter counts failed attempts in a [store.Store] and delays further attempts. With a
-// [store.SharedStore] store, several gateways permit no more attempts than one.
+// Limiter counts failed attempts in a [store.Store] and delays subsequent attempts. If several gateways use the same
+// [store.SharedStore], together they permit no more attempts than a single gateway.
 type Limiter struct {
 	Policy
 	Store   store.Store           // store for counters
-	Keys    keyring.BrowserSealer // keys for the names of counters
-	Devices *browser.Devices      // known browsers, counted separately
+	Keys    keyring.BrowserSealer // keys for hashing the names of counters
+	Devices *browser.Devices      // recognizes known browsers, which are counted separately
 	Trail   *audit.Recorder       // audit log for throttled attempts
 	Logger  *slog.Logger          // log for attempts that could not be counted
 
 	reservations reservations
 
-	// uncounted counts failures that could not be stored, globally: a full or broken store makes
-	// guessing slow, not free.
+	// uncountedFailures counts failures that could not be stored, for all accounts together, so that a full or broken store
+	// still limits guessing.
 	mu                sync.Mutex
 	uncountedFailures tally
 }
 
-// reservations is the in-memory state of counters.
+// reservations is the state of counters in memory.
 type reservations struct {
 	initOnce    sync.Once
-	stripeLocks [stripeCount]*semaphore.Weighted // serialize changes, so that a gateway does not compete with itself
+	stripeLocks [stripeCount]*semaphore.Weighted // serialize changes by this process, which would otherwise conflict
 	waiters     [stripeCount]atomic.Int32
 
-	// attempts are the running attempts by counter key, if the store belongs to this process. Each is guarded by its turn.
+	// attempts contains the running attempts by counter key, for a store of this process. A stripe lock guards each map.
 	attempts [stripeCount]map[string][]attempt
 
-	// cachedTallies caches the stored tallies of a shared store. They rarely change in between, so a change
-	// usually takes one round trip.
+	// cachedTallies caches the tallies in a shared store. They rarely change between two attempts, so a change usually takes
+	// one round trip.
 	cachedTallies boundedcache.Cache[string, []byte]
 }
 
-// checkWait returns a [WaitError] while a counter must wait.
+// checkWait returns a [WaitError] if an attempt must wait.
 func (l *Limiter) checkWait(t *tally, now time.Time) error {
 	if wait := max(t.remainingWait(now), l.uncountedWait()); wait > 0 {
 		return &WaitError{Wait: wait}
@@ -64,7 +64,7 @@ func (l *Limiter) checkWait(t *tally, now time.Time) error {
 	return nil
 }
 
-// recordUncounted records that the outcome of an attempt could not be stored.
+// recordUncounted logs that the outcome of an attempt could not be stored, and counts failures in memory.
 func (l *Limiter) recordUncounted(ctx context.Context, o outcome, err error) {
 	l.Logger.ErrorContext(ctx, "failed to count sign-in attempt", "error", err)
 	if o == outcomeFailed {
@@ -80,7 +80,7 @@ func (l *Limiter) uncountedWait() time.Duration {
 	return l.uncountedFailures.remainingWait(time.Now())
 }
 
-// lockStripes waits for the turns of counters in a globally fixed order, which avoids deadlocks.
+// lockStripes acquires the stripe locks of counters in ascending order, which avoids deadlocks.
 func (s *reservations) lockStripes(ctx context.Context, counters []counter) (done func(), err error) {
 	var locked []int
 	for _, c := range counters {
@@ -111,27 +111,27 @@ func (s *reservations) cachedValues(counters []counter) [][]byte {
 	return values
 }
 
-// Policy configures the delays after failed attempts. Accounts are never locked permanently: each
-// failure beyond the free ones doubles the wait, from one second up to MaxWait. The defaults
-// permit about a hundred guesses a day per account, from any number of computers.
+// Policy configures the delays after failed attempts. Accounts are never locked permanently. After the permitted number of
+// failures, each additional failure doubles the wait, from one second up to MaxWait. The defaults permit about a hundred
+// guesses per day and account, from any number of computers.
 //
-// A browser in which the user has signed in before has its own counter for the account (see
-// [browser.Devices]), and all such browsers share another counter, so that failures elsewhere do not
-// lock out the owner. Gateways with a shared store share the counters.
+// A browser in which the user has signed in before has a separate counter for the account (see [browser.Devices]), and all such
+// browsers share another counter. Therefore, failures elsewhere do not lock out the owner. Gateways with a shared store share
+// the counters.
 type Policy struct {
-	// Off disables the limits, if a component in front of this server enforces them. Default: false.
+	// Off disables the limits, for deployments in which a component in front of this server enforces them. Default: false.
 	Off bool
 
-	// Failures is the number of consecutive failures after which an account must wait, and of wrong
-	// secrets after which a client in one network must wait. Default: 10.
+	// Failures is the number of consecutive failures after which attempts for an account must wait. It is also the number of
+	// wrong secrets after which requests of a client from one network must wait. Default: 10.
 	Failures int
 
-	// AddressFailures is the number of failures for any accounts after which an IP address (IPv6:
-	// its /64) must wait. Wrong client secrets are counted separately. A correct password does not
-	// reset the counter, because the attacker may have an account. Default: ten times Failures.
+	// AddressFailures is the number of failures, for any accounts, after which an IP address (IPv6: its /64) must wait. Wrong
+	// client secrets are counted separately. A correct password does not reset the counter, because an attacker may have an
+	// account. Default: ten times Failures.
 	AddressFailures int
 
-	// MaxWait is the longest wait. Default: 15 min; at most 24 h.
+	// MaxWait is the maximum wait. Default: 15 min. Maximum: 24 h.
 	MaxWait time.Duration
 }
 
@@ -141,11 +141,11 @@ const (
 	defaultMaxWait  = 15 * time.Minute
 	maxMaxWait      = 24 * time.Hour
 
-	// counterRetention is the lifetime of a counter after its last wait.
+	// counterRetention is how long a counter is stored after its wait has ended.
 	counterRetention = 24 * time.Hour
 )
 
-// Complete sets the defaults and returns an error for an invalid policy.
+// Complete sets defaults and returns an error if the policy is invalid.
 func (l *Policy) Complete() error {
 	l.Failures = cmp.Or(l.Failures, defaultFailures)
 	l.AddressFailures = cmp.Or(l.AddressFailures, 10*l.Failures)
@@ -156,7 +156,7 @@ func (l *Policy) Complete() error {
 	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, maxMaxWait)
 }
 
-// Attempt calls check, or returns a [WaitError] if a counter must wait. Only wrongErr counts as a failure.
+// Attempt calls check, or returns a [WaitError] if the attempt must wait. Only wrongErr is counted as a failure.
 func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrongErr error, check func() error) (err error) {
 	if l.Off {
 		return check()
@@ -186,8 +186,8 @@ func outcomeOf(err, wrongErr error) outcome {
 	return outcomeUndecided
 }
 
-// countAttempt counts an attempt that ended with err and returns err, or rejects the attempt. Without a
-// reservation, it is admitted and counted in one step.
+// countAttempt counts an attempt without a reservation, which ended with err. It returns err, or another error if the attempt
+// must wait. It checks and counts in one step.
 func (l *Limiter) countAttempt(ctx context.Context, counters []counter, err error) error {
 	if l.Off {
 		return err
@@ -200,7 +200,7 @@ func (l *Limiter) countAttempt(ctx context.Context, counters []counter, err erro
 		t.countOutcome(c, outcomeOf(err, err), l.MaxWait, now)
 		return nil
 	})
-	if errors.Is(countErr, store.ErrFull) { // filling the store must not disable the limit
+	if errors.Is(countErr, store.ErrFull) { // an attacker must not be able to disable the limit by filling the store
 		l.recordUncounted(ctx, outcomeOf(err, err), countErr)
 		return err
 	}
@@ -210,10 +210,10 @@ func (l *Limiter) countAttempt(ctx context.Context, counters []counter, err erro
 	return err
 }
 
-// CountSecretAttempt counts an attempt that ended with err, and returns err, or a rejection after too many
-// failures. Failures are counted per network, both for this client or registration and in total, so
-// that failures elsewhere do not block anyone. Failures in the same network do not block a correct secret that
-// cannot be guessed. A success resets the failures of its client, not of the network.
+// CountSecretAttempt counts an attempt with a secret, which ended with err. It returns err, or another error after too many
+// failures. Failures are counted per network, both for secretOwner (a client or a registration) and in total, so that failures
+// in other networks do not block anyone. Failures in the same network do not block a correct secret unless it is guessable. A
+// success resets the failures of secretOwner, but not those of the network.
 func (l *Limiter) CountSecretAttempt(r *http.Request, secretOwner string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
@@ -242,15 +242,15 @@ func (l *Limiter) secretCounters(ctx context.Context, secretOwner string) ([]cou
 }
 
 const (
-	// QueueTimeout is the maximum time of a password in each of two queues: for other attempts at the same
-	// account, and for the comparison. After that, any response is better than a browser that seems to hang.
+	// QueueTimeout is how long an attempt may wait in each of two queues: for other attempts for the same account, and for the
+	// password comparison. After that, an error is better than a browser that seems to hang.
 	QueueTimeout = 10 * time.Second
 
-	// BusyWait is the retry time after a [BusyError].
+	// BusyWait is the Retry-After time of a [BusyError].
 	BusyWait = 5 * time.Second
 )
 
-// ConvertQueueError converts a queue's error into a [BusyError], unless the browser has disconnected.
+// ConvertQueueError converts the error of a queue into a [BusyError], except after the browser has disconnected.
 func ConvertQueueError(err error) error {
 	if errors.Is(err, fairqueue.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
 		return newBusyError(err)
@@ -258,7 +258,7 @@ func ConvertQueueError(err error) error {
 	return err
 }
 
-// BusyError rejects an attempt because of too many concurrent attempts.
+// BusyError means that there are too many concurrent attempts.
 type BusyError struct{ error }
 
 func newBusyError(cause error) *oauth2.Error {
@@ -268,15 +268,15 @@ func newBusyError(cause error) *oauth2.Error {
 	}
 }
 
-// WaitError rejects an attempt before its check.
+// WaitError means that an attempt was rejected without a check, because the caller must wait first.
 type WaitError struct {
-	Wait time.Duration // time until the next attempt
+	Wait time.Duration // time until the next attempt is permitted
 }
 
 // Error implements error.
 func (e *WaitError) Error() string { return "wait " + formatWait(e.Wait) }
 
-// RetryAfter returns the time to wait after a rejection; 0 if waiting does not help.
+// RetryAfter returns how long to wait before retrying after err; 0 if retrying does not help.
 func RetryAfter(err error) time.Duration {
 	var wait *WaitError
 	switch {
@@ -295,7 +295,7 @@ func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
 
 func ceilSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
-// formatWait formats a duration, rounded up so that people do not retry too early.
+// formatWait formats a duration, rounded up so that retrying after it is not too early.
 func formatWait(wait time.Duration) string {
 	seconds := ceilSeconds(wait)
 	switch minutes := (seconds + 59) / 60; {

@@ -28,10 +28,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// challenge matches the parts that differ between renderings of a page.
+// challenge matches the parts of a page that differ each time it is rendered.
 var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
 
-// countingComparer is a comparer that counts, with slow comparisons.
+// countingComparer is a password comparer that takes 10 ms per comparison. It counts comparisons.
 type countingComparer struct {
 	compared atomic.Int32
 	mu       sync.Mutex
@@ -47,8 +47,8 @@ func (c *countingComparer) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// After ten consecutive failures each further failure causes a wait that doubles up to the maximum, during
-// which no password is compared, not even a correct one. Existing and nonexistent users behave the same.
+// After ten consecutive failures, each failure causes a wait, which doubles up to the maximum. During the wait, no password is
+// compared, not even the correct one. The behavior is the same for nonexistent users.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"alice", "nobody"} {
@@ -85,8 +85,7 @@ func TestLockout(t *testing.T) {
 	}
 }
 
-// The page for throttled attempts is the same for existing and nonexistent users, and the sign-in
-// continues after the wait.
+// The page for throttled attempts is the same for existing and nonexistent users. The sign-in can be continued after the wait.
 func TestLockoutPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +125,7 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	}
 }
 
-// Failures elsewhere do not lock out the owner in a known browser, and another user's known browser gains no attempts.
+// Failures elsewhere do not lock out the owner in a known browser. Another user's known browser permits no more attempts.
 func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -191,7 +190,7 @@ func TestLockoutCountsInARow(t *testing.T) {
 	}
 }
 
-// Owners of accounts with similar names cannot reset the counter of another account.
+// Owners of accounts with similar names cannot reset the counter of an account.
 func TestLockoutIsNotResetByOthers(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {
@@ -211,8 +210,8 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 	}
 }
 
-// A success also resets failures by another spelling of the name that belongs to no other user,
-// because phones capitalize names.
+// A success also resets the failures of another spelling of the name, if it belongs to no other user, because phones capitalize
+// names.
 func TestLockoutForgivesSpellings(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
@@ -226,7 +225,7 @@ func TestLockoutForgivesSpellings(t *testing.T) {
 	}
 }
 
-// An address has a counter for all names, which a correct password does not reset.
+// Failures from an address are counted for all names together. A correct password does not reset them.
 func TestLockoutOfAddresses(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -246,7 +245,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 			from := func(address string) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					r.RemoteAddr = address
-					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // ignored without a trusted proxy
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // ignored, because no proxy is trusted
 					s.ServeHTTP(w, r)
 				})
 			}
@@ -263,7 +262,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 	}
 }
 
-// Counters survive a restart in the durable store alone.
+// Counters survive a restart if only the durable store does.
 func TestLockoutSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -278,8 +277,8 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 	}
 }
 
-// During fifty concurrent attempts, at most the free number of wrong passwords is compared, and
-// no correct password is rejected.
+// With fifty concurrent attempts, no more wrong passwords are compared than are permitted without a wait, and no correct
+// password is rejected.
 func TestLockoutAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -314,7 +313,7 @@ func TestLockoutAtOnce(t *testing.T) {
 	}
 }
 
-// Failures that cannot be stored throttle all sign-ins.
+// Failures that cannot be stored throttle sign-ins of all users.
 func TestLockoutWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -322,7 +321,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
-					return store.ErrFull // rejects new entries
+					return store.ErrFull // the store accepts no new entries
 				}
 				return nil
 			})
@@ -339,7 +338,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 	})
 }
 
-// Failures that cannot be stored throttle guessing of client secrets too.
+// Failures that cannot be stored also throttle attempts with client secrets.
 func TestSecretsWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +346,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
-					return store.ErrFull // rejects new entries
+					return store.ErrFull // the store accepts no new entries
 				}
 				return nil
 			})
@@ -368,7 +367,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 	})
 }
 
-// Disconnecting does not undo a failure.
+// A failure is counted even if the client disconnects.
 func TestLockoutCountsDisconnects(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -382,11 +381,11 @@ func TestLockoutCountsDisconnects(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	if status := authorizetest.TryPassword(t, s, "bob", "other"); status != http.StatusFound {
-		t.Errorf("another: %d", status) // 429 would mean that the failure was counted globally
+		t.Errorf("another: %d", status) // 429 would mean that the failure was counted for all users
 	}
 }
 
-// disconnectingComparer is a comparer that disconnects the client.
+// disconnectingComparer is a password comparer that disconnects the client.
 type disconnectingComparer struct{ leave func() }
 
 func (l disconnectingComparer) Compare(hash, password []byte) (bool, error) {
@@ -394,7 +393,7 @@ func (l disconnectingComparer) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// cancelableStore is a store that fails for canceled contexts, like databases.
+// cancelableStore is a store that fails for canceled contexts, as databases do.
 type cancelableStore struct{ store.Store }
 
 func (s cancelableStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
@@ -418,8 +417,8 @@ func TestLockoutOff(t *testing.T) {
 	}
 }
 
-// Every hash is the decoy of a similar number of unknown names, always the same ones, so that
-// timing does not reveal which users exist.
+// For unknown names, a password is compared with the hash of an existing user. Each hash is used for about the same number of
+// names, and always for the same ones, so that timing does not reveal which users exist.
 func TestUnknownUserTiming(t *testing.T) {
 	t.Parallel()
 	compare := new(countingComparer)
@@ -457,7 +456,7 @@ func TestLockoutSettings(t *testing.T) {
 	}
 }
 
-// A browser is known only as long as the user's password and factors are those of the sign-in.
+// A browser is known until the user's password or factors change.
 func TestKnownBrowserExpiresWithPassword(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -502,7 +501,7 @@ func TestKnownBrowserExpiresWithPassword(t *testing.T) {
 	}
 }
 
-// All known browsers of an account share a limit.
+// All known browsers of an account share an additional limit.
 func TestKnownBrowsersShareLimit(t *testing.T) {
 	t.Parallel()
 	for kind, tt := range map[string]struct {
@@ -531,7 +530,7 @@ func TestKnownBrowsersShareLimit(t *testing.T) {
 					if tt.secret != "" {
 						factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 						b.SendOTP(factor, authorizetest.OTP(tt.secret, time.Now()))
-						time.Sleep(time.Minute) // wait for another code
+						time.Sleep(time.Minute) // wait for the next code
 					}
 					cookies = append(cookies, b.Cookies["__Host-fhir-device"])
 				}
@@ -555,7 +554,7 @@ func TestKnownBrowsersShareLimit(t *testing.T) {
 
 const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 
-// secretRequest returns a request with a client secret.
+// secretRequest returns a request that contains a client secret.
 func secretRequest(path, id, secret string, basic bool) *http.Request {
 	form := url.Values{"grant_type": {"client_credentials"}, "token": {"x"}}
 	if !basic {
@@ -569,8 +568,8 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 	return r
 }
 
-// Guessing of client secrets is throttled at all endpoints. Failures do not block clients in
-// other networks, or clients with an unguessable secret.
+// Guessing of client secrets is throttled at all endpoints. Failures do not block clients in other networks, or clients whose
+// secret is not guessable.
 func TestSecretsAreCounted(t *testing.T) {
 	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"
@@ -628,8 +627,8 @@ func TestSecretsAreCounted(t *testing.T) {
 	}
 }
 
-// A network has a counter for all clients, including nonexistent ones, which no success resets.
-// User sign-ins are counted separately.
+// Failures from a network are counted for all clients together, including nonexistent ones. No success resets them. Sign-ins of
+// users are counted separately.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
@@ -650,7 +649,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 	}
 }
 
-// Other encodings of the client_id gain no attempts, and requests without a secret use none.
+// Other encodings of the client_id do not permit additional attempts. Requests without a secret are not counted.
 func TestSecretTriesOfOneClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -670,8 +669,8 @@ func TestSecretTriesOfOneClient(t *testing.T) {
 	}
 }
 
-// During fifty concurrent sign-ins at three gateways, no more wrong passwords are compared than at
-// one gateway, and all correct passwords succeed.
+// With fifty concurrent sign-ins at three gateways, no more wrong passwords are compared than at a single gateway, and all
+// correct passwords are accepted.
 func TestLockoutAtSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

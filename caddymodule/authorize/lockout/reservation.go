@@ -26,31 +26,31 @@ import (
 )
 
 const (
-	// attemptLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes longer has no result.
+	// attemptLifetime is the lifetime of a reservation if its gateway crashes. Results of longer attempts are discarded.
 	attemptLifetime = 3 * QueueTimeout
 
-	// maxClockSkew is the maximum difference between gateways' estimates of the store's time.
+	// maxClockSkew is the maximum difference between the gateways' estimates of the store's time.
 	maxClockSkew = 2 * time.Second
 
-	// Polling intervals while waiting for other attempts.
+	// Bounds of the polling interval while waiting for other attempts.
 	minPollInterval = 50 * time.Millisecond
 	maxPollInterval = time.Second
 
-	// maxRetries limits the repetitions of a change after concurrent changes by other gateways.
+	// maxRetries is how often a change is retried after conflicting changes by other gateways.
 	maxRetries = 100
 
-	maxCachedTallies = 10_000 // number of cached counters
+	maxCachedTallies = 10_000 // maximum number of cached counters
 
-	// maxWaiters is the number of attempts waiting for one counter. Each polls the store.
+	// maxWaiters is the maximum number of attempts that wait for counters of one stripe. Each of them polls the store.
 	maxWaiters = 100
 )
 
-// errAttemptsRunning means that running attempts use up all remaining attempts.
+// errAttemptsRunning means that the limit would be exceeded if all running attempts failed.
 var errAttemptsRunning = errors.New("too many sign-in attempts in progress")
 
-// reserve waits until all counters permit an attempt, records it, and returns the function that ends
-// it. As many attempts run concurrently as could all fail without causing a wait, but at least one.
-// Therefore parallel attempts do not exceed the limit, and correct passwords never count as failures.
+// reserve waits until all counters permit an attempt, and records it. The returned function counts the outcome. The number of
+// concurrent attempts per counter never exceeds the number of failures that it still permits, except that one attempt is always
+// possible. Therefore, concurrent attempts cannot exceed the limit, and correct passwords are never counted as failures.
 func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 		err := l.updateTallies(waitCtx, counters, func(c counter, t *tally) error {
 			now := store.Now(l.Store)
 			t.removeExpired(now.Add(-maxClockSkew))
-			t.removeAttempt(id) // reserved before in a step that was not atomic
+			t.removeAttempt(id) // reserved by an earlier iteration, if its step was not atomic
 			if err := l.checkWait(t, now); err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 	}
 }
 
-// waitForPoll waits before the next poll of a counter.
+// waitForPoll waits for a random time around interval before the next poll of a counter.
 func (l *Limiter) waitForPoll(ctx context.Context, c counter, interval time.Duration) error {
 	waiters := &l.reservations.waiters[c.stripe()]
 	defer waiters.Add(-1)
@@ -96,8 +96,8 @@ func (l *Limiter) waitForPoll(ctx context.Context, c counter, interval time.Dura
 	}
 }
 
-// countReserved counts a reserved attempt, even if the client disconnected to avoid that. If it took too long,
-// other attempts may have replaced it: then it is not counted, and its error must replace the result.
+// countReserved counts a reserved attempt, even if the client has disconnected to prevent this. If the attempt took too long,
+// others may have replaced it. In that case, it is not counted, and its result must be replaced by the returned error.
 func (l *Limiter) countReserved(ctx context.Context, counters []counter, u attempt, o outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), QueueTimeout)
 	defer cancel()
@@ -110,7 +110,7 @@ func (l *Limiter) countReserved(ctx context.Context, counters []counter, u attem
 		switch {
 		case t.removeAttempt(u.ID):
 			t.countOutcome(c, o, l.MaxWait, store.Now(l.Store))
-		case isExpired(): // and not yet counted in a step that was not atomic
+		case isExpired(): // unless already counted by an earlier try, if its step was not atomic
 			expired = true
 		}
 		return nil
@@ -132,8 +132,8 @@ var (
 	errTooManyAttempts = errors.New("too many concurrent sign-in attempts for one account")
 )
 
-// updateTallies alters the tallies of counters in one step. Errors of update are final only for stored
-// tallies, which take another round trip than cached tallies of a shared store.
+// updateTallies applies update to the tallies of counters in one store step. With a shared store, it first uses cached tallies.
+// If update returns an error for these, it reloads the tallies and calls update again.
 func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
 	l.reservations.initOnce.Do(l.reservations.init)
 	done, err := l.reservations.lockStripes(ctx, counters)
@@ -171,8 +171,8 @@ func (l *Limiter) updateTallies(ctx context.Context, counters []counter, update 
 	return newBusyError(errors.New("lockout counters: too many conflicting updates by other gateways"))
 }
 
-// updateLocalTallies is like updateTallies, but for a store of this process: attempts are in memory, and only changed
-// tallies are written. It requires the turns of the counters. Attempts end even if writing fails.
+// updateLocalTallies is like updateTallies, but for a store of this process: attempts are kept in memory, and only changed
+// tallies are written. The caller must hold the stripe locks of the counters. Attempts are updated even if writing fails.
 func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, update func(counter, *tally) error) error {
 	for range maxRetries {
 		stored, err := l.loadTallies(ctx, counters)
@@ -192,7 +192,7 @@ func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, up
 		}
 		if len(calls) > 0 {
 			if err = l.Store.Do(ctx, calls...); store.IsConflict(err) {
-				continue // another server of this process changed the counter during a reload
+				continue // another server in this process changed the counter, e.g. during a reload
 			}
 		}
 		for i, c := range counters {
@@ -203,7 +203,7 @@ func (l *Limiter) updateLocalTallies(ctx context.Context, counters []counter, up
 	return newBusyError(errors.New("lockout counters: too many conflicting updates in this process"))
 }
 
-// setAttempts replaces the attempts of a counter in memory. It requires the turn of the counter.
+// setAttempts replaces the attempts of a counter in memory. The caller must hold the stripe lock of the counter.
 func (s *reservations) setAttempts(c counter, attempts []attempt) {
 	if of := s.attempts[c.stripe()]; len(attempts) > 0 {
 		of[c.key] = attempts
@@ -212,11 +212,11 @@ func (s *reservations) setAttempts(c counter, attempts []attempt) {
 	}
 }
 
-// discardAttempt removes an attempt from memory after its counters could not be read.
+// discardAttempt removes an attempt from memory after its outcome could not be counted.
 func (l *Limiter) discardAttempt(ctx context.Context, counters []counter, id string) {
 	done, err := l.reservations.lockStripes(ctx, counters)
 	if err != nil {
-		return // expires after attemptLifetime
+		return // the attempt expires after attemptLifetime
 	}
 	defer done()
 	for _, c := range counters {
@@ -225,7 +225,7 @@ func (l *Limiter) discardAttempt(ctx context.Context, counters []counter, id str
 	}
 }
 
-// replaceCalls returns the calls that replace the stored tallies with the altered ones.
+// replaceCalls returns the store calls that replace the stored tallies with the results of update, if they differ.
 func (l *Limiter) replaceCalls(counters []counter, stored [][]byte, update func(counter, *tally) error) ([]*store.Call, error) {
 	var calls []*store.Call
 	for i, c := range counters {
@@ -247,7 +247,7 @@ func (l *Limiter) replaceCalls(counters []counter, stored [][]byte, update func(
 	return calls, nil
 }
 
-// tallyOrEmpty returns a stored tally, or an empty one for nil.
+// tallyOrEmpty returns a stored tally, or an empty one if stored is nil.
 func tallyOrEmpty(stored []byte) []byte {
 	if stored == nil {
 		return []byte(`{"failures":0}`)
@@ -280,52 +280,52 @@ func (s *reservations) init() {
 	s.cachedTallies.MaxEntries = maxCachedTallies
 }
 
-// tally contains the failed attempts of a counter and the end of its wait.
+// tally is the state of a counter: its failed attempts and the end of its wait.
 type tally struct {
 	Failures  int          `json:"failures"`
 	WaitUntil time.Time    `json:"until,omitzero"`
-	Owners    []ownerTally `json:"owners,omitempty"` // latest owners
-	Attempts  []attempt    `json:"tries,omitempty"`  // running attempts, if several gateways share the store
+	Owners    []ownerTally `json:"owners,omitempty"` // owners with the latest failures
+	Attempts  []attempt    `json:"tries,omitempty"`  // running attempts; used only if several gateways share the store
 }
 
-// attempt is a running attempt of a gateway.
+// attempt is a running attempt.
 type attempt struct {
 	ID        string    `json:"id"`
-	ExpiresAt time.Time `json:"until"` // time after which its result is discarded
+	ExpiresAt time.Time `json:"until"` // time after which the result is discarded
 }
 
-// ownerTally is one owner's share of a tally.
+// ownerTally contains one owner's failures in a tally.
 type ownerTally struct {
 	Owner    string `json:"owner"`
 	Failures int    `json:"failures"`
 }
 
-// maxOwners limits a tally during floods of names. Failures of a dropped owner are never reset.
+// maxOwners limits the size of a tally if an attacker tries many names. Failures of a removed owner are never reset.
 const maxOwners = 8
 
-// counter is a counter of failures.
+// counter identifies a counter of failures.
 type counter struct {
 	key    string // store key
 	bucket uint16
-	limit  int    // number of free failures
-	owner  string // owner with failures that a success resets; "" if none
+	limit  int    // number of failures without a wait
+	owner  string // owner whose failures are reset by a success; "" if there is none
 }
 
-// stripeCount is the number of groups of counters. Within a group, this process makes one change at a time.
+// stripeCount is the number of groups of counters. Within a group, a process makes one change at a time.
 const stripeCount = 64
 
 // outcome is the outcome of an attempt.
 type outcome int
 
 const (
-	outcomeUndecided outcome = iota // not made, or failed for a reason other than a wrong secret
+	outcomeUndecided outcome = iota // the secret was not checked, or the attempt failed for another reason
 	outcomeSucceeded
 	outcomeFailed
 )
 
 func (t *tally) remainingWait(now time.Time) time.Duration { return max(0, t.WaitUntil.Sub(now)) }
 
-// countOutcome counts the outcome of an attempt.
+// countOutcome updates the tally after an attempt.
 func (t *tally) countOutcome(c counter, o outcome, maxWait time.Duration, now time.Time) {
 	switch o {
 	case outcomeFailed:
@@ -335,7 +335,7 @@ func (t *tally) countOutcome(c counter, o outcome, maxWait time.Duration, now ti
 	}
 }
 
-// countFailure counts a failure; the first limit failures are free.
+// countFailure counts a failure. From the failure number limit on, it sets a wait.
 func (t *tally) countFailure(owner string, limit int, maxWait time.Duration, now time.Time) {
 	t.Failures++
 	if excess := t.Failures - limit; excess >= 0 {
@@ -352,7 +352,7 @@ func (t *tally) countFailure(owner string, limit int, maxWait time.Duration, now
 	t.Owners = t.Owners[max(0, len(t.Owners)-maxOwners):]
 }
 
-// resetFailures resets an owner's failures and reports whether there were any.
+// resetFailures removes an owner's failures and reports whether there were any.
 func (t *tally) resetFailures(owner string) bool {
 	i := t.ownerIndex(owner)
 	if i < 0 {
@@ -367,24 +367,24 @@ func (t *tally) ownerIndex(owner string) int {
 	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
 }
 
-// removeAttempt removes an attempt and reports whether it was present.
+// removeAttempt removes the attempt with an id and reports whether it was present.
 func (t *tally) removeAttempt(id string) bool {
 	before := len(t.Attempts)
 	t.Attempts = slices.DeleteFunc(t.Attempts, func(u attempt) bool { return u.ID == id })
 	return len(t.Attempts) < before
 }
 
-// removeExpired removes the attempts of crashed gateways.
+// removeExpired removes expired attempts, whose gateways have crashed.
 func (t *tally) removeExpired(now time.Time) {
 	t.Attempts = slices.DeleteFunc(t.Attempts, func(u attempt) bool { return now.After(u.ExpiresAt) })
 }
 
 func (c counter) stripe() int { return int(c.bucket) % stripeCount }
 
-// countersPerKind is the number of counters per kind. Names and addresses share counters by hash,
-// whether or not the user exists: floods of names use no more space, and counting does not reveal
-// which names exist. Sharing a counter may cause an earlier wait. The hash is keyed, so that
-// attackers cannot choose an address that shares a hospital's counter.
+// countersPerKind is the number of counters per kind. Names and addresses are mapped to counters by hash, whether or not the
+// user exists. Therefore, trying many names uses no additional space, and counting does not reveal which names exist. Names
+// that share a counter may have to wait earlier. The hash is keyed, so that attackers cannot choose an address that shares a
+// counter with a hospital.
 const countersPerKind = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
@@ -401,21 +401,21 @@ func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limi
 	return c, err
 }
 
-// Kinds of secrets that can be guessed.
+// Kinds of secrets whose attempts are counted.
 const (
 	KindPassword = "password"
 	KindCode     = "code"
-	kindSecret   = "secret" // a client secret or registration token
+	kindSecret   = "secret" // client secret or registration token
 )
 
-// deviceLimitFactor is the factor between the failures of one known browser and of all known browsers of
-// an account, so that several cookies are worth little more than one.
+// deviceLimitFactor is the ratio of the failure limit for all known browsers of an account to the limit for one of them.
+// Stealing several cookies is therefore worth little more than stealing one.
 const deviceLimitFactor = 2
 
-// Counters returns the counters of an attempt, and whether the browser is known for the account. For a
-// known browser these are its own and the counter of all known browsers, otherwise the account's and
-// the address's. A success resets only the failures of the account (if none, of the name) in this
-// browser, because other accounts or spellings with the same counter may be the attacker's own.
+// Counters returns the counters of an attempt, and whether the browser is known for the account. A known browser has its own
+// counter and shares one with all other known browsers. Other browsers share the counters of the account and of the address. A
+// success resets only the failures of the account (of the name, if it has no account) in this browser, because an attacker may
+// own other accounts, or spellings, with the same counter.
 func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, isKnownDevice bool, err error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
@@ -434,10 +434,10 @@ func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counter
 	return []counter{counted, address}, false, errors.Join(err1, err2)
 }
 
-const maxNameBytes = 256 // significant bytes of a typed name
+const maxNameBytes = 256 // maximum number of bytes of a typed name that are used
 
-// CanonicalName returns the same text for all similar-looking spellings of a name, so that
-// spellings gain no further attempts. Sign-in itself compares names exactly.
+// CanonicalName returns the same text for all spellings of a name that look similar, so that other spellings do not permit
+// additional attempts. Sign-in itself compares names exactly.
 func CanonicalName(name string) string {
 	name = name[:min(len(name), maxNameBytes)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// sharedStore is a remote store with a clock and delays, which counts steps.
+// sharedStore is a store with a clock and delays, like a remote one. It counts steps.
 type sharedStore struct {
 	*storetest.InterceptedStore
 	slow  func() time.Duration
@@ -42,7 +42,7 @@ func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
 
 func noDelay() time.Duration { return 0 }
 
-// gateways returns limiters with a shared store, one per gateway.
+// gateways returns n limiters that share a store, one per gateway.
 func gateways(n int, s store.Store) []*Limiter {
 	var all []*Limiter
 	for range n {
@@ -55,7 +55,7 @@ func gateways(n int, s store.Store) []*Limiter {
 	return all
 }
 
-// userCounters returns the counters of a user at an address.
+// userCounters returns the counters of a user and an address.
 func userCounters(name, address string) []counter {
 	bucket := func(text string) (n uint16) {
 		for _, c := range text {
@@ -71,7 +71,7 @@ func userCounters(name, address string) []counter {
 
 var errWrong = errors.New("wrong")
 
-// slowWrongPassword returns a slow check of a wrong password that counts its calls.
+// slowWrongPassword returns a slow check that fails with errWrong. made counts its calls.
 func slowWrongPassword(made *atomic.Int32, takes time.Duration) func() error {
 	return func() error {
 		made.Add(1)
@@ -80,7 +80,7 @@ func slowWrongPassword(made *atomic.Int32, takes time.Duration) func() error {
 	}
 }
 
-// Concurrent attempts at several gateways permit as many wrong passwords as at one.
+// With concurrent attempts, several gateways permit as many wrong passwords as a single one.
 func TestSharedTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 7} {
@@ -107,7 +107,7 @@ func TestSharedTriesAtOnce(t *testing.T) {
 	}
 }
 
-// An address has the same number of attempts at several gateways as at one, for any users.
+// Several gateways permit as many attempts from an address, for any users, as a single one.
 func TestSharedTriesOfAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestSharedTriesOfAddress(t *testing.T) {
 	})
 }
 
-// Continuous attempts at several gateways gain no attempts over a single gateway.
+// With continuous attempts, several gateways permit no more attempts than a single one.
 func TestSharedTriesOverTime(t *testing.T) {
 	t.Parallel()
 	tried := func(n int, seed uint64) (made int32) {
@@ -148,21 +148,21 @@ func TestSharedTriesOverTime(t *testing.T) {
 		return made
 	}
 	for seed := range uint64(3) {
-		// ten, and one after each wait of 1, 2, 4, 8 and 16 seconds
+		// ten immediate attempts, then one after each wait of 1, 2, 4, 8 and 16 seconds
 		if one, three := tried(1, seed), tried(3, seed); one != 15 || three != one {
 			t.Errorf("seed %d: %d through one, %d through three", seed, one, three)
 		}
 	}
 }
 
-// In any order of events, no more attempts run than can all fail without a wait, and a correct
-// password is delayed at most.
+// Whatever the order of events, the number of concurrent attempts never exceeds the number of permitted failures. A correct
+// password is never rejected, only delayed.
 func TestSharedTriesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			wrong := slices.Repeat([]bool{true}, 9) // one less than are free
+			wrong := slices.Repeat([]bool{true}, 9) // one failure less than causes a wait
 			wrong = append(wrong, make([]bool, 30)...)
 			random.Shuffle(len(wrong), func(i, j int) { wrong[i], wrong[j] = wrong[j], wrong[i] })
 			var mu sync.Mutex // guards random
@@ -198,7 +198,7 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 	}
 }
 
-// Concurrent correct sign-ins are never rejected.
+// Concurrent attempts with correct passwords are never rejected.
 func TestSharedTriesWhenRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestSharedTriesWhenRight(t *testing.T) {
 	})
 }
 
-// The reservation of a crashed gateway lasts half a minute.
+// The reservation of a crashed gateway expires after half a minute.
 func TestSharedTryOfCrashedGateway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestSharedTryOfCrashedGateway(t *testing.T) {
 		for range defaultFailures - 1 {
 			_ = all[0].Attempt(t.Context(), counters, errWrong, slowWrongPassword(&made, 0))
 		}
-		if _, err := all[0].reserve(t.Context(), counters); err != nil { // a gateway that crashes after the reservation
+		if _, err := all[0].reserve(t.Context(), counters); err != nil { // the gateway crashes after the reservation
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -247,7 +247,7 @@ func TestSharedTryOfCrashedGateway(t *testing.T) {
 	})
 }
 
-// A gateway that was suspended during an attempt discards its result, because another attempt may have replaced it.
+// A gateway that was suspended during an attempt discards the result, because other attempts may have replaced it.
 func TestSharedTryPastReservation(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errWrong} {
@@ -264,7 +264,7 @@ func TestSharedTryPastReservation(t *testing.T) {
 	}
 }
 
-// An attempt takes two round trips, or three after a failure counted by another gateway. A client secret takes one.
+// An attempt takes two round trips to the store, or three after a failure at another gateway. A client secret takes one.
 func TestSharedRoundTrips(t *testing.T) {
 	t.Parallel()
 	counters := userCounters("alice", "192.0.2.1")
@@ -301,7 +301,7 @@ func TestSharedRoundTrips(t *testing.T) {
 	}
 }
 
-// Attempts that cannot be reserved are not made, and secrets that cannot be counted are not judged.
+// If the store fails, no attempt is made, and client secrets are rejected.
 func TestSharedTriesWithoutStore(t *testing.T) {
 	t.Parallel()
 	s := newSharedStore(noDelay)
@@ -342,7 +342,7 @@ func TestLocalTriesEndWithoutStore(t *testing.T) {
 	})
 }
 
-// During a reload, two servers that share a file count every failure.
+// Two servers that share a file, as during a reload, count every failure.
 func TestLocalStoreOfTwoServers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 			if method == "Get" || other == nil {
 				return nil
 			}
-			l := other // counts one failure between another limiter's read and write
+			l := other // another limiter counts a failure between this limiter's read and write
 			other = nil
 			if err := l.Attempt(t.Context(), userCounters("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
 				t.Errorf("the other server: %v", err)
@@ -372,7 +372,7 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 	})
 }
 
-// Names and addresses share counters unpredictably, so that attackers cannot choose an address with a victim's counter.
+// Attackers cannot predict which names and addresses share a counter, so they cannot choose an address that shares a victim's.
 func TestCountersAreUnpredictable(t *testing.T) {
 	t.Parallel()
 	limiter := func(storage keyring.Storage) *Limiter {
@@ -404,13 +404,13 @@ func TestCountersAreUnpredictable(t *testing.T) {
 // Excessively long input is truncated.
 func TestCanonicalNameIsBounded(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("ﷺ", 20_000) // each expands to 18 characters
+	long := strings.Repeat("ﷺ", 20_000) // each character expands to 18 characters
 	if got := CanonicalName(long); len(got) > 20*maxNameBytes {
 		t.Errorf("%d bytes", len(got))
 	}
 }
 
-// A success resets the failures of its own account only, not of others that share the counter by hash.
+// A success resets only the failures of the same account, not those of others that share the counter.
 func TestTallyForgives(t *testing.T) {
 	t.Parallel()
 	fails := func(owners ...string) (t tally) {
@@ -447,7 +447,7 @@ func TestTallyForgives(t *testing.T) {
 	}
 }
 
-// Floods of names use no more entries than there are counters.
+// Trying many names uses no more store entries than there are counters.
 func TestFloodOfNamesIsBounded(t *testing.T) {
 	t.Parallel()
 	counts, discard := store.NewMemory(0, 0), slog.New(slog.DiscardHandler)

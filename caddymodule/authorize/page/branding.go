@@ -20,13 +20,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
-// maxNameLength limits a site's name, so that it fits on a small phone.
+// maxNameLength is the maximum length of a site's name, in characters, so that it fits on a small phone.
 const maxNameLength = 80
 
 // Branding adapts the pages to a site.
 type Branding struct {
-	Name  string // name of the site on every page; default: the issuer's host
-	Color string // color of buttons and links, e.g. "#0b5c8a"; default: a blue
+	Name  string // name of the site, shown on every page; default: the issuer's host
+	Color string // color of buttons and links, e.g. "#0b5c8a"; default: blue
 	Logo  *Logo  // logo above the name; default: none
 }
 
@@ -42,7 +42,7 @@ func (b *Branding) check() error {
 	return nil
 }
 
-// CheckName returns an error for an invalid site name.
+// CheckName returns an error if the name of a site is invalid.
 func CheckName(name string) error {
 	switch {
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
@@ -55,8 +55,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckColor returns an error for an invalid color. Every color can be used: if its contrast is too
-// low, pages use a lighter or darker shade.
+// CheckColor returns an error if a color is invalid. Any color is accepted: if its contrast is too low, pages use a lighter or
+// darker shade.
 func CheckColor(text string) error {
 	_, err := parseColor(text)
 	return err
@@ -66,7 +66,7 @@ func CheckColor(text string) error {
 func (b *Branding) style() template.CSS {
 	style := readFile("style.css")
 	if b.Color != "" {
-		brand, _ := parseColor(b.Color) // already validated
+		brand, _ := parseColor(b.Color) // CheckColor has validated the color
 		style += fmt.Sprintf(":root { %s }\n@media (prefers-color-scheme: dark) { :root { %s } }\n", brand.palette(lightBackground), brand.palette(darkBackground))
 	}
 	return template.CSS(style)
@@ -81,10 +81,10 @@ var errUnsupportedLogo = errors.New("logo is not a PNG, SVG or WebP image")
 type Logo struct {
 	contentType string
 	image       []byte
-	version     string // changes with the image
+	version     string // changes with the image; part of the URL
 }
 
-// NewLogo detects the type of an image from its contents.
+// NewLogo returns a logo. It detects the media type of the image from its content.
 func NewLogo(image []byte) (*Logo, error) {
 	if len(image) > MaxLogoSize {
 		return nil, fmt.Errorf("logo is larger than %d KiB", MaxLogoSize>>10)
@@ -107,7 +107,7 @@ func NewLogo(image []byte) (*Logo, error) {
 	return l, nil
 }
 
-// checkSVG accepts XML documents with the root element of SVG. Browsers show no others as images.
+// checkSVG returns an error unless the image is an XML document with an SVG root element. Browsers display no others.
 func checkSVG(image []byte) error {
 	root, decoder := xml.Name{}, xml.NewDecoder(bytes.NewReader(image))
 	for {
@@ -127,7 +127,7 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// url returns the URL of the logo, which differs for each image so that browsers can cache it.
+// url returns the URL of the logo. It is different for each image, so that browsers can cache it.
 func (l *Logo) url() string {
 	if l == nil {
 		return ""
@@ -135,7 +135,7 @@ func (l *Logo) url() string {
 	return endpoint.Logo + "?" + l.version
 }
 
-// ServeHTTP sends the image. The CSP prevents scripts in an SVG image, even if it is opened as a page.
+// ServeHTTP sends the image. The Content-Security-Policy prevents scripts in SVG images, even if one is opened as a page.
 func (l *Logo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", l.contentType)
@@ -147,7 +147,7 @@ func (l *Logo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(l.image) // the browser may have disconnected
 }
 
-// Contrast required by WCAG 2.2: of text (§1.4.3), and of controls such as buttons (§1.4.11).
+// Contrast ratios required by WCAG 2.2 for text (§1.4.3), and for controls such as buttons (§1.4.11).
 const (
 	textContrast  = 4.5
 	shapeContrast = 3
@@ -159,13 +159,13 @@ type color [3]float64
 var (
 	white, black = color{1, 1, 1}, color{}
 
-	// Backgrounds of the light and dark schemes: the background in style.css with the lower contrast.
+	// Backgrounds of the light and dark color schemes: in each, the background in style.css that has the lower contrast.
 	lightBackground = color{0xf2 / 255., 0xf5 / 255., 0xf7 / 255.}
 	darkBackground  = color{0x18 / 255., 0x23 / 255., 0x2b / 255.}
 )
 
-// parseColor parses three bytes in hexadecimal, with an optional #, which starts a comment in an
-// unquoted Caddyfile token.
+// parseColor parses a color of three hexadecimal bytes. The # is optional, because it starts a comment in an unquoted Caddyfile
+// token.
 func parseColor(text string) (c color, err error) {
 	bytes, err := hex.DecodeString(strings.TrimPrefix(text, "#"))
 	if err != nil || len(bytes) != len(c) {
@@ -182,13 +182,14 @@ func (c color) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", channel(c[0]), channel(c[1]), channel(c[2]))
 }
 
-// palette returns a scheme's variables for a site's color: buttons unchanged if visible, and links in a readable shade.
+// palette returns a color scheme's CSS variables for a color: the color itself for buttons if visible, a readable shade for
+// links.
 func (c color) palette(background color) string {
 	button := c.shade(background, shapeContrast)
 	return fmt.Sprintf("--accent: %s; --button: %s; --on-button: %s;", c.shade(background, textContrast), button, button.contrastColor())
 }
 
-// shade mixes the color with as much black or white as necessary for the contrast.
+// shade mixes the color with as much black or white as necessary to reach the contrast with the background.
 func (c color) shade(background color, contrast float64) color {
 	target := black
 	if background == darkBackground {
@@ -201,7 +202,7 @@ func (c color) shade(background color, contrast float64) color {
 	return shade.round()
 }
 
-// contrastColor returns white or black, whichever has sufficient contrast on the color. One of them always has.
+// contrastColor returns white or black, whichever has sufficient contrast with the color. At least one of them always has.
 func (c color) contrastColor() color {
 	if c.contrast(white) >= textContrast {
 		return white
@@ -216,7 +217,7 @@ func (c color) mix(other color, part float64) (mixed color) {
 	return mixed
 }
 
-// round rounds the color to the precision of style sheets.
+// round rounds the color to the precision of CSS hexadecimal colors.
 func (c color) round() (rounded color) {
 	for i := range c {
 		rounded[i] = math.Round(c[i]*255) / 255
@@ -224,7 +225,7 @@ func (c color) round() (rounded color) {
 	return rounded
 }
 
-// contrast returns the contrast ratio (WCAG 2.2).
+// contrast returns the contrast ratio of two colors (WCAG 2.2).
 func (c color) contrast(other color) float64 {
 	lighter, darker := c.luminance(), other.luminance()
 	if lighter < darker {
@@ -233,7 +234,7 @@ func (c color) contrast(other color) float64 {
 	return (lighter + 0.05) / (darker + 0.05)
 }
 
-// luminance returns the relative luminance (WCAG 2.2).
+// luminance returns the relative luminance of the color (WCAG 2.2).
 func (c color) luminance() float64 {
 	linear := func(v float64) float64 {
 		if v <= 0.04045 {

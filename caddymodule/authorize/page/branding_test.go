@@ -52,7 +52,7 @@ func TestNewLogo(t *testing.T) {
 	}
 }
 
-// SVG images cannot run scripts, regardless of how they are opened.
+// An SVG image cannot run scripts, no matter how it is opened.
 func TestLogoIsServedWithoutScripts(t *testing.T) {
 	t.Parallel()
 	logo, err := NewLogo([]byte(svg))
@@ -103,7 +103,7 @@ func TestBrandingErrors(t *testing.T) {
 	}
 }
 
-// Examples of WCAG's definition and of well-known tools.
+// Examples from the definition of WCAG and from well-known tools.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	for pair, want := range map[[2]string]float64{
@@ -124,7 +124,7 @@ func mustParseColor(t *testing.T, text string) color {
 	return c
 }
 
-// With every site color, links and buttons are readable in both schemes.
+// With any site color, links and buttons are readable in both color schemes.
 func TestEveryColorIsReadable(t *testing.T) {
 	t.Parallel()
 	values := regexp.MustCompile(`--accent: (#\w{6}); --button: (#\w{6}); --on-button: (#\w{6});`)
@@ -149,7 +149,7 @@ func TestEveryColorIsReadable(t *testing.T) {
 	}
 }
 
-// A color with sufficient contrast is unchanged.
+// A color with sufficient contrast is used unchanged.
 func TestColorIsKept(t *testing.T) {
 	t.Parallel()
 	if got := mustParseColor(t, "#0b5c8a").palette(lightBackground); got != "--accent: #0b5c8a; --button: #0b5c8a; --on-button: #ffffff;" {

@@ -11,31 +11,31 @@ import (
 
 // SignIn is the data of templates/signin.html.
 type SignIn struct {
-	Client         string         // client's title
-	Links          AppLinks       // links registered by the client
-	Request        string         // sealed request
-	Username       string         // last input, or login_hint
-	Problem        SignInProblem  // problem with the last attempt
-	OffersPassword bool           // whether the password sign-in is available
-	Passkey        *Passkey       // passkey challenge; nil without passkeys
-	AcceptsEmail   bool           // whether entering an e-mail address may redirect to a provider
-	Providers      []ProviderLink // identity providers
+	Client         string         // display name of the client
+	Links          AppLinks       // links that the client registered
+	Request        string         // sealed authorization request
+	Username       string         // user name typed last, or login_hint
+	Problem        SignInProblem  // problem with the previous attempt
+	OffersPassword bool           // whether users can sign in with a password
+	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
+	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
+	Providers      []ProviderLink // links to identity providers
 }
 
-// SignInProblem is the reason for showing the sign-in page again. Each field may be zero.
+// SignInProblem describes why the sign-in page is shown again. The zero value means no problem.
 type SignInProblem struct {
-	Failed       bool          // whether the last attempt failed
-	Wait         time.Duration // time until the next attempt
-	ProviderDown string        // name of the unreachable provider
-	BusyWait     time.Duration // time until the next attempt after too many concurrent attempts
+	Failed       bool          // whether the user name or password was wrong
+	Wait         time.Duration // time until the next attempt is permitted; 0 if not throttled
+	ProviderDown string        // name of the identity provider that could not be reached; "" if none
+	BusyWait     time.Duration // time to wait, because there were too many concurrent attempts; 0 if not
 
 	Passkey bool // whether the passkey was rejected
 }
 
-// Passkey is a challenge for the script "passkey". Pages hide it without scripts.
+// Passkey is a challenge for the script "passkey". Without scripts, pages do not show it.
 type Passkey struct {
-	Options string // options of navigator.credentials in JSON
-	Sealed  string // sealed value, submitted with the answer
+	Options string // JSON options for navigator.credentials
+	Sealed  string // sealed challenge, submitted with the response
 }
 
 // Any reports whether any field is set.
@@ -43,58 +43,57 @@ func (p SignInProblem) Any() bool { return p != SignInProblem{} }
 
 // ProviderLink is a link to an identity provider.
 type ProviderLink struct {
-	Name    string // name of the provider
-	Address string // target of the link
+	Name    string // display name of the provider
+	Address string // URL of the link
 }
 
 // SecondFactor is the data of templates/secondfactor.html.
 type SecondFactor struct {
-	Client    string        // client's title
+	Client    string        // display name of the client
 	Pending   string        // sealed pending sign-in
 	WrongCode bool          // whether the last code was wrong
-	Wait      time.Duration // time until the next attempt
+	Wait      time.Duration // time until the next attempt is permitted; 0 if not throttled
 
 	AcceptsCode              bool     // whether codes are accepted
-	HasApp, HasRecoveryCodes bool     // kinds of available codes
-	Passkey                  *Passkey // passkey challenge; nil without passkeys
+	HasApp, HasRecoveryCodes bool     // kinds of codes that the user has
+	Passkey                  *Passkey // passkey challenge; nil if the user has no passkey
 	WrongPasskey             bool     // whether the passkey was rejected
 }
 
 // SelectAccount is the data of templates/selectaccount.html.
 type SelectAccount struct {
-	Client  string // client's title
-	Request string // sealed request
-	Person  Person // signed-in person
+	Client  string // display name of the client
+	Request string // sealed authorization request
+	Person  Person // person who is signed in
 }
 
 // Person identifies a person on pages.
 type Person struct {
-	Name   string // best available name
+	Name   string // best available name of the person
 	Detail string // distinguishes people with the same name; may be ""
 }
 
 // SignInRejected is the data of templates/refused.html.
 type SignInRejected struct {
-	Client         string // client's title; "" for a page of the gateway
-	SealedSignIn   string // sealed sign-in
-	Person         Person // rejected person
-	Provider       string // identity provider of the person
-	SupportsLogout bool   // whether the provider supports logout
+	Client         string // display name of the client; "" for a page of the gateway
+	SealedSignIn   string // sealed data of the rejected sign-in
+	Person         Person // person whose sign-in was rejected
+	Provider       string // display name of the person's identity provider
+	SupportsLogout bool   // whether the identity provider supports logout
 }
 
 // SignOut is the data of templates/signout.html.
 type SignOut struct {
-	Client  string // client's title; "" without a client
-	Request string // sealed request
+	Client  string // display name of the client; "" if none requested the logout
+	Request string // sealed logout request
 }
 
-// FormPost is the data of templates/formpost.html: a form that the script "submit" submits, or a
-// button without scripts.
+// FormPost is the data of templates/formpost.html. The script "submit" submits the form; without scripts, it shows a button.
 type FormPost struct {
-	Client   string  // client's title
-	Address  string  // target of the form
-	Fields   []Field // fields of the form
-	Question *Text   // question that the person must answer by pressing the button; may be nil
+	Client   string  // display name of the client
+	Address  string  // URL to which the form is submitted
+	Fields   []Field // hidden fields of the form
+	Question *Text   // question that the person answers by pressing the button; if nil, the script submits the form
 }
 
 // Field is a hidden field of a form.
@@ -106,9 +105,9 @@ type Field struct {
 // Message is the data of templates/message.html.
 type Message struct {
 	Title  *Text  // heading
-	Text   *Text  // event, and what the person can do
-	Detail string // English detail for the client's developer
-	Next   *Link  // link to continue; may be nil
+	Text   *Text  // what happened, and what the person can do
+	Detail string // English text for the client's developer
+	Next   *Link  // link to continue with; may be nil
 }
 
 // Link is a link to another page.
@@ -117,26 +116,26 @@ type Link struct {
 	Text    *Text  // link text
 }
 
-// ShowMessage shows a message.
+// ShowMessage shows a page with a message.
 func (s *Site) ShowMessage(w http.ResponseWriter, r *http.Request, status int, message Message) {
 	s.Show(w, r, View{Template: "message", Status: status, Data: message})
 }
 
-// AppLinks are the links of an app that registered itself (RFC 7591 §2), unverified. The browser
-// loads nothing from the app: its logo is served by the gateway.
+// AppLinks are the unverified links of a self-registered app (RFC 7591 §2). Browsers load no resources from the app: the
+// gateway serves its logo.
 type AppLinks struct {
-	Client string // client's title
-	Logo   string // URL of the logo at the gateway, or ""
-	Policy string // URL of the privacy policy, or ""
-	Terms  string // URL of the terms of service, or ""
+	Client string // display name of the client
+	Logo   string // URL of the logo at the gateway; "" if none
+	Policy string // URL of the privacy policy; "" if none
+	Terms  string // URL of the terms of service; "" if none
 }
 
-// LogoOf returns the URL of a client's logo.
+// LogoOf returns the URL at which the gateway serves a client's logo.
 func LogoOf(clientID string) string {
 	return endpoint.ClientLogo + "?client_id=" + url.QueryEscape(clientID)
 }
 
-// Images returns the image sources of these links for [Policy].
+// Images returns the image sources that these links require in a [Policy].
 func (a AppLinks) Images() string {
 	if a.Logo == "" {
 		return ""
@@ -146,105 +145,105 @@ func (a AppLinks) Images() string {
 
 // Account is the data of templates/account.html, the account page.
 type Account struct {
-	Request      string           // sealed request
-	Person       Person           // the user
-	Confirmation *Text            // confirmation of the last action; nil if none
-	Apps         []AccountApp     // apps with access
-	Sessions     []AccountSession // sessions
-	Factors      AccountFactors   // second factors
+	Request      string           // sealed session, which binds the forms to it
+	Person       Person           // user of the session
+	Confirmation *Text            // confirmation of the last action; nil if there is none
+	Apps         []AccountApp     // apps that have access
+	Sessions     []AccountSession // sessions of the user
+	Factors      AccountFactors   // second factors of the user
 }
 
-// AccountApp is an app with access.
+// AccountApp is an app that has access to the user's data.
 type AccountApp struct {
 	ID        string  // client_id
-	Name      string  // client's title
-	Since     *Text   // start of access
-	LastUsed  *Text   // last use; nil if unknown
-	AccessEnd *Text   // end of access
-	Scope     []*Text // accessible data
+	Name      string  // display name of the client
+	Since     *Text   // when access started
+	LastUsed  *Text   // time of the last use; nil if unknown
+	AccessEnd *Text   // when access ends
+	Scope     []*Text // permissions of the app
 
-	Records []AccountRecords // patients whose records are accessible
+	Records []AccountRecords // patients whose records the app can access
 }
 
 // AccountRecords describes an app's access to one patient's records.
 type AccountRecords struct {
-	Owner *Text  // owner in words
-	Since *Text  // start of access
-	Until string // expiry date; "" for the end of the session
+	Owner *Text  // description of the patient
+	Since *Text  // when access started
+	Until string // expiry date; "" if access ends with the session
 }
 
 // AccountSession is a session of the user.
 type AccountSession struct {
 	ID        string // sid
 	Device    *Text  // browser and operating system
-	Since     *Text  // time of the sign-in
-	Provider  string // identity provider, or ""
-	Network   string // network of the IP address
-	IsCurrent bool   // whether this is the current session
+	Since     *Text  // when the user signed in
+	Provider  string // display name of the identity provider; "" for a password sign-in
+	Network   string // network of the IP address; "" for loopback
+	IsCurrent bool   // whether the page was requested in this session
 }
 
 // AccountFactors are a user's second factors.
 type AccountFactors struct {
 	ManagedHere      bool             // whether the gateway manages the user's factors
-	Provider         string           // where the user signs in otherwise; "" if unknown
-	AppConfigured    bool             // authenticator app from the configuration, which the user cannot remove
-	App              *Text            // enrollment time of an authenticator app; nil if none
-	RecoveryCodes    int              // number of remaining recovery codes
+	Provider         string           // name of the identity provider that manages the user's factors; "" if unknown
+	AppConfigured    bool             // whether an authenticator app is set in the configuration; the user cannot remove it
+	App              *Text            // when an authenticator app was enrolled; nil if none is
+	RecoveryCodes    int              // number of unused recovery codes
 	HasAny           bool             // whether any factor is enrolled
 	SupportsPasskeys bool             // whether this site supports passkeys
-	Passkeys         []AccountPasskey // oldest first
+	Passkeys         []AccountPasskey // passkeys, oldest first
 }
 
-// AccountPasskey is a passkey.
+// AccountPasskey is an enrolled passkey of the user.
 type AccountPasskey struct {
 	ID       string // credential id
 	Name     string // name chosen by the user
-	Enrolled *Text  // enrollment time
-	LastUsed *Text  // last use; nil for never
+	Enrolled *Text  // when the passkey was enrolled
+	LastUsed *Text  // time of the last use; nil if never used
 }
 
 // AppSetup is the data of templates/appsetup.html for enrolling an authenticator app.
 type AppSetup struct {
-	Request   string        // sealed request
-	SealedKey string        // sealed new key
-	QR        template.URL  // QR code of the key
-	Secret    string        // key as text
+	Request   string        // sealed session, which binds the form to it
+	SealedKey string        // sealed key of the app
+	QR        template.URL  // data URL of the QR code with the key
+	Secret    string        // key in base32, in groups of four characters
 	WrongCode bool          // whether the last code was wrong
-	Wait      time.Duration // time until the next attempt
+	Wait      time.Duration // time until the next attempt is permitted; 0 if not throttled
 }
 
-// PasskeySetup is the data of templates/passkeysetup.html.
+// PasskeySetup is the data of templates/passkeysetup.html for enrolling a passkey.
 type PasskeySetup struct {
-	Request  string   // sealed request
-	Name     string   // suggested name
-	Passkey  *Passkey // challenge
-	Rejected bool     // whether the last answer was rejected
+	Request  string   // sealed session, which binds the form to it
+	Name     string   // suggested name of the passkey
+	Passkey  *Passkey // enrollment challenge
+	Rejected bool     // whether the last response was rejected
 }
 
-// RecoveryCodes is the data of templates/recoverycodes.html, shown once.
+// RecoveryCodes is the data of templates/recoverycodes.html. The codes cannot be shown again.
 type RecoveryCodes struct {
-	Codes        []string // codes in order of creation
+	Codes        []string // recovery codes, in order of creation
 	Confirmation *Text    // confirmation of the action
 }
 
 // Consent is the data of templates/consent.html.
 type Consent struct {
-	Client         string         // client's title
-	Links          AppLinks       // links registered by the client
-	Request        string         // sealed request
+	Client         string         // display name of the client
+	Links          AppLinks       // links that the client registered
+	Request        string         // sealed authorization request
 	RedirectHost   string         // host of the redirect URI
-	Person         Person         // user
+	Person         Person         // person who is asked for consent
 	SelfRegistered bool           // whether the client registered itself
-	Patient        ConsentPatient // patient of the launch context
-	RequiredItems  []*Text        // items that cannot be unticked
-	Groups         []ConsentGroup // items that can be unticked
+	Patient        ConsentPatient // patient in the launch context
+	RequiredItems  []*Text        // items that the person cannot untick
+	Groups         []ConsentGroup // items that the person can untick
 }
 
-// ConsentPatient is the patient of the launch context; zero without a patient, or for the user's own record.
+// ConsentPatient is the patient in the launch context. It is zero if there is no patient, or if the record is the user's own.
 type ConsentPatient struct {
 	ID        string // resource id
-	Name      string // "" if unknown
-	BirthDate string // FHIR date; may be empty
+	Name      string // name of the patient; "" if unknown
+	BirthDate string // FHIR date; may be ""
 }
 
 // ConsentGroup is a group of checkboxes.
@@ -253,43 +252,43 @@ type ConsentGroup struct {
 	Items  []ConsentItem // items in display order
 }
 
-// ConsentItem is a checkbox with checkboxes for its parts.
+// ConsentItem is a checkbox for an item or a part of it, with checkboxes for its parts.
 type ConsentItem struct {
 	Name         string        // name of the form field
-	Text         *Text         // permission
-	Detail       *Text         // possible actions; may be nil
-	Ticked       bool          // initial state
-	PartlyTicked bool          // whether any part is unticked
-	Permissions  []ConsentItem // parts by read and write access
-	Parts        []ConsentItem // parts by kind of data
-	Times        []ConsentTime // selectable lifetimes
+	Text         *Text         // description of the permission
+	Detail       *Text         // what the permission allows; may be nil
+	Ticked       bool          // whether the checkbox is initially ticked
+	PartlyTicked bool          // whether the checkbox is ticked, but some part is not
+	Permissions  []ConsentItem // checkboxes for read and write access
+	Parts        []ConsentItem // checkboxes for kinds of data
+	Times        []ConsentTime // selectable lifetimes of the access
 }
 
-// ConsentTime is a selectable lifetime.
+// ConsentTime is a lifetime that the person can select.
 type ConsentTime struct {
 	Value  string // value of the form field
 	Text   *Text  // label, e.g. "30 days"
-	Ticked bool   // initial state
+	Ticked bool   // whether the lifetime is initially selected
 }
 
 // SelectPatient is the data of templates/selectpatient.html.
 type SelectPatient struct {
-	Client     string        // client's title
-	Request    string        // sealed request
+	Client     string        // display name of the client
+	Request    string        // sealed authorization request
 	Problem    ChoiceProblem // problem with the choice or the list
-	Searchable bool          // whether patients can be searched by the following fields
-	Name       string        // search input
-	BirthDate  string        // search input
-	Identifier string        // search input
+	Searchable bool          // whether patients can be searched by Name, BirthDate and Identifier
+	Name       string        // name searched for
+	BirthDate  string        // date of birth searched for
+	Identifier string        // identifier searched for
 	Patients   []Patient     // patients to choose from
-	HasMore    bool          // whether further patients match
+	HasMore    bool          // whether more patients match
 }
 
-// Patient is a patient to choose. All fields but ID may be "".
+// Patient is a patient that can be chosen. All fields except ID may be "" or nil.
 type Patient struct {
 	ID         string // resource id
 	Name       string // full name
-	BirthDate  string // FHIR date
+	BirthDate  string // date of birth as a FHIR date
 	Identifier string // identifier, e.g. a medical record number
 	Address    string // address on one line
 	Gender     *Text  // administrative gender
@@ -297,29 +296,29 @@ type Patient struct {
 
 // SelectEncounter is the data of templates/selectencounter.html.
 type SelectEncounter struct {
-	Client     string        // client's title
-	Request    string        // sealed request
+	Client     string        // display name of the client
+	Request    string        // sealed authorization request
 	Problem    ChoiceProblem // problem with the choice or the list
 	Patient    string        // patient's name; may be ""
 	Encounters []Encounter   // encounters to choose from, latest first
-	HasMore    bool          // whether earlier encounters exist
+	HasMore    bool          // whether there are earlier encounters
 }
 
-// Encounter is an encounter to choose. All fields but ID may be "".
+// Encounter is an encounter that can be chosen. All fields except ID may be "".
 type Encounter struct {
 	ID    string // resource id
-	Kind  string // type or class
-	Start string // FHIR date or time
+	Kind  string // type or class in words
+	Start string // start as a FHIR date or dateTime
 	Place string // name of the organization
 }
 
-// ChoiceProblem is the reason for showing a selection page again, or zero.
+// ChoiceProblem describes why a selection page is shown again. The zero value means no problem.
 type ChoiceProblem struct {
-	NotPermitted bool // whether the choice is not permitted
-	ServerDown   bool // whether the FHIR server is unreachable
+	NotPermitted bool // whether the person may not choose what was submitted
+	ServerDown   bool // whether the FHIR server could not be reached
 }
 
-// Gender returns the label of a FHIR AdministrativeGender code; nil for unknown.
+// Gender returns the label of a FHIR AdministrativeGender code, or nil for an unknown code.
 func Gender(code string) *Text {
 	switch code {
 	case "female":

@@ -1,5 +1,5 @@
-// Package page renders the HTML pages: layout, texts, languages and Content-Security-Policy. The
-// callers, flow and others, provide the data.
+// Package page renders the HTML pages: layout, texts, languages and Content-Security-Policy. Package flow and other callers
+// provide the data.
 //
 //	site.go        Site, and View: one page to show; the Content-Security-Policy; the style for launched apps
 //	content.go     data of each template, and ShowMessage for pages without a form
@@ -7,24 +7,22 @@
 //	branding.go    a site's name, logo and color
 //	templates.go   template files, AddFiles for files of features, and parsing for each language
 //
-// # A new page
+// # Adding a page
 //
-// The template templates/<name>.html defines "title" and "body", each executed with [View.Data]
-// (types in content.go). If "You’re signing in to" does not fit, it defines "footer" too,
-// which is executed with the fields of the site and the view's data in Data.
+// The template templates/<name>.html defines "title" and "body", each executed with [View.Data] (the types are in content.go).
+// If the footer "You’re signing in to" is not suitable, the template also defines "footer", which is executed with the fields
+// of the site and, in Data, the view's data.
 //
 //	{{define "title"}}{{t "Choose a patient"}}{{end}}
 //	{{define "body"}}<h1>{{t "Choose a patient"}}</h1>
 //	<p>{{t "to continue to %s" (strong .Client)}}</p>{{end}}
 //
-// Every text in a template is an argument of t: an English text and the values of its verbs,
-// each a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds") or the
-// result of strong or date. Counts use {{n "%d app" "%d apps" .Count}}. A text created in Go
-// ([T], [Plural], [JoinWithAnd]) is {{t .Text}}; sentence capitalizes its first letter. The argument of T
-// is always a literal, because a test collects the texts. The test fails for a text missing from
-// texts.json in any language, for an unused text, and for different verbs; %[2]s refers to an
-// argument by position. Plurals are lists of forms, e.g. ["%d App", "%d Apps"]. Translations
-// address people formally: Sie, vous, usted, u.
+// Every text in a template is an argument of the function t: an English text and the values of its verbs. A value is a string,
+// a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds") or the result of strong or date. Counts use {{n "%d
+// app" "%d apps" .Count}}. A text created in Go ([T], [Plural], [JoinWithAnd]) is shown with {{t .Text}}. The function sentence
+// capitalizes its first letter. The argument of T must be a literal, because a test collects the texts. The test fails if a
+// text is missing from texts.json in any language, is not used, or has different verbs; %[2]s refers to an argument by
+// position. Plurals are lists of forms, e.g. ["%d App", "%d Apps"]. Translations use the formal address: Sie, vous, usted, u.
 //
 // To show the page:
 //
@@ -33,13 +31,13 @@
 //		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
 //	})
 //
-// A page of an authorization request ends with a link back to the app that cancels the page: its
-// path with decision=deny, which results in access_denied. The link is outside the form, because
-// tools that fill in forms expect only their fields.
+// A page of an authorization request ends with a link that cancels the request and returns to the app: the path of the page
+// with decision=deny, which results in access_denied. The link is outside the form, because tools that fill in forms expect
+// only the form's fields.
 //
-// A script is scripts/<name>.js, selected by [View.Script]. It is placed at the end of the page and
-// allowed by its hash. Pages must work without scripts.
+// A script is scripts/<name>.js, selected by [View.Script]. It is inserted at the end of the page, and its hash is added to the
+// Content-Security-Policy. Pages must work without scripts.
 //
-// Pages of features work the same way, with files and data types in the feature's folder
-// ([AddFiles]). Package pagetest has the tests.
+// Pages of features work the same way, with files and data types in the feature's folder ([AddFiles]). Package pagetest
+// contains the tests.
 package page

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page/pagetest"
 )
 
-// samples are views of every template by name.
+// samples returns views of every template, by name.
 func samples() map[string]page.View {
 	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
 	links := page.AppLinks{"Growth Chart", page.LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
@@ -51,7 +51,7 @@ func samples() map[string]page.View {
 	}
 }
 
-// Every page can be rendered in every language, with all of its content.
+// Every page can be rendered in every language, with all of its optional content.
 func TestEveryPageInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	all := samples()
@@ -59,7 +59,7 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 	pagetest.CheckInEachLanguage(t, os.DirFS("."), all)
 }
 
-// accountSamples are views of the account pages.
+// accountSamples returns views of the account pages, by name.
 func accountSamples() map[string]page.View {
 	alice, ago := page.Person{"Alice Adams", "alice@example.org"}, page.Plural("%d day ago", "%d days ago", 3)
 	challenge := &page.Passkey{Options: `{"challenge":"AAAA"}`, Sealed: "sealed"}

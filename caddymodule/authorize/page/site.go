@@ -27,7 +27,7 @@ type Site struct {
 	logger     *slog.Logger
 }
 
-// New returns the site of an issuer, or an error for invalid branding.
+// New returns the site of an issuer, or an error if the branding is invalid.
 func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 	if err := branding.check(); err != nil {
 		return nil, fmt.Errorf("branding: %w", err)
@@ -40,30 +40,30 @@ func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 	return &Site{name: name, logo: branding.Logo, style: branding.style(), smartStyle: smart, logger: logger}, nil
 }
 
-// Name returns the site's name; default: its host.
+// Name returns the site's name. The default is the issuer's host.
 func (s *Site) Name() string { return s.name }
 
-// Logo returns the site's logo, to be served at [endpoint.Logo], or nil.
+// Logo returns the site's logo, which is served at [endpoint.Logo], or nil if there is none.
 func (s *Site) Logo() *Logo { return s.logo }
 
-// SMARTStyle returns the style of the pages for apps.
+// SMARTStyle returns the site's style, for apps launched by an EHR.
 func (s *Site) SMARTStyle() *SMARTStyle { return s.smartStyle }
 
 // View is a page to show.
 type View struct {
-	Template string // file name in templates without .html
+	Template string // name of a file in templates, without .html
 	Status   int    // HTTP status; default: 200
-	Locales  string // ui_locales of the request; default: from the request's query
-	Policy   Policy // CSP extensions; default: no resources and no form
-	Script   string // file name in scripts without .js; default: none
-	Data     any    // data of the template
+	Locales  string // ui_locales of the request; default: the parameter in the request's query
+	Policy   Policy // extensions of the Content-Security-Policy; default: no resources and no form
+	Script   string // name of a file in scripts, without .js; default: no script
+	Data     any    // data for the template
 }
 
 // layout is the data of templates/layout.html.
 type layout struct {
 	Language string
 	Name     string // name of the site
-	Logo     string // URL of the logo
+	Logo     string // URL of the logo; "" if none
 	Style    template.CSS
 	Script   template.JS
 	Data     any
@@ -102,19 +102,19 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	}
 }
 
-// Policy contains the permissions of a page beyond showing text, as sources of its Content-Security-Policy.
-// No page may load anything else, run another script, or be framed by other sites (RFC 9700 §4.16).
+// Policy contains what a page may do in addition to showing text, as sources of its Content-Security-Policy. Pages may not load
+// other resources, run other scripts or be framed by other sites (RFC 9700 §4.16).
 type Policy struct {
 	Ancestors  string // origins that may frame the page; default: none
-	FormAction string // targets of forms; default: none
+	FormAction string // URLs to which forms may be submitted; default: none
 	Images     string // image sources, e.g. "data:"; default: none
-	Connect    string // connections of scripts, e.g. "'self'"; default: none
+	Connect    string // URLs to which scripts may connect, e.g. "'self'"; default: none
 }
 
-// originPattern matches the origin of a framing page: CSP 3 §2.3.1 without wildcards.
+// originPattern matches an origin that may frame a page: the syntax of CSP 3 §2.3.1, but without wildcards.
 var originPattern = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
 
-// CheckAncestor returns an error for an invalid origin of a framing page.
+// CheckAncestor returns an error if an origin cannot be used in [Policy].Ancestors.
 func CheckAncestor(origin string) error {
 	if !originPattern.MatchString(origin) {
 		return fmt.Errorf("frame_ancestors: %q is not an origin: use https://host or https://host:port in lower case, such as https://ehr.example.org", origin)
@@ -146,10 +146,10 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// FormAction returns the CSP sources for forms that submit to the gateway and may redirect to addresses. For
-// addresses at other servers, Chromium applies the policy to every following redirect: to the client,
-// to an identity provider, and on to any https URL. Plain http is limited to loopback and listed. A
-// policy can express neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
+// FormAction returns the CSP sources for forms that are submitted to the gateway, which may redirect to addresses. Chromium
+// also applies the policy to every further redirect after an address at another server, e.g. through an identity provider.
+// Therefore, if there is such an address, any https URL is permitted. Plain http URLs are permitted only if listed in
+// addresses. A policy can contain neither IPv6 addresses (CSP 3 §2.3.1) nor the host of a URL with a private-use scheme.
 func FormAction(addresses ...string) string {
 	allowed, isExternal := "", false
 	for _, address := range addresses {
@@ -169,14 +169,14 @@ func FormAction(addresses ...string) string {
 	return "'self'" + allowed
 }
 
-// SMARTStyle is the style of the pages for apps launched by an EHR (SMART App Launch 2.2,
-// "Styling"). It uses the light scheme, because SMART defines only one.
+// SMARTStyle is the style of a site, for apps launched by an EHR (SMART App Launch 2.2, "Styling"). It corresponds to the light
+// color scheme, because SMART defines only one.
 type SMARTStyle struct {
 	issuer, version string
 	body            []byte
 }
 
-// smartStyle contains the members defined by SMART. Dimensions are in pixels.
+// smartStyle contains the members defined by SMART App Launch. Dimensions are in pixels.
 type smartStyle struct {
 	Background    string `json:"color_background"`
 	Error         string `json:"color_error"`
@@ -193,7 +193,7 @@ type smartStyle struct {
 
 const fontFamilies = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
-// newSMARTStyle uses the branding, with defaults from style.css.
+// newSMARTStyle returns the style with the branding. Other values are those of style.css.
 func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 	accent, err := parseColor(cmp.Or(b.Color, "0b5c8a"))
 	if err != nil {
@@ -208,7 +208,7 @@ func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 	return &SMARTStyle{issuer, base64.RawURLEncoding.EncodeToString(sum[:6]), body}, err
 }
 
-// URL returns the URL of the style, which changes with its content, because apps may cache it forever.
+// URL returns the URL of the style. It changes with the content, because apps may cache the style forever.
 func (s *SMARTStyle) URL() string { return s.issuer + endpoint.SMARTStyle + "?v=" + s.version }
 
 // ServeHTTP implements [http.Handler].

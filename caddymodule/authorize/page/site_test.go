@@ -66,7 +66,7 @@ func TestShowWithoutTemplate(t *testing.T) {
 	}
 }
 
-// Record numbers are not broken at hyphens, and are escaped.
+// Record numbers do not wrap at hyphens, and they are escaped.
 func TestRecordNumbersDoNotWrap(t *testing.T) {
 	t.Parallel()
 	patient := Patient{Name: "Ada", Identifier: "MRN-<1>"}
@@ -77,7 +77,7 @@ func TestRecordNumbersDoNotWrap(t *testing.T) {
 	}
 }
 
-// Forms may lead only to their configured targets.
+// Forms may only be submitted to the configured targets and redirect to them.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	for want, addresses := range map[string][]string{

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// templateSets returns the templates by language and name.
+// templateSets returns the templates by language and then by name.
 var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.Template {
 	sets := map[*translation]map[string]*template.Template{}
 	for _, l := range languages {
@@ -23,7 +23,7 @@ var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.T
 	return sets
 })
 
-// parseTemplates panics only if an embedded file is invalid, which tests exclude.
+// parseTemplates returns the templates of a language by name. It panics if an embedded file is invalid, which tests rule out.
 func parseTemplates(l *translation) map[string]*template.Template {
 	set, layout := map[string]*template.Template{}, "templates/layout.html"
 	for _, source := range sources {
@@ -60,12 +60,12 @@ func (l *translation) functions() template.FuncMap {
 	}
 }
 
-// noBreak marks text that people compare or copy, e.g. a record number or date, as unbreakable if it fits on a line.
+// noBreak prevents line breaks in a short text that people compare or copy, e.g. a record number or date.
 func noBreak(text string) template.HTML {
 	return template.HTML(`<span class="whole">` + template.HTMLEscapeString(text) + "</span>")
 }
 
-// strong emphasizes text.
+// strong returns text in a strong element.
 func strong(text string) template.HTML {
 	return template.HTML("<strong>" + template.HTMLEscapeString(text) + "</strong>")
 }
@@ -78,11 +78,11 @@ func capitalize(text string) string {
 //go:embed style.css scripts templates texts.json
 var files embed.FS
 
-// sources are the files of this package and of features.
+// sources contains the files of this package and of features.
 var sources = []fs.FS{files}
 
-// AddFiles adds the pages of a feature: templates/<name>.html, scripts/<name>.js, and texts.json
-// with the texts missing in this package. It must be called from init.
+// AddFiles adds the pages of a feature: templates/<name>.html, scripts/<name>.js, and texts.json with the texts that are
+// missing in this package. It must be called from an init function.
 func AddFiles(added fs.FS) {
 	sources = append(sources, added)
 	for tag, texts := range readTexts(added) {
@@ -94,7 +94,7 @@ func AddFiles(added fs.FS) {
 	}
 }
 
-// readFile reads an embedded file from the first source that has it.
+// readFile returns an embedded file. If several sources contain it, the first one is used.
 func readFile(name string) string {
 	var failed error
 	for _, source := range sources {

@@ -20,16 +20,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// translation contains a language and its texts by their English text; plurals by the English plural form.
+// translation contains a language and its texts. The keys are the English texts; for plurals, the English plural form.
 type translation struct {
 	tag   language.Tag
 	texts map[string]pluralForms
 }
 
-// pluralForms are the forms of a text: one, or singular and plural.
+// pluralForms contains the forms of a text: only one, or singular and plural.
 type pluralForms []string
 
-// UnmarshalJSON decodes a string or a list.
+// UnmarshalJSON decodes a string or a list of strings.
 func (f *pluralForms) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte("[")) {
 		return json.Unmarshal(data, (*[]string)(f))
@@ -38,7 +38,7 @@ func (f *pluralForms) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &(*f)[0])
 }
 
-// readTranslations returns the languages other than English, sorted.
+// readTranslations returns all languages except English, sorted by tag.
 func readTranslations() (all []*translation) {
 	texts := readTexts(files)
 	for _, tag := range slices.Sorted(maps.Keys(texts)) {
@@ -47,8 +47,8 @@ func readTranslations() (all []*translation) {
 	return all
 }
 
-// readTexts reads texts.json, which contains the translations of each English text by language, and
-// returns the texts by language. It panics only if the embedded file is invalid, which tests exclude.
+// readTexts reads texts.json, which maps each English text to its translations by language. It returns the texts by language.
+// It panics if the embedded file is invalid, which tests rule out.
 func readTexts(source fs.FS) map[string]map[string]pluralForms {
 	content, err := fs.ReadFile(source, "texts.json")
 	if err != nil {
@@ -70,7 +70,7 @@ func readTexts(source fs.FS) map[string]map[string]pluralForms {
 	return byTag
 }
 
-// translate returns a string, or HTML if an argument is HTML.
+// translate returns the translated text: HTML if an argument is HTML, otherwise a string.
 func (l *translation) translate(x *Text) any {
 	format, args, markup := l.format(x), make([]any, len(x.args)), false
 	for i, arg := range x.args {
@@ -78,7 +78,7 @@ func (l *translation) translate(x *Text) any {
 		_, isMarkup := args[i].(template.HTML)
 		markup = markup || isMarkup
 	}
-	if len(args) == 0 { // e.g. of an error, and may contain percent signs
+	if len(args) == 0 { // may contain percent signs, e.g. the text of an error; not passed to Sprintf
 		return format
 	}
 	if !markup {
@@ -92,7 +92,7 @@ func (l *translation) translate(x *Text) any {
 	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), args...))
 }
 
-// format returns the format of a text in the language; without a translation, the English format.
+// format returns the format string of a text in the language. If there is no translation, it returns the English one.
 func (l *translation) format(x *Text) string {
 	translated, form := []string{x.format, x.plural}, 0
 	if x.plural != "" && !l.isSingular(x.number) {
@@ -118,7 +118,7 @@ func (l *translation) argument(arg any) any {
 	return arg
 }
 
-// describeWait describes a waiting time, rounded up so that people do not retry too early.
+// describeWait describes how long to wait, rounded up so that retrying after it is not too early.
 func describeWait(d time.Duration) *Text {
 	seconds := int(math.Ceil(d.Seconds()))
 	switch minutes := (seconds + 59) / 60; {
@@ -133,8 +133,8 @@ func describeWait(d time.Duration) *Text {
 	}
 }
 
-// date formats a FHIR date or time for the language, with the month as a word: 01/05/1970 means
-// different days in different regions. Other texts, such as a year, are unchanged.
+// date formats a FHIR date or dateTime for the language. The month is a word, because 01/05/1970 has different meanings in
+// different regions. Other texts, such as a year, are returned unchanged.
 func (l *translation) date(text string) string {
 	for layout, shown := range map[string]*Text{"2006-01": T("Jan 2006"), time.DateOnly: T("Jan 2, 2006"), time.RFC3339: T("Jan 2, 2006, 3:04 PM")} {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -145,7 +145,7 @@ func (l *translation) date(text string) string {
 	return text
 }
 
-// maxLocales limits the length of ui_locales and Accept-Language.
+// maxLocales is the maximum length of ui_locales and Accept-Language in bytes.
 const maxLocales = 500
 
 // Languages of the pages. The first one is the default.
@@ -171,8 +171,8 @@ func newMatcher() language.Matcher {
 	return language.NewMatcher(tags)
 }
 
-// languageOf selects a language by ui_locales (OpenID Connect Core §3.1.2.1) or else by
-// Accept-Language. A rejected request may have ui_locales only in its query.
+// languageOf selects a language by ui_locales (OpenID Connect Core §3.1.2.1) or, by default, Accept-Language. If locales is
+// empty, it uses ui_locales in the query, because rejected requests may not have been parsed.
 func languageOf(r *http.Request, locales string) *translation {
 	locales = cmp.Or(locales, r.URL.Query().Get("ui_locales"))
 	for _, wanted := range [][]language.Tag{parseLocales(locales), acceptedLanguages(r)} {
@@ -211,22 +211,22 @@ func acceptedLanguages(r *http.Request) []language.Tag {
 // String returns the English text.
 func (x *Text) String() string { return fmt.Sprint(english.translate(x)) }
 
-// Text is an English text that pages show in the user's language. A nil Text is empty.
+// Text is an English text that is translated into the user's language on pages. A nil Text is empty.
 type Text struct {
 	format, plural string
 	args           []any
-	number         int // count, for plurals
+	number         int // number that selects the plural form
 }
 
-// T returns a text. Its arguments are as for [fmt.Sprintf], and may also be texts.
+// T returns a text. The arguments are those of [fmt.Sprintf]. They may also be texts.
 func T(format string, args ...any) *Text { return &Text{format: format, args: args} }
 
-// Plural returns the text for a number, the only argument of both forms.
+// Plural returns a text for a number, which is the only argument of both forms.
 func Plural(one, other string, number int) *Text {
 	return &Text{format: one, plural: other, number: number, args: []any{number}}
 }
 
-// JoinWithAnd joins texts to a list, e.g. "read, search and create". It returns nil without texts.
+// JoinWithAnd joins texts into a list, e.g. "read, search and create". It returns nil if there are none.
 func JoinWithAnd(items ...*Text) *Text {
 	if len(items) == 0 {
 		return nil
@@ -242,5 +242,5 @@ func JoinWithAnd(items ...*Text) *Text {
 	return T("%s and %s", list, items[last])
 }
 
-// ErrorText returns the text of an error for the user ([oauth2.NewRestartError]).
+// ErrorText returns the text of an error that the user can correct ([oauth2.NewRestartError]).
 func ErrorText(e *oauth2.Error) *Text { return &Text{format: e.Description} }

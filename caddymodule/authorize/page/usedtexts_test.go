@@ -15,10 +15,10 @@ import (
 	"text/template/parse"
 )
 
-// usedText is a text in a template or in code.
+// usedText is a text in a template or in Go code.
 type usedText struct{ one, text, where string }
 
-// pageFolders returns the folders with pages: this folder and those of features.
+// pageFolders returns the folders that contain pages: this folder and those of features.
 func pageFolders(t *testing.T) []string {
 	t.Helper()
 	texts, err := filepath.Glob("../../features/*/texts.json")
@@ -32,7 +32,7 @@ func pageFolders(t *testing.T) []string {
 	return folders
 }
 
-// usedTexts returns all texts of a template folder and a code folder.
+// usedTexts returns all texts in a folder of templates and a folder of Go code.
 func usedTexts(t *testing.T, templates, code string) map[string]usedText {
 	t.Helper()
 	used := map[string]usedText{}
@@ -56,7 +56,7 @@ func usedTexts(t *testing.T, templates, code string) map[string]usedText {
 	return used
 }
 
-// templateTrees returns the parsed templates of a folder, including nested ones, by file and name.
+// templateTrees returns the parsed templates in a folder, including nested ones, by file and name.
 func templateTrees(t *testing.T, folder string) map[string]*parse.Tree {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "templates/*.html"))
@@ -78,7 +78,7 @@ func templateTrees(t *testing.T, folder string) map[string]*parse.Tree {
 	return trees
 }
 
-// inspect calls f for every command below a node.
+// inspect calls f with every command in a node.
 func inspect(n parse.Node, f func(*parse.CommandNode)) {
 	branch := func(b *parse.BranchNode) {
 		inspect(b.Pipe, f)
@@ -114,7 +114,7 @@ func inspect(n parse.Node, f func(*parse.CommandNode)) {
 	}
 }
 
-// textOfCommand parses {{t "…"}} and {{n "…" "…" .Number}}.
+// textOfCommand returns the text in {{t "…"}} or {{n "…" "…" .Number}}; false for other commands.
 func textOfCommand(c *parse.CommandNode) (usedText, bool) {
 	function, ok := c.Args[0].(*parse.IdentifierNode)
 	if !ok || len(c.Args) < 2 {
@@ -141,7 +141,7 @@ func contentOf(t *testing.T, name string) string {
 	return string(content)
 }
 
-// sourcesIn returns the parsed files of a folder tree without tests.
+// sourcesIn returns the parsed Go files in a folder and its subfolders, except tests.
 func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	sources := map[string]*ast.File{}
@@ -158,7 +158,7 @@ func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	return sources
 }
 
-// textsOfCall parses calls of page.T, page.Plural and oauth2.NewRestartError. Their texts must be literals.
+// textsOfCall calls add with the texts in a call of page.T, page.Plural or oauth2.NewRestartError, which must be literals.
 func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedText)) {
 	t.Helper()
 	literal := func(i int) string {
@@ -181,7 +181,7 @@ func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedTe
 	}
 }
 
-// calledName returns the name of a called function with its package.
+// calledName returns the name of the called function with its package. room is the package that contains the call.
 func calledName(function ast.Expr, room string) string {
 	switch function := function.(type) {
 	case *ast.Ident:
@@ -201,7 +201,7 @@ var (
 	action     = regexp.MustCompile(`\{\{[^}]*\}\}`)
 )
 
-// Template text outside t would be English in every language.
+// All text in templates is passed to t. Other text would be shown in English in every language.
 func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -225,9 +225,9 @@ func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	}
 }
 
-// Every text is translated to every language with the same verbs, and no translation is unused. A region has only the texts that
-// differ from those of its language.
-// Texts of a feature are in its folder unless the core has them.
+// Every text is translated into every language, with the same verbs, and no translation is unused. A regional variant contains
+// only texts that differ from those of its language. Texts of a feature are in its folder, unless they are also texts of the
+// core.
 func TestTranslationsAreComplete(t *testing.T) {
 	t.Parallel()
 	if len(languages) < 5 {
@@ -237,7 +237,7 @@ func TestTranslationsAreComplete(t *testing.T) {
 	for _, folder := range pageFolders(t) {
 		code := folder
 		if folder == "." {
-			code = ".." // the authorization server
+			code = ".." // directory of the authorization server
 		}
 		used, texts := usedTexts(t, folder, code), readTexts(os.DirFS(folder))
 		for language, ofCore := range core {

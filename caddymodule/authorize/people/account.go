@@ -45,7 +45,7 @@ type Accounts struct {
 	ScopeLimits  *scopelimit.Limits   // limits on the scopes of users
 	Logger       *slog.Logger         // log for omitted claims
 
-	// Clients is used to reject claimed subs equal to a client_id. Required if a provider has a sub claim.
+	// Clients is used to reject a claimed sub that equals a client_id. Required if a provider has a sub claim.
 	Clients *client.Registry
 
 	// RevokeUserGrants revokes all grants and sessions of a user. Required if a provider has a sub claim.
@@ -323,8 +323,8 @@ func applyRules(ctx context.Context, a *Accounts, p *Provider, id *identity, loc
 	return err
 }
 
-// fhirUser returns a person's FHIR resource: configured, claimed by the provider if the claim is
-// mapped, or found by a search that is still configured.
+// fhirUser returns a person's FHIR resource. It is configured, claimed by the provider if the claim is mapped, or found by a
+// search that is still configured.
 func (p *Provider) fhirUser(a *storedAccount) string {
 	var claimed, found string
 	if p.Claims["fhirUser"] != "" {

@@ -51,8 +51,8 @@ func newAccounts(p *Provider) *Accounts {
 
 var hospital = &Provider{IdentityProvider: IdentityProvider{Key: "hospital", Issuer: "https://hospital.example"}}
 
-// A claimed sub stays with its owner: another subject of the issuer, or the same subject of another
-// issuer, gets it only after its release.
+// A claimed sub belongs to its owner. Another subject of the issuer, or the same subject of another issuer, can get it only
+// after its release.
 func TestSubStaysWithOwner(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
@@ -74,7 +74,7 @@ func TestSubStaysWithOwner(t *testing.T) {
 	}
 }
 
-// A released sub passes to another person only after all its grants have been revoked.
+// A released sub is available to another person only after all its grants have been revoked.
 func TestSubIsKeptUntilGrantsEnd(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
@@ -200,7 +200,7 @@ func TestRenameOfAnotherName(t *testing.T) {
 	}
 }
 
-// An index entry has a maximum size and stays marked as full.
+// An index entry has a maximum size and remains marked as full.
 func TestIndexEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	var e indexEntry

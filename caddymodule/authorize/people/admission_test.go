@@ -330,7 +330,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	}
 }
 
-// A mapped fhirUser is used only if it names a person on this FHIR server.
+// A mapped fhirUser is used only if it refers to a person on this FHIR server.
 func TestMappedFHIRUser(t *testing.T) {
 	t.Parallel()
 	for claim, want := range map[string]any{
@@ -457,7 +457,7 @@ func TestSubClaim(t *testing.T) {
 	}
 }
 
-// The owner keeps a claimed sub after the account was rejected or has expired.
+// A claimed sub still belongs to its owner after the account was rejected or has expired.
 func TestSubOutlivesAccount(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -487,8 +487,8 @@ func TestSubOutlivesAccount(t *testing.T) {
 	}
 }
 
-// A sub released by the operator can pass to another person, who gets none of the previous grants.
-// A sign-in of the owner cancels the release.
+// After the operator has released a sub, another person can get it, but none of the previous grants. A sign-in by the owner
+// cancels the release.
 func TestSubIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -542,7 +542,7 @@ func TestSubIsReleased(t *testing.T) {
 	}
 }
 
-// Grants under the former sub stay valid and are revoked with the person.
+// When a claim is configured as the sub, grants under the former sub remain valid. They are revoked with the person.
 func TestSubClaimIsSetLater(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -598,7 +598,7 @@ func TestClientNamedLikeSub(t *testing.T) {
 	}
 }
 
-// A linked user keeps the local user's sub.
+// A linked user has the sub of the local user.
 func TestSubClaimOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

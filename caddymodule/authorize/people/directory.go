@@ -27,8 +27,8 @@ import (
 // Changes are made on a [Directory.Clone], at a cost independent of the number of users.
 // The original must not be changed afterwards.
 type Directory struct {
-	// CheckComplete is called for an unknown user and returns an error if the list of users may be
-	// incomplete. Default: the list is complete.
+	// CheckComplete is called if a user is not found. It returns an error if the list of users may be incomplete. Default: the
+	// list is complete.
 	CheckComplete func(context.Context) error
 
 	users        *snapshotmap.Map[*User]    // keys are user ids
@@ -233,7 +233,7 @@ func (d *Directory) findByTerm(term string) (ids []string) {
 // ErrWrongCode is returned for a wrong or used code.
 var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "second-factor code is wrong or already used", Status: http.StatusForbidden}
 
-// OTP accepts each code of a user's authenticator app once.
+// OTP accepts each code of a user's authenticator app only once.
 type OTP struct {
 	Durable store.Store  // store for the last used time steps
 	Logger  *slog.Logger // log for failures to release a code

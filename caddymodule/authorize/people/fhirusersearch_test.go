@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// staff is a FHIR server that answers searches by type and records them.
+// staff is a FHIR server that responds to searches by type and records them.
 type staff struct {
 	answers map[string]string // Bundle entries by type
 	asked   []string

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Finder finds people by names other than their sub.
+// Finder finds people by identifiers such as user name, e-mail address, or subject at a provider.
 type Finder struct {
 	Accounts *Accounts // accounts to search
 }
@@ -258,8 +258,8 @@ func isIndexable(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// indexCalls returns the calls that add an account to index entries, given their stored form and the keys under which
-// the account was indexed before. Entries expire at the end of a day, so that most sign-ins write nothing.
+// indexCalls returns the calls that add an account to index entries. stored contains the current entries, and previousKeys the
+// keys under which the account was indexed before. Entries expire at the end of a day, so that most sign-ins write nothing.
 func indexCalls(now time.Time, id string, until time.Time, keys []string, stored [][]byte, previousKeys []string) (calls []*store.Call, err error) {
 	until = until.Add(24 * time.Hour).Truncate(24 * time.Hour)
 	for i, key := range keys {

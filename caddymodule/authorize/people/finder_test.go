@@ -33,7 +33,7 @@ func signInAs(t *testing.T, s *authorize.Server, p *providertest.Provider, perso
 	return subjectOf(t, s)
 }
 
-// An operator can revoke a person's grants by any unambiguous name.
+// An operator can revoke a person's grants by any unambiguous identifier.
 func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

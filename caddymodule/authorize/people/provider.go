@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// IdentityProvider configures an OpenID Connect provider for sign-in.
+// IdentityProvider configures an OpenID Connect provider at which people can sign in.
 type IdentityProvider struct {
 	// The provider's name in URLs, in a client's list and in the request parameter
 	// `identity_provider`: lower-case letters, digits and hyphens. Required.
@@ -47,48 +47,48 @@ type IdentityProvider struct {
 	// The scopes to request in addition to `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// The signature algorithms accepted in the provider's ID tokens, logout tokens and security events:
-	// the value of the provider's setting `id_token_signed_response_alg` for this client. Default: all
-	// algorithms for ID tokens in the provider's discovery document, except HMAC and `none`.
+	// The signature algorithms accepted in the provider's ID tokens, logout tokens and security events, i.e. the value of the
+	// provider's setting `id_token_signed_response_alg` for this client. Default: all algorithms for ID tokens in the
+	// provider's discovery document, except HMAC and `none`.
 	IDTokenAlgorithms []string `json:"id_token_algs,omitempty"`
 
 	// The e-mail domains of the provider's users. Entering an e-mail address in one of these domains on
 	// the sign-in page redirects to the provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
-	// The provider's claims to use for ours: those of OpenID Connect Core §5.1, `fhirUser`, `patient` (ids of the
-	// patients that the person may choose) and `groups`. `fhirUser` and `patient` are used only if mapped. If `email`
-	// or `phone_number` is mapped, `email_verified` or `phone_number_verified` counts only if mapped too. Default:
-	// the claim of the same name.
+	// Maps claims of the gateway to claims of the provider. Keys: the claims of OpenID Connect Core §5.1, `fhirUser`, `patient`
+	// (ids of the patients that the person may choose) and `groups`. `fhirUser` and `patient` are used only if mapped. If
+	// `email` or `phone_number` is mapped, `email_verified` or `phone_number_verified` is ignored unless it is mapped too.
+	// Default: the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// The provider's claim to use as `sub`, so that apps recognize users they already know. It must
-	// be unique and never reassigned. Sign-in fails if a local user, a client or another provider's
-	// user has the value. Default: a hash of the provider's issuer and subject.
+	// The provider's claim to use as `sub`, so that apps recognize their existing users. It must be unique and never
+	// reassigned. Sign-in fails if a local user, a client or another provider's user has the value. Default: a hash of the
+	// provider's issuer and subject.
 	Sub string `json:"sub,omitempty"`
 
-	// The former issuer of a provider, if its issuer has changed: users keep their `sub`, consents and
-	// records. The operator of the new issuer can act as any of these users. Default: the issuer.
+	// The former issuer of a provider whose issuer has changed. Users then keep their `sub`, consents and records. The operator
+	// of the new issuer can act as any of these users. Default: the current issuer.
 	SubIssuer string `json:"sub_issuer,omitempty"`
 
-	// The authentication class, `sfa` or `mfa`, for each of the provider's `acr` values. The values
-	// are also used to request the class that an app requires. For other `acr` values, two methods
-	// of different kinds in `amr` count as two factors. Default: by kind.
+	// The authentication class, `sfa` or `mfa`, for each of the provider's `acr` values. The values are also used to request
+	// the class that an app requires. For other `acr` values, the class is `mfa` if `amr` contains methods of two different
+	// kinds. Default: only `amr` is used.
 	ACRMap ACRMap `json:"acr_map,omitempty"`
 
 	// The FHIR resources of the provider's users by `sub`, e.g. `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
-	// Searches at sign-in for the person's FHIR resource, in this order, if neither `fhir_users`
-	// nor the mapped claim `fhirUser` contains it. Only a single match counts. Default: no search.
+	// Searches at sign-in for the person's FHIR resource, in this order, if neither `fhir_users` nor the mapped claim
+	// `fhirUser` contains it. The result is used only if there is exactly one match. Default: no search.
 	FHIRUserSearch []launch.PersonSearch `json:"fhir_user_search,omitempty"`
 
-	// Further claims to store for `scope_limit` and for policies of `fhir_bearer`: the provider's
-	// claims, or paths such as `realm_access.roles`, by their names at the gateway. At most 20. Default: none.
+	// Additional claims to store for `scope_limit` and for policies of `fhir_bearer`. Keys: names at the gateway. Values:
+	// claims of the provider, or paths such as `realm_access.roles`. At most 20. Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// Rules for who may sign in; one match suffices. A change applies to existing sessions immediately,
-	// based on the claims of their sign-in. Default: everyone whom the provider signs in.
+	// Rules for who may sign in. At least one rule must match. A change applies to existing sessions immediately, based on the
+	// claims of their sign-in. Default: everyone whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
 	// Sign people in as the local user with the same e-mail address if both addresses are verified. Anyone who can
@@ -96,12 +96,12 @@ type IdentityProvider struct {
 	// and subject.
 	LinkEmail bool `json:"link_email,omitempty"`
 
-	// Store the provider's ID token with the session, so that logout at the provider needs no confirmation. Default:
+	// Store the provider's ID token with the session, so that logout at the provider does not need confirmation. Default:
 	// false.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 
 	Timeout       time.Duration     `json:"-"` // timeout of each request to the provider; default 10s
-	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: that of [relyingparty.Config]
+	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: see [relyingparty.Config]
 	Google        bool              `json:"-"` // errors contain the provider's error code instead of "error getting token"
 	ACRClaim      string            `json:"-"` // claim and parameter used instead of acr; default acr
 	SelectAccount bool              `json:"-"` // the provider supports prompt=select_account, even if its discovery document omits it
@@ -140,10 +140,11 @@ func (r Revalidation) Check() error {
 
 // AllowRule is one condition under which people may sign in.
 type AllowRule struct {
-	// `email` or `group`. Required.
+	// The claim to match, `email` or `group`. Required.
 	Claim string `json:"claim,omitempty"`
 
-	// A group, an e-mail address, or `*@domain` for a domain. Addresses must be verified by the provider. Required.
+	// The group, the e-mail address, or `*@domain` for all addresses in a domain. Addresses must be verified by the provider.
+	// Required.
 	Value string `json:"value,omitempty"`
 }
 
@@ -154,7 +155,7 @@ var mappedClaims = append([]string{
 	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "patient", "groups", "address",
 }, topLevelClaims...)
 
-// topLevelClaims are the furtherClaims except the parts of an address.
+// topLevelClaims are furtherClaims without the parts of an address.
 var topLevelClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
 // Local represents the local users in a client's list of identity providers.
@@ -184,7 +185,7 @@ func CheckDomain(domain string) error {
 	return nil
 }
 
-// Check returns an error if a rule can never match or is ambiguous: parsers disagree about addresses with two @.
+// Check returns an error if a rule can never match. It also rejects addresses with two @, because parsers disagree about them.
 func (r AllowRule) Check() error {
 	switch {
 	case r.matchesGroup() && r.Value != "":
@@ -201,7 +202,7 @@ func (r AllowRule) Check() error {
 
 func (r AllowRule) matchesGroup() bool { return r.Claim == "group" }
 
-// Provider is an identity provider with the HTTP client for it.
+// Provider is an identity provider and the HTTP client for it.
 type Provider struct {
 	IdentityProvider
 	Client *relyingparty.Provider // sends requests to the provider
@@ -261,7 +262,7 @@ func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
 	return err
 }
 
-// identity is a provider's identity of a person, mapped to our claims.
+// identity is a person's identity at a provider, mapped to the gateway's claims.
 type identity struct {
 	issuer, subject string
 	sub             string // value of the configured sub claim, if any
@@ -270,8 +271,8 @@ type identity struct {
 	queries         []launch.PersonQuery
 }
 
-// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an email_verified
-// of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
+// Identity maps a provider's claims to the gateway's claims. It ignores claims of the wrong type, e.g. an email_verified of
+// "true" or 1 (OpenID Connect Core §5.1).
 func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
@@ -302,14 +303,14 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	return id
 }
 
-// Label returns the display name of a provider's person, whether or not sign-in is permitted.
+// Label returns the display name of a provider's person, regardless of whether sign-in is permitted.
 func (p *Provider) Label(from *relyingparty.Identity) Label {
 	id := p.Identity(from)
 	return id.user.Label()
 }
 
-// claim returns the provider's claim for one of ours. If email or phone_number is mapped to another
-// claim, the provider's email_verified does not refer to that claim, so it must be mapped too.
+// claim returns the provider's claim for the gateway's claim called name. If email or phone_number is mapped to another claim,
+// the provider's claim with the suffix _verified does not refer to that claim, and is ignored unless it is mapped too.
 func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return tokenclaim.Find(from.Claims, mapped)
@@ -322,11 +323,11 @@ func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 }
 
 const (
-	maxClaimLength    = 1 << 10 // bytes
+	maxClaimLength    = 1 << 10 // in bytes
 	maxPersonPatients = 50      // patients that one person may choose
 )
 
-// claimText returns a claim as text; "" if it is too long or not of its type in OpenID Connect Core §5.1.
+// claimText returns a claim as text, or "" if it is too long or not of the type defined in OpenID Connect Core §5.1.
 func claimText(name string, claim any) (text string) {
 	switch v := claim.(type) {
 	case bool:
@@ -370,11 +371,11 @@ func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string 
 
 // Limits for a claim of [IdentityProvider].TokenClaims, which is read for each request.
 const (
-	maxTokenClaimLength = 4 << 10 // bytes
+	maxTokenClaimLength = 4 << 10 // in bytes
 	maxClaimValues      = 200
 )
 
-// tokenClaims returns the stored further claims. A claim that exceeds a limit is omitted entirely,
+// tokenClaims returns the claims to store for [IdentityProvider].TokenClaims. A claim that exceeds a limit is omitted entirely,
 // because a truncated list could grant more than the full list.
 func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][]string, unread []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.TokenClaims)) {
@@ -414,7 +415,7 @@ func (id identity) matches(rule AllowRule) bool {
 	return address != "" && lowerASCII(address) == lowerASCII(rule.Value)
 }
 
-// verifiedEmail returns the person's verified address if it has exactly one @; otherwise "".
+// verifiedEmail returns the person's verified address if it has exactly one @, otherwise "".
 func (id identity) verifiedEmail() string {
 	if !id.user.EmailVerified || emailDomain(id.user.Email) == "" {
 		return ""
@@ -425,8 +426,8 @@ func (id identity) verifiedEmail() string {
 // multiFactor is the amr value for multi-factor authentication (RFC 8176 §2).
 const multiFactor = "mfa"
 
-// factorKinds lists the amr values (RFC 8176 §2) by kind of factor. Two methods of one kind count
-// as one factor. ngcmfa is Microsoft's name for mfa.
+// factorKinds lists the amr values (RFC 8176 §2) by kind of factor. Two methods of the same kind are one factor. ngcmfa is
+// Microsoft's name for mfa.
 var factorKinds = map[string][]string{
 	"knowledge":  {multiFactor, "ngcmfa", "pwd", "pin", "kba"},
 	"possession": {multiFactor, "ngcmfa", "otp", "sms", "tel", "hwk", "swk", "sc"},
@@ -453,9 +454,9 @@ func (m ACRMap) ProviderACRs(class string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(providerACR string) bool { return m[providerACR] != class })
 }
 
-// AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa if and only
-// if the sign-in had two factors: according to the map or, for an unmapped acr, because amr has methods of two kinds. acr is
-// the name of the acr claim.
+// AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa if and only if the sign-in
+// had two factors. The map determines this for mapped acr values. For others, amr must contain methods of two kinds. acr is the
+// name of the acr claim.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	amr, _ := tokenclaim.List(claims["amr"])
 	two := hasTwoFactors(amr)
@@ -498,7 +499,7 @@ func CheckEmail(address string) error {
 	return nil
 }
 
-// emailDomain returns the domain of an address in lower case; "" if invalid.
+// emailDomain returns the domain of an address in lower case, or "" if the address is invalid.
 func emailDomain(address string) string {
 	user, domain, _ := strings.Cut(address, "@")
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
@@ -507,8 +508,8 @@ func emailDomain(address string) string {
 	return lowerASCII(domain)
 }
 
-// lowerASCII lowercases ASCII letters only (RFC 4343 §3): Unicode case mapping turns İ into i and
-// equates ſ with s, which would confuse different domains or mailboxes.
+// lowerASCII converts only ASCII letters to lower case (RFC 4343 §3), because Unicode case mapping turns İ into i and equates ſ
+// with s, which would confuse different domains or mailboxes.
 func lowerASCII(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -524,7 +525,8 @@ type SignInMethods struct {
 	Providers []*Provider // in the order of the client's list
 }
 
-// SignInMethods returns the sign-in methods for a client's list of keys; for an empty list all, in configuration order.
+// SignInMethods returns the sign-in methods for a client's list of keys. An empty list means all methods, in configuration
+// order.
 func (a *Accounts) SignInMethods(keys []string) SignInMethods {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
@@ -539,7 +541,7 @@ func (a *Accounts) SignInMethods(keys []string) SignInMethods {
 	return methods
 }
 
-// Includes reports whether the provider with the key is a sign-in method; "" and [Local] mean the password sign-in.
+// Includes reports whether the provider with the key is a sign-in method. "" and [Local] mean password sign-in.
 func (w SignInMethods) Includes(key string) bool {
 	if key == "" || key == Local {
 		return w.Local

@@ -65,7 +65,7 @@ func TestIdentityClaims(t *testing.T) {
 	}
 }
 
-// Groups are a list or a single value under any claim name; other values are marked as unread.
+// Groups are a list or a single value under any claim name. Other values are marked as unread.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -38,30 +38,31 @@ type User struct {
 	// Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
-	// Patients are the ids of further patients that the user may choose when starting an app,
-	// besides those related to FHIRUser. Default: none.
+	// Patients are the ids of additional patients that the user may choose when starting an app, besides those related to
+	// FHIRUser. Default: none.
 	Patients []string `json:",omitempty"`
 
-	// Claims are further claims of OpenID Connect Core §5.1 by name. Parts of an address have names
-	// such as address.locality. See [CheckClaim].
+	// Claims are additional claims of OpenID Connect Core §5.1 by name. Parts of an address have names such as
+	// address.locality. See [CheckClaim].
 	Claims map[string]string
 
-	// Disabled users cannot sign in, not even through a linked identity provider, and their sessions and tokens end.
+	// Disabled prevents the user from signing in, also through a linked identity provider, and invalidates the user's sessions
+	// and tokens.
 	Disabled bool
 
-	Groups []string `json:"-"` // configured groups, or the provider's
+	Groups []string `json:"-"` // groups from the configuration or from the provider
 
-	// Generation distinguishes a local user from deleted users with the same ID. Default: no deleted users.
+	// Generation distinguishes a local user from deleted users with the same ID. Default: 0, no deleted users.
 	Generation oauth2.Generation `json:"-"`
 
-	// TokenClaims are further claims of the provider by our names; see [IdentityProvider].
+	// TokenClaims are additional claims of the provider by their names at the gateway; see [IdentityProvider].
 	TokenClaims map[string][]string `json:",omitempty"`
 
 	// Unread lists groups and TokenClaims that the provider sent but that could not be read completely.
 	Unread []string `json:",omitempty"`
 
 	provider     string // provider key; "" for local users
-	username     string // preferred_username: a local user's ID, or the provider's claim
+	username     string // preferred_username, which is a local user's ID or the provider's claim
 	TokenBinding string `json:"-"` // hash of a local user's credential, to which tokens are bound
 }
 
@@ -91,8 +92,8 @@ func (u *User) check() error {
 	return CheckEmail(u.Email)
 }
 
-// CheckFHIRUser returns an error if a reference does not name a resource that represents a person
-// (SMART App Launch 2.2) with an id of FHIR R4 §2.24.0.1.
+// CheckFHIRUser returns an error unless a reference consists of a type of resource that represents a person (SMART App Launch
+// 2.2) and an id of FHIR R4 §2.24.0.1.
 func CheckFHIRUser(reference string) error {
 	if !fhirUserPattern.MatchString(reference) {
 		return fmt.Errorf("%q must be Patient, Practitioner, PractitionerRole, RelatedPerson or Person, followed by / and a FHIR id", reference)
@@ -102,8 +103,8 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-// Credential returns a digest that changes with the user's password or second factor, which invalidates
-// sessions. It differs for another user with the same name, even with the same password.
+// Credential returns a digest that changes with the user's password or second factor, which invalidates sessions. It differs
+// between users of the same name, even if they have the same password.
 func (u *User) Credential() [sha256.Size]byte {
 	secrets := u.PasswordHash + "\x00" + u.TOTPSecret
 	if u.Generation != 0 {
@@ -128,11 +129,11 @@ type Label struct {
 // Label returns the user's name for pages.
 func (u *User) Label() Label {
 	known := slices.DeleteFunc([]string{u.Name, u.username, u.Email}, func(word string) bool { return word == "" })
-	known = append(known, "", "") // at least two elements
+	known = append(known, "", "") // ensures at least two elements
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
-// ProviderName returns the user's name or e-mail address at the identity provider; "" for local users.
+// ProviderName returns the user's name or e-mail address at the identity provider, or "" for local users.
 func (u *User) ProviderName() string {
 	if u.provider == "" {
 		return ""
@@ -140,14 +141,14 @@ func (u *User) ProviderName() string {
 	return cmp.Or(u.username, u.Email)
 }
 
-// MatchesLoginHint reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the user by sub, user
-// name or e-mail address, verified or not. ASCII case is ignored.
+// MatchesLoginHint reports whether a login_hint (OpenID Connect Core §3.1.2.1) is the user's sub, user name or e-mail address,
+// verified or not. ASCII case is ignored.
 func (u *User) MatchesLoginHint(hint string) bool {
 	return isIndexable(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowerASCII(name) == lowerASCII(hint) })
 }
 
-// MayChoosePatient reports whether the user may choose a patient according to the configuration and the
-// identity provider; true for "".
+// MayChoosePatient reports whether the user may choose a patient according to the configuration and the identity provider. It
+// returns true for "".
 func (u *User) MayChoosePatient(patient string) bool {
 	return patient == "" || u.Person().MayChoosePatient(patient)
 }
@@ -157,12 +158,12 @@ func (u *User) Attributes() tokenclaim.Attributes {
 	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.LocalIDP), Groups: u.Groups, Claims: u.TokenClaims, UnreadClaims: u.Unread}
 }
 
-// Person returns the user as a chooser of patients.
+// Person returns the user as a person who can choose patients.
 func (u *User) Person() launch.Person {
 	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Attributes: u.Attributes()}
 }
 
-// furtherClaims are the claims without a field in [User]. For parts of an address, see OpenID Connect Core §5.1.1.
+// furtherClaims lists the claims that have no field in [User]. For parts of an address, see OpenID Connect Core §5.1.1.
 var furtherClaims = []string{
 	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
 	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
@@ -170,8 +171,8 @@ var furtherClaims = []string{
 	"address.postal_code", "address.country",
 }
 
-// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a field for
-// the claim, or OpenID Connect Core §5.1 lacks the claim or defines another format.
+// CheckClaim returns an error if a user cannot have a claim with this value, because [User] has a field for the claim, or
+// because OpenID Connect Core §5.1 does not define the claim or defines another format.
 func CheckClaim(name, value string) error {
 	ok, form := true, ""
 	switch name {
@@ -195,7 +196,7 @@ func CheckClaim(name, value string) error {
 	return nil
 }
 
-// isBirthdate accepts a date or a year (OpenID Connect Core §5.1).
+// isBirthdate reports whether text is a date or a year (OpenID Connect Core §5.1).
 func isBirthdate(text string) bool {
 	_, day := time.Parse(time.DateOnly, text)
 	_, year := time.Parse("2006", text)
@@ -247,7 +248,7 @@ func ScopeOf(claim string) string {
 	return ""
 }
 
-// Claims returns the user's values of the named claims.
+// Claims returns the user's values of the claims in names.
 func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	all := map[string]any{}
 	for name, value := range user.Claims {

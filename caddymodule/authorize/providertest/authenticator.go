@@ -10,14 +10,14 @@ import (
 	"encoding/json"
 )
 
-// Authenticator is a passkey in software, including the browser's role (Web Authentication Level 3).
+// Authenticator is a software passkey. It also performs the tasks of the browser (Web Authentication Level 3).
 type Authenticator struct {
 	Origin            string // origin of the page
 	RPID              string // relying party id of the passkey
 	UserHandle        []byte // user handle of the passkey
-	SignCount         uint32 // signature counter; 0 stays 0
-	BackupEligible    bool   // backup eligible
-	SkipsVerification bool   // does not verify the user
+	SignCount         uint32 // signature counter; not increased if 0
+	BackupEligible    bool   // whether the passkey can be backed up
+	SkipsVerification bool   // whether to respond without verifying the user
 
 	id  []byte
 	key *ecdsa.PrivateKey
@@ -37,7 +37,7 @@ type credentialResponse struct {
 	Response map[string]string `json:"response"`
 }
 
-// Create creates a passkey for the options of navigator.credentials.create and returns the response.
+// Create creates a passkey with the options of navigator.credentials.create and returns the response as JSON.
 func (a *Authenticator) Create(options string) (string, error) {
 	var o credentialOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
@@ -51,12 +51,12 @@ func (a *Authenticator) Create(options string) (string, error) {
 		return "", err
 	}
 	a.id = make([]byte, 16)
-	rand.Read(a.id) // cannot fail
+	rand.Read(a.id) // never returns an error
 	public, err := a.coseKey()
 	if err != nil {
 		return "", err
 	}
-	data := append(a.data(0x40), make([]byte, 16)...) // empty AAGUID
+	data := append(a.data(0x40), make([]byte, 16)...) // the AAGUID is empty
 	data = binary.BigEndian.AppendUint16(data, uint16(len(a.id)))
 	data = append(append(data, a.id...), public...)
 	object := append([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData"), cborBytes(data)...)
@@ -66,7 +66,7 @@ func (a *Authenticator) Create(options string) (string, error) {
 	})
 }
 
-// Get returns the response to the options of navigator.credentials.get.
+// Get returns the response to the options of navigator.credentials.get, as JSON.
 func (a *Authenticator) Get(options string) (string, error) {
 	var o credentialOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
@@ -96,12 +96,12 @@ func (a *Authenticator) encodeResponse(response map[string]string) (string, erro
 func (a *Authenticator) clientData(typ, challenge string) []byte {
 	text, err := json.Marshal(map[string]any{"type": typ, "challenge": challenge, "origin": a.Origin, "crossOrigin": false})
 	if err != nil {
-		panic(err) // only strings: cannot fail
+		panic(err) // cannot fail: the value contains only strings
 	}
 	return text
 }
 
-// data returns the authenticator data (§6.1).
+// data returns the authenticator data (Web Authentication §6.1).
 func (a *Authenticator) data(flags byte) []byte {
 	flags |= 0x01 // user present
 	if !a.SkipsVerification {
@@ -114,7 +114,7 @@ func (a *Authenticator) data(flags byte) []byte {
 	return binary.BigEndian.AppendUint32(append(hash[:], flags), a.SignCount)
 }
 
-// coseKey returns the public key in COSE form (RFC 9053 §7.1.1): kty EC2, alg ES256, crv P-256.
+// coseKey returns the public key as a COSE key (RFC 9053 §7.1.1) with kty EC2, alg ES256 and crv P-256.
 func (a *Authenticator) coseKey() ([]byte, error) {
 	point, err := a.key.PublicKey.Bytes()
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *Authenticator) coseKey() ([]byte, error) {
 	return append(append(key, 0x22), cborBytes(point[33:])...), nil
 }
 
-// cborBytes returns a byte string in CBOR (RFC 8949 §3.1).
+// cborBytes encodes a byte string in CBOR (RFC 8949 §3.1).
 func cborBytes(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(b))), b...)
 }

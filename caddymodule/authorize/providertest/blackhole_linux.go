@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BlackHole returns a loopback host:port that drops SYNs until the test ends, like a firewall: it
-// listens with a full backlog and never accepts.
+// BlackHole returns a loopback host:port that drops SYNs until the test ends, like a firewall. It listens with a full backlog
+// and never accepts connections.
 func BlackHole(tb testing.TB) string {
 	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -34,7 +34,7 @@ func BlackHole(tb testing.TB) string {
 	return address
 }
 
-// fillBacklog connects until a connection is no longer accepted. With a backlog of 0, Linux accepts one.
+// fillBacklog connects to an address until connections are no longer accepted. With a backlog of 0, Linux accepts one.
 func fillBacklog(tb testing.TB, address string) {
 	tb.Helper()
 	for range 8 {

@@ -18,11 +18,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Fault responds instead of an endpoint. Faults that hold a connection release it when the client
-// disconnects or the test ends. Any http.HandlerFunc is a Fault.
+// Fault replaces the handler of an endpoint. Faults that keep a connection open release it when the client disconnects or the
+// test ends. Any http.HandlerFunc is a Fault.
 type Fault func(http.ResponseWriter, *http.Request)
 
-// partialResponse is the start of a response that never ends.
+// partialResponse is the start of a response that is never completed.
 const partialResponse = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"access_token\":"
 
 // NeverRespond accepts the request and never responds.
@@ -41,11 +41,11 @@ func StallBody(w http.ResponseWriter, r *http.Request) {
 func StallHeader(w http.ResponseWriter, r *http.Request) {
 	hijack(w, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, partialResponse[:40])
-		_, _ = io.Copy(io.Discard, conn) // until the client disconnects
+		_, _ = io.Copy(io.Discard, conn) // returns when the client disconnects
 	})
 }
 
-// DripBytes sends a response byte by byte without end.
+// DripBytes sends an endless response, byte by byte.
 func DripBytes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -80,16 +80,16 @@ func TruncateBody(w http.ResponseWriter, _ *http.Request) {
 	hijack(w, func(conn net.Conn) { _, _ = io.WriteString(conn, partialResponse) })
 }
 
-// AbortHandler closes the connection, or the stream over HTTP/2.
+// AbortHandler closes the connection. Over HTTP/2, it resets the stream.
 func AbortHandler(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// SendHTML responds with 200 and an HTML page, like an interfering proxy.
+// SendHTML responds with status 200 and an HTML page, like a proxy that intercepts requests.
 func SendHTML(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, "<!DOCTYPE html><title>Welcome</title><h1>It works!</h1>")
 }
 
-// SendHugeJSON responds with 200 and 10 MB of JSON.
+// SendHugeJSON responds with status 200 and 10 MB of JSON.
 func SendHugeJSON(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"access_token":"`)
@@ -101,12 +101,12 @@ func SendHugeJSON(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `"}`)
 }
 
-// Status responds with a status and no body.
+// Status returns a Fault that responds with a status and no body.
 func Status(status int) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// JSON responds with a status and a body: bytes unchanged, other values as JSON.
+// JSON returns a Fault that responds with a status and a body, which is encoded as JSON unless it is a []byte.
 func JSON(status int, body any) Fault {
 	if raw, ok := body.([]byte); ok {
 		body = json.RawMessage(raw)
@@ -114,12 +114,12 @@ func JSON(status int, body any) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, status, body) }
 }
 
-// ErrorResponse responds with an OAuth error (RFC 6749 §5.2).
+// ErrorResponse returns a Fault that responds with an OAuth error (RFC 6749 §5.2).
 func ErrorResponse(status int, code string) Fault {
 	return JSON(status, map[string]string{"error": code, "error_description": "error requested by the test"})
 }
 
-// Redirect responds with 307, which preserves method and body: a client that follows it sends the code and the secret.
+// Redirect returns a Fault that responds with 307. A client that follows it sends the code and the secret to location.
 func Redirect(location string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", location)
@@ -127,11 +127,11 @@ func Redirect(location string) Fault {
 	}
 }
 
-// hijack passes the connection to use and closes it.
+// hijack calls use with the connection and then closes it.
 func hijack(w http.ResponseWriter, use func(net.Conn)) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // HTTP/2: closest equivalent
+		panic(http.ErrAbortHandler) // HTTP/2 connections cannot be hijacked; a reset stream is the closest equivalent
 	}
 	defer conn.Close()
 	use(conn)
@@ -154,14 +154,14 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// Values for [Settings].IDToken. Each makes an ID token invalid in one respect.
+// Values for [Settings].IDToken. Each of them makes ID tokens invalid in one respect.
 
-// UnknownKey signs with a key missing from the key set.
+// UnknownKey signs with a key that is not in the provider's key set.
 func UnknownKey(t *IDToken) {
 	t.KeyID, t.Key = "unknown", foreignKey()
 }
 
-// ForeignKey signs with a key missing from the key set, under the kid of a published key.
+// ForeignKey signs with a key that is not in the provider's key set, but uses the kid of a published key.
 func ForeignKey(t *IDToken) { t.Key = foreignKey() }
 
 // AlgorithmNone omits the signature.
@@ -171,18 +171,17 @@ func AlgorithmNone(t *IDToken) { t.Algorithm = "none" }
 func HS256WithPublicKey(t *IDToken) {
 	der, err := x509.MarshalPKIXPublicKey(signingKey().Public())
 	if err != nil {
-		panic(err) // cannot fail for an RSA key
+		panic(err) // does not happen with an RSA key
 	}
 	t.Algorithm, t.Key = jose.HS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// HS256WithClientSecret signs with [ClientSecret], as permitted by OpenID Connect Core §10.1,
-// padded to the required size.
+// HS256WithClientSecret signs with [ClientSecret] (OpenID Connect Core §10.1), padded to the required size.
 func HS256WithClientSecret(t *IDToken) {
 	t.Algorithm, t.Key = jose.HS256, append([]byte(ClientSecret), make([]byte, 32)...)
 }
 
-// WrongNonce sets the nonce of another sign-in.
+// WrongNonce replaces the nonce with that of another sign-in.
 func WrongNonce(t *IDToken) { t.Claims["nonce"] = "another" }
 
 // WithoutNonce removes the nonce.
@@ -209,8 +208,8 @@ func EmailVerifiedString(t *IDToken) { t.Claims["email_verified"] = "true" }
 // foreignKey is a key that belongs to no provider.
 var foreignKey = sync.OnceValue(josetest.NewRSA)
 
-// SignedJSON responds with 200 and claims as a signed JWT, as permitted for userinfo (OpenID
-// Connect Core §5.3.2). change alters it before it is signed.
+// SignedJSON returns a Fault that responds with status 200 and the claims as a signed JWT, which is permitted for userinfo
+// (OpenID Connect Core §5.3.2). change alters the token before it is signed.
 func SignedJSON(claims map[string]any, change func(*IDToken)) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		token := &IDToken{Algorithm: jose.RS256, KeyID: "key-1", Key: signingKey(), Claims: maps.Clone(claims)}

@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Authorize sends an authentication request to the provider without a network, and returns the
-// parameters of the redirect back.
+// Authorize sends an authentication request to the provider, without a network, and returns the parameters of the redirect back
+// to the client.
 func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	tb.Helper()
 	w := httptest.NewRecorder()
@@ -38,7 +38,7 @@ func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	return location.Query()
 }
 
-// authorize responds immediately without a page.
+// authorize responds with a redirect immediately. It shows no page.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	s, q := p.currentSettings(), r.Form
 	redirect, err := url.Parse(q.Get("redirect_uri"))
@@ -99,7 +99,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 
 const accessLifetime = time.Hour
 
-// introspect handles introspection (RFC 7662). Tokens of removed people are inactive.
+// introspect handles the introspection endpoint (RFC 7662). Tokens of removed people are inactive.
 func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	s := p.currentSettings()
 	if !s.authenticatesClient(r) {
@@ -119,7 +119,7 @@ func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"active": true, "exp": token.expires.Unix(), "username": "of another form"})
 }
 
-// sendTokens issues and stores new tokens.
+// sendTokens issues tokens, stores them and sends the token response.
 func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
 	access := rand.Text()
 	p.mu.Lock()
@@ -135,7 +135,7 @@ func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refres
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// redeemRefreshToken redeems a refresh token (RFC 6749 §6) for tokens with the person's current claims.
+// redeemRefreshToken handles a refresh token grant (RFC 6749 §6). The new tokens contain the person's current claims.
 func (p *Provider) redeemRefreshToken(w http.ResponseWriter, s Settings, token string) {
 	p.mu.Lock()
 	g, ok := p.refreshTokens[token]
@@ -165,7 +165,7 @@ func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
 	delete(p.refreshTokens, r.PostForm.Get("token"))
 }
 
-// authenticatesClient checks the client secret, which must be sent by one method only (RFC 6749 §2.3).
+// authenticatesClient reports whether a request contains the client secret, sent by exactly one method (RFC 6749 §2.3).
 func (s Settings) authenticatesClient(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()
@@ -186,7 +186,7 @@ func (p *Provider) redeemCode(code string) (grant, bool) {
 	return g, ok
 }
 
-// codeChallenge returns the challenge of a verifier (RFC 7636 §4.6); "" for "".
+// codeChallenge returns the code_challenge of a code_verifier (RFC 7636 §4.6); "" if the verifier is "".
 func codeChallenge(verifier string) string {
 	if verifier == "" {
 		return ""
@@ -195,7 +195,7 @@ func codeChallenge(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// userinfo handles userinfo (OpenID Connect Core §5.3).
+// userinfo handles the UserInfo endpoint (OpenID Connect Core §5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	token, ok := p.accessTokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -216,7 +216,7 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// endSession handles RP-Initiated Logout §2 and redirects back to the client.
+// endSession handles the logout endpoint (RP-Initiated Logout §2). It redirects back to the client.
 func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 	redirect, err := url.Parse(r.Form.Get("post_logout_redirect_uri"))
 	if err != nil || !redirect.IsAbs() {
@@ -251,8 +251,8 @@ func (p *Provider) idToken(s Settings, g grant, access string) string {
 	return token.sign()
 }
 
-// LogoutToken returns a back-channel logout token for Alice (OpenID Connect Back-Channel Logout 1.0
-// §2.4), altered by changes before it is signed.
+// LogoutToken returns a back-channel logout token for Alice (OpenID Connect Back-Channel Logout 1.0 §2.4). changes alter it
+// before it is signed.
 func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
 	p.mu.Lock()
 	s := p.settings
@@ -268,16 +268,16 @@ func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
 	return token.sign()
 }
 
-// IDToken is an unsigned ID token.
+// IDToken is an ID token or logout token before it is signed.
 type IDToken struct {
-	Algorithm jose.SignatureAlgorithm // alg header; "none" omits the signature
+	Algorithm jose.SignatureAlgorithm // alg header; "none" for no signature
 	Type      jose.ContentType        // typ header; default: JWT
-	KeyID     string                  // kid header; default: none
+	KeyID     string                  // kid header; default: omitted
 	Key       any                     // signing key: a private key, or the bytes of a secret
 	Claims    map[string]any          // payload
 }
 
-// sign returns the compact form. It panics on errors, which are errors of the test.
+// sign returns the token in compact form. It panics on errors, which are bugs in the test.
 func (t *IDToken) sign() string {
 	payload, err := json.Marshal(t.Claims)
 	if err != nil {

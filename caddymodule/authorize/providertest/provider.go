@@ -20,7 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Endpoint is an endpoint of the provider, by path.
+// Endpoint is the path of an endpoint of the provider.
 type Endpoint string
 
 // Endpoints of the provider.
@@ -32,56 +32,56 @@ const (
 	UserInfo      Endpoint = "/userinfo"
 	EndSession    Endpoint = "/logout"
 	Revocation    Endpoint = "/revoke"
-	Introspection Endpoint = "/introspect" // in the discovery document only if set in Settings.Metadata
+	Introspection Endpoint = "/introspect" // listed in the discovery document only if set in Settings.Metadata
 )
 
-// Default client of a provider.
+// Default client_id and secret of the client.
 const (
 	ClientID     = "client"
 	ClientSecret = "s3cret/+ %"
 )
 
-// Person can sign in at the provider.
+// Person is a person who can sign in at the provider.
 type Person struct {
-	Subject string         // sub claim, selected by login_hint
-	Claims  map[string]any // claims in the ID token and in userinfo
+	Subject string         // sub claim; login_hint selects the person by it
+	Claims  map[string]any // additional claims in the ID token and in userinfo
 }
 
-// Alice is the default person at sign-in.
+// Alice is the person who signs in by default.
 var Alice = Person{Subject: "248289761001", Claims: map[string]any{
 	"name": "Alice Adams", "email": "alice@hospital.example", "email_verified": true,
 	"groups": []any{"clinicians"},
 }}
 
-// Settings are the settings of a provider, which can be changed while it runs.
+// Settings are the settings of a provider. They can be changed while it runs.
 type Settings struct {
 	ClientID string // client_id of the only client; default: [ClientID]
-	// ClientSecret is the client's secret. Default: [ClientSecret]. Empty: the client is public and
-	// must not send a secret.
+	// ClientSecret is the client's secret. If empty, the client is public and must not send a secret. Default: the constant
+	// ClientSecret.
 	ClientSecret string
-	// People can sign in: the first, unless login_hint is another's subject. Refreshes of removed
-	// people are denied. Default: [Alice].
+	// People contains the people who can sign in. Without a login_hint that matches another person's Subject, the first person
+	// signs in. Refresh tokens of people who are no longer listed are rejected. Default: [Alice].
 	People   []Person
-	Metadata map[string]any // overrides of the discovery document; nil removes a member
+	Metadata map[string]any // members that replace those of the discovery document; nil removes a member
 	KeyID    string         // kid of the signing key; default: key-1
-	// KeyAlgorithm is the alg of the signing key in the key set. Default: RS256. Empty: omitted, as
-	// with many providers. ES256: a different key, which signs faster.
+	// KeyAlgorithm is the alg of the signing key in the key set. If empty, alg is omitted, as many providers do. If it is
+	// ES256, tokens are signed with another key, which is faster. Default: RS256.
 	KeyAlgorithm       string
 	IDToken            func(*IDToken)       // alters each ID token before it is signed
 	TokenResponse      func(map[string]any) // alters each token response
 	UserInfoResponse   func(map[string]any) // alters each userinfo response
-	ReuseRefreshTokens bool                 // permits reuse of refresh tokens; otherwise each use rotates them
-	AuthorizationError string               // error code returned instead of a code, unless empty
+	ReuseRefreshTokens bool                 // whether refresh tokens can be reused; otherwise, each use replaces them
+	AuthorizationError string               // error code in the authorization response instead of a code; default: none
 }
 
 // Request is a request to an endpoint.
 type Request struct {
 	Method string      // HTTP method
 	Header http.Header // HTTP headers
-	Form   url.Values  // parameters of query and body
+	Form   url.Values  // parameters in the query and in the body
 }
 
-// Provider is the OpenID provider. Safe for concurrent use.
+// Provider is an OpenID provider. Safe for concurrent use.
 type Provider struct {
 	Issuer string // issuer URL
 	server *httptest.Server
@@ -90,12 +90,12 @@ type Provider struct {
 	settings      Settings
 	faults        map[Endpoint]Fault
 	requests      map[Endpoint][]Request
-	grants        map[string]grant       // by code
-	accessTokens  map[string]issuedToken // by access token
-	refreshTokens map[string]grant       // by refresh token
+	grants        map[string]grant       // state of authorization codes, by code
+	accessTokens  map[string]issuedToken // state of access tokens, by token
+	refreshTokens map[string]grant       // state of refresh tokens, by token
 }
 
-// New returns a provider with an issuer that does not listen: it is an http.Handler.
+// New returns a provider that does not listen on a port. Use it as an [http.Handler].
 func New(issuer string) *Provider {
 	return &Provider{
 		Issuer: issuer,
@@ -111,8 +111,8 @@ func New(issuer string) *Provider {
 	}
 }
 
-// Start returns a provider that listens on a loopback port with plain HTTP until the test ends,
-// with settings altered as by [Provider.Change].
+// Start returns a provider that listens on a loopback port until the test ends, using plain HTTP. changes alter its settings,
+// as with [Provider.Change].
 func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	p := New("")
 	for _, change := range changes {
@@ -124,7 +124,7 @@ func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	return p
 }
 
-// StartTLS is like Start, but with HTTPS and a certificate trusted only by [Provider.Transport].
+// StartTLS is like [Start], but uses HTTPS with a certificate that only [Provider.Transport] trusts.
 func StartTLS(tb testing.TB) *Provider {
 	p := New("")
 	p.listen(tb)
@@ -134,11 +134,11 @@ func StartTLS(tb testing.TB) *Provider {
 	return p
 }
 
-// listen prepares the server. Connections held by faults are released at the end.
+// listen creates the server. At the end of the test, connections kept open by faults are released.
 func (p *Provider) listen(tb testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.server = httptest.NewUnstartedServer(p)
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections fail intentionally
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // tests cause connection errors intentionally
 	p.server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	tb.Cleanup(func() {
 		cancel()
@@ -147,7 +147,7 @@ func (p *Provider) listen(tb testing.TB) {
 	})
 }
 
-// Transport returns a new transport that trusts the provider.
+// Transport returns a new HTTP transport that trusts the provider's certificate.
 func (p *Provider) Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	if trusted, ok := p.server.Client().Transport.(*http.Transport); ok && trusted.TLSClientConfig != nil {
@@ -170,21 +170,21 @@ func (p *Provider) SetFault(e Endpoint, f Fault) {
 	p.faults[e] = f
 }
 
-// DropPackets publishes an address for the endpoint that drops SYNs.
+// DropPackets changes the URL of an endpoint in the discovery document to one that drops SYNs.
 func (p *Provider) DropPackets(tb testing.TB, e Endpoint) {
 	tb.Helper()
 	address := "http://" + BlackHole(tb) + string(e)
 	p.Change(func(s *Settings) { s.Metadata[metadataNames[e]] = address })
 }
 
-// Requests returns the requests to an endpoint, including failed ones.
+// Requests returns the requests received by an endpoint, including failed ones.
 func (p *Provider) Requests(e Endpoint) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Request(nil), p.requests[e]...)
 }
 
-// currentSettings returns a copy of the settings.
+// currentSettings returns a copy of the current settings.
 func (p *Provider) currentSettings() Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,19 +193,19 @@ func (p *Provider) currentSettings() Settings {
 	return s
 }
 
-// metadataNames are the discovery document members with endpoint URLs.
+// metadataNames maps endpoints to the discovery document members that contain their URLs.
 var metadataNames = map[Endpoint]string{
 	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
 	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
 }
 
-// issuedToken is the state of an access token.
+// issuedToken is the stored state of an access token.
 type issuedToken struct {
 	person  Person
 	expires time.Time
 }
 
-// grant is the state of a code.
+// grant is the stored state of an authorization code or a refresh token.
 type grant struct {
 	person                        Person
 	redirectURI, nonce, challenge string
@@ -214,7 +214,7 @@ type grant struct {
 // ServeHTTP implements http.Handler.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := Endpoint(r.URL.Path)
-	// Also needed for faults: the server detects a disconnected client only after reading the body.
+	// Faults require this, too: the server detects that a client has disconnected only after the body was read.
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -237,7 +237,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r)
 }
 
-// discovery returns the discovery document (OpenID Connect Discovery §4).
+// discovery sends the discovery document (OpenID Connect Discovery §4).
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	document := map[string]any{
 		"issuer":                                p.Issuer,
@@ -261,14 +261,14 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, document)
 }
 
-// keys returns the JWK Set (RFC 7517 §5).
+// keys sends the JWK Set (RFC 7517 §5).
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	s := p.currentSettings()
 	key := jose.JSONWebKey{Key: s.key().Key.(crypto.Signer).Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
 	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
 }
 
-// WithClaim sets a claim of a token; nil removes it.
+// WithClaim returns a change that sets a claim of a token; nil removes the claim.
 func WithClaim(name string, value any) func(*IDToken) {
 	return func(t *IDToken) {
 		if t.Claims[name] = value; value == nil {
@@ -277,7 +277,7 @@ func WithClaim(name string, value any) func(*IDToken) {
 	}
 }
 
-// Storage stores files in memory, e.g. keys and registered clients.
+// Storage stores files in memory, e.g. with keys or registered clients.
 type Storage struct {
 	mu sync.Mutex
 
@@ -320,7 +320,7 @@ func (s *Storage) Store(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// store requires mu.
+// store stores a file. The caller must hold mu.
 func (s *Storage) store(key string, value []byte) {
 	if s.Files == nil {
 		s.Files = map[string][]byte{}
@@ -336,7 +336,7 @@ func (s *Storage) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// List returns the files below a path.
+// List returns the keys of the files below a path.
 func (s *Storage) List(_ context.Context, path string, _ bool) (keys []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

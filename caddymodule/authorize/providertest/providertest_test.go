@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// The kernel drops SYNs instead of rejecting connections.
+// Connections to a black hole are neither accepted nor rejected: the kernel drops the SYNs.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	address := providertest.BlackHole(t)
@@ -29,7 +29,7 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// post sends a code to the token endpoint and returns the status.
+// post sends a code to the token endpoint and returns the HTTP status.
 func post(t *testing.T, p *providertest.Provider, code string, change url.Values) int {
 	t.Helper()
 	form := url.Values{
@@ -50,7 +50,7 @@ func post(t *testing.T, p *providertest.Provider, code string, change url.Values
 	return response.StatusCode
 }
 
-// The token endpoint rejects invalid requests; a permissive provider would prove nothing.
+// The token endpoint rejects invalid requests. With a permissive provider, tests would prove nothing.
 func TestTokenEndpointIsStrict(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

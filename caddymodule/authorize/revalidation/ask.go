@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// checkTimeout limits a check, and claimLifetime a claim to check, which includes storing the result;
-	// the last attempt to store takes storeTimeout at most.
+	// checkTimeout limits a check. claimLifetime limits a claim to check and includes storing the result. The last attempt to
+	// store the result takes at most storeTimeout.
 	checkTimeout, claimLifetime, storeTimeout = 30 * time.Second, time.Minute, 10 * time.Second
 
 	// pollInterval is the time between polls of another gateway's check, and between attempts to store a result.
@@ -41,11 +41,12 @@ type providerChecker struct {
 // checkOptions contains the parameters of a check.
 type checkOptions struct {
 	maxAge         time.Duration // maximum age of the last confirmation
-	waitsForResult bool          // wait for the result of another gateway's check
+	waitsForResult bool          // whether to wait for the result of another gateway's check
 	isPersonActive bool          // the person is active now
 }
 
-// checkSignIn checks a sign-in at a provider: nil means confirmed, errEnded denied, and any other error an outage.
+// checkSignIn checks a sign-in at a provider. It returns nil if the provider confirms the sign-in, errEnded if the provider
+// denies it, and any other error for an outage.
 func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, name string, q checkOptions) error {
 	for {
 		if err := a.providers.checkBackoff(p.Key); err != nil {
@@ -56,7 +57,7 @@ func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, n
 		case err != nil:
 			return err
 		case r == nil:
-			return errEnded // meanwhile
+			return errEnded // the sign-in was removed in the meantime
 		case r.Denied:
 			return a.endDenied(ctx, r)
 		case claimed:
@@ -96,7 +97,7 @@ func (a *providerChecker) checkWithClaim(ctx context.Context, p *people.Provider
 	case err != nil:
 		return err
 	case doubtful == nil:
-		return errEnded // meanwhile
+		return errEnded // the sign-in was removed in the meantime
 	case doubtful.DoubtedSince.IsZero(): // the person has signed in again
 		return nil
 	}
@@ -107,7 +108,7 @@ func (a *providerChecker) checkWithClaim(ctx context.Context, p *people.Provider
 	return a.enforceDenial(ctx, doubtful)
 }
 
-// recordDenial records that the provider denies a sign-in, and the new claim, unless the claim was lost meanwhile.
+// recordDenial records that the provider denies a sign-in and replaces the claim, unless the claim was lost in the meantime.
 func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, claim string) (*record, error) {
 	return a.storeResult(ctx, claimed, "", func(r *record) {
 		if r.Claim = claim; r.DoubtedSince.IsZero() {
@@ -116,9 +117,8 @@ func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, cla
 	})
 }
 
-// queryProvider performs a check with the record's claim and reports whether the provider denies the person. Any other
-// result is stored. If isPersonActive is false, it avoids requests that count as the person's activity at the provider, where
-// possible.
+// queryProvider performs a check with the record's claim and reports whether the provider denies the person. Any other result
+// is stored. If isPersonActive is false, it avoids requests that the provider treats as activity of the person, where possible.
 func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, isPersonActive bool) (denied bool, err error) {
 	token, err := a.records.unsealToken(ctx, r)
 	if err != nil {
@@ -129,11 +129,11 @@ func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider,
 	if !r.AccessTokenExpiry.IsZero() || !isPersonActive && r.isIdle() && r.Introspects {
 		return a.introspect(limited, p, r, token)
 	}
-	next := "" // a rotated token not stored yet
+	next := "" // a rotated token that is not stored yet
 	identity, err := p.Client.Refresh(limited, token, r.Subject, func(rotated string) {
 		storeCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		// Store the token first, because this process may end or the following steps may take long.
+		// The token is stored first, because this process may crash or the following steps may take long.
 		if _, err := a.storeResult(storeCtx, r, rotated, func(*record) {}); err != nil {
 			next = rotated
 		}
@@ -147,7 +147,7 @@ func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider,
 		accounts.Logger = slog.New(slog.DiscardHandler) // omitted claims were logged at the sign-in
 		var user *people.User
 		user, err = accounts.Admit(limited, p, p.Identity(identity), false)
-		if err == nil && user.ID != r.User { // a sign-in would now have another sub, so this account would no longer be updated
+		if err == nil && user.ID != r.User { // a sign-in would now result in another sub, so this account would no longer be updated
 			return true, nil
 		}
 		if rejection, ok := errors.AsType[*oauth2.Error](err); ok && rejection.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrAccountNotDeleted) {
@@ -160,8 +160,8 @@ func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider,
 	return false, a.finishCheck(ctx, r, next, err)
 }
 
-// introspect performs the check by introspection of an access token, or of a refresh token that must not be used. It
-// updates no claims.
+// introspect performs the check by introspection of an access token, or of a refresh token that must not be used. It does not
+// update claims.
 func (a *providerChecker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
 	var active bool
 	if r.AccessTokenExpiry.IsZero() {
@@ -199,9 +199,9 @@ func (a *providerChecker) checkOtherSignIn(ctx context.Context, p *people.Provid
 				return cmp.Or(err, error(errEnded))
 			}
 			return err
-		case r.Claim == "": // confirmed since
+		case r.Claim == "": // the sign-in was confirmed in the meantime
 			return nil
-		case !r.DoubtedSince.IsZero(): // another gateway is evaluating its denial
+		case !r.DoubtedSince.IsZero(): // another gateway is evaluating the denial of this sign-in
 			return errEnded
 		}
 		time.Sleep(pollInterval)
@@ -209,8 +209,8 @@ func (a *providerChecker) checkOtherSignIn(ctx context.Context, p *people.Provid
 	return ctx.Err()
 }
 
-// storeResult stores the result of a check and the rotated refresh token, if any, unless the claim was
-// lost meanwhile. It returns the resulting record.
+// storeResult stores the result of a check and the rotated refresh token, if any, unless the claim was lost in the meantime. It
+// returns the resulting record.
 func (a *providerChecker) storeResult(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
 	if next != "" {
 		if next, err = a.records.sealToken(ctx, claimed.name(), next); err != nil {
@@ -228,8 +228,8 @@ func (a *providerChecker) storeResult(ctx context.Context, claimed *record, next
 	})
 }
 
-// finishCheck stores and returns the result of a check. It retries while the claim lasts, because
-// without the rotated refresh token the provider could not be queried any more.
+// finishCheck stores and returns the result of a check. It retries while the claim is valid, because the provider could not be
+// queried again without the rotated refresh token.
 func (a *providerChecker) finishCheck(ctx context.Context, r *record, next string, outcome error) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.ClaimExpiry)-storeTimeout)
 	defer cancel()
@@ -278,12 +278,12 @@ func (a *providerChecker) endDenied(ctx context.Context, r *record) error {
 }
 
 const (
-	// maxConcurrentChecks and checkDelay limit a gateway's background checks to 20 a second. Intervals with
-	// more sign-ins take longer.
+	// maxConcurrentChecks and checkDelay limit a gateway's background checks to 20 per second. If this is too slow for the
+	// number of sign-ins, checks take longer than the interval.
 	maxConcurrentChecks, checkDelay = 4, 50 * time.Millisecond
 
-	// sweepsPerInterval keeps confirmations from exceeding the interval: each sweep checks the
-	// sign-ins that would exceed it before the next sweep.
+	// sweepsPerInterval keeps the age of confirmations below the interval. Each sweep checks the sign-ins whose confirmation
+	// would become too old before the next sweep.
 	sweepsPerInterval = 5
 
 	// sweepKey is the key with which a gateway claims the sweep.
@@ -297,7 +297,7 @@ type sweeper struct {
 	sessionKey func(sid string) string
 }
 
-// run checks sign-ins in the background until ctx ends, and then waits for running checks. It starts without delay,
+// run checks sign-ins in the background until ctx is canceled, and then waits for running checks. It starts without delay,
 // because each change of users or clients replaces the server, which may happen more often than sweeps are due.
 func (s *sweeper) run(ctx context.Context) {
 	interval := s.checker.providers.interval()
@@ -320,13 +320,13 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep checks the sign-ins that are due. If another gateway sweeps or has just swept, the error is [store.IsConflict].
+// sweep checks the sign-ins that are due. If another gateway is sweeping or has just swept, the error is [store.IsConflict].
 func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 	if err := s.checker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.IsConflict(err) {
 		return err
 	}
 	defer func() {
-		if ctx.Err() != nil { // the next sweep continues immediately
+		if ctx.Err() != nil { // lets the next sweep start immediately
 			_ = s.checker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
 		}
 	}()
@@ -365,7 +365,7 @@ func (s *sweeper) sweepBatch(ctx context.Context, checks *errgroup.Group, keys [
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](valueByKey[recordPrefix+name])
-		if err != nil { // may be from a newer version of the gateway
+		if err != nil { // may have been written by a newer version of the gateway
 			s.checker.logger.WarnContext(ctx, "stored sign-in unreadable", "sid", sid, "error", err)
 			continue
 		}
@@ -422,7 +422,7 @@ const (
 	pendingLifetime = time.Minute
 )
 
-// closer removes sign-ins without remaining sessions and grants.
+// closer removes sign-ins that have no remaining sessions or grants.
 type closer struct {
 	records   records
 	providers *providers
@@ -461,10 +461,10 @@ func (c *closer) haveEnded(ctx context.Context, provider string, sids []string) 
 	return ended, err
 }
 
-// close removes a sign-in after its session and grants have ended, and revokes its refresh token at the
-// provider, so that the provider does not keep an unused session. It revokes only with the person's
-// last sign-in, because some providers revoke all of a person's tokens for this client with one of
-// them. A provider with another issuer is a replacement and does not receive the token.
+// close removes a sign-in after its session and grants have ended, and revokes its refresh token at the provider, so that the
+// provider does not keep an unused session. The token is revoked only if this was the person's last sign-in, because some
+// providers then revoke all of the person's tokens for this client. A provider with another issuer is a replacement and does
+// not receive the token.
 func (c *closer) close(ctx context.Context, r *record) {
 	if err := c.records.remove(ctx, r.name()); err != nil {
 		return // the next sweep retries

@@ -31,7 +31,7 @@ func putRecord(t *testing.T, s *SignIns, r record) *record {
 	return &r
 }
 
-// A check of a sign-in that another gateway has meanwhile denied or removed fails without a request.
+// A check of a sign-in that another gateway has denied or removed in the meantime fails without a request.
 func TestCheckOfDeniedSignIn(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -91,7 +91,7 @@ func TestLostClaimStoresNothing(t *testing.T) {
 	}
 }
 
-// A token of an earlier sign-in stays in use only for the same subject and issuer.
+// If a token of an earlier sign-in lasts longer, it remains in use, but only for the same subject and issuer.
 func TestTokenThatLastsLonger(t *testing.T) {
 	t.Parallel()
 	before := record{Issuer: "https://a.example", Subject: "alice"}
@@ -118,7 +118,7 @@ func (plainTokens) UnsealStored(_ context.Context, sealed, _ string) (string, er
 	return sealed, nil
 }
 
-// requestCounter is an identity provider that fails and counts its requests.
+// requestCounter is the transport of an identity provider. It counts requests and returns an error for each of them.
 type requestCounter struct{ requests int }
 
 // RoundTrip implements [http.RoundTripper].
@@ -148,8 +148,8 @@ func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns
 	}), accounts.Providers[key]
 }
 
-// The record of a sign-in at another issuer is left unchanged by every step, because it may have been replaced since
-// the preceding step. The present provider of that key receives no request, and nothing is revoked.
+// The record of a sign-in at another issuer is left unchanged by every step, because it may have been replaced since the
+// preceding step. The current provider with that key receives no request, and nothing is revoked.
 func TestRecordOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{

@@ -24,8 +24,8 @@ func (h *hospital) endSessionOf(b *authorizetest.Browser, tokens authorizetest.T
 	}
 }
 
-// The refresh token of a person's last ended sign-in is revoked at the provider, and its record is removed.
-// Earlier tokens are not revoked: some providers revoke all tokens of a person with one.
+// The refresh token of a person's last ended sign-in is revoked at the provider, and its record is removed. Earlier tokens are
+// not revoked, because some providers would then revoke all tokens of the person.
 func TestRefreshTokenIsRevoked(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -63,7 +63,7 @@ func TestSignInDuringClose(t *testing.T) {
 	})
 }
 
-// Extending a sign-in for a grant concurrently with a new sign-in in the session loses nothing.
+// If a sign-in is extended for a grant while the person signs in again in the same session, neither change is lost.
 func TestExtensionDuringSignIn(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -92,8 +92,8 @@ func TestExtensionDuringSignIn(t *testing.T) {
 	})
 }
 
-// A grant that outlasts the session keeps the sign-in, which is checked only while an access token
-// is valid, and at a refresh.
+// A sign-in is not removed while a grant outlasts its session. It is then checked only while an access token is valid, and at a
+// refresh.
 func TestGrantOutlivesSession(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -133,7 +133,7 @@ func TestTokenOutlivesSession(t *testing.T) {
 	})
 }
 
-// A new sign-in in a session replaces the tokens for checks and keeps earlier grants.
+// A new sign-in in a session replaces the tokens for checks. Earlier grants remain valid.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -197,8 +197,8 @@ func inKeycloak(t *testing.T, test func(signIn func() keycloakBrowser)) {
 	})
 }
 
-// A longer-lived refresh token is requested from Keycloak only for an app with offline_access, separately from the
-// sign-in, and once.
+// A longer-lived refresh token is requested from Keycloak only for an app with offline_access. The request is separate from the
+// sign-in and made only once.
 func TestLongLivedRefreshToken(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {

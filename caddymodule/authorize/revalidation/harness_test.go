@@ -65,7 +65,7 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// inHospital runs a test in a synctest bubble with a number of gateways that sweep; a negative number disables sweeps.
+// inHospital runs a test in a synctest bubble with a number of gateways that sweep. A negative number disables sweeps.
 func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func (h *hospital) signIn(lasting string) (*authorizetest.Browser, authorizetest
 	return b, tokens
 }
 
-// becomes changes the provider's claims of Alice; nil deletes her.
+// becomes replaces the provider's claims about Alice; nil deletes her.
 func (h *hospital) becomes(claims map[string]any) {
 	h.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "another"}}
@@ -123,7 +123,7 @@ func (h *hospital) becomes(claims map[string]any) {
 	})
 }
 
-// asked returns the refresh tokens sent to the provider.
+// asked returns the refresh tokens that were sent to the provider.
 func (h *hospital) asked() (tokens []string) {
 	for _, r := range h.Requests(providertest.Token) {
 		if token := r.Form.Get("refresh_token"); token != "" {
@@ -140,7 +140,7 @@ func (h *hospital) keys(kind string) []string {
 	return keys
 }
 
-// waitForSweep waits for a time and for the sweep at its end.
+// waitForSweep waits for d and for the sweep at the end of d.
 func waitForSweep(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
 // wantGone checks that session and tokens are invalid.
@@ -161,7 +161,7 @@ func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.Toke
 	return h.wantServed(b, tokens)
 }
 
-// wantServed checks that tokens are valid, without activity of the person, and returns refreshed tokens.
+// wantServed checks that tokens are valid, without causing activity of the person, and returns refreshed tokens.
 func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.IsTokenValid(tokens.AccessToken) {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// inIntrospecting runs a test with a provider that issues no refresh tokens, and introspects its access tokens of one
-// hour.
+// inIntrospecting runs a test with a provider that issues no refresh tokens. Its access tokens are valid for one hour and can
+// be introspected.
 func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, gateways, nil, func(h *hospital) {
@@ -24,7 +24,7 @@ func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 	})
 }
 
-// With introspection, a removed person loses access within the interval while the access token lasts.
+// If the provider supports introspection, a removed person loses access within the interval while the access token is valid.
 func TestInactiveEndsSignIn(t *testing.T) {
 	t.Parallel()
 	for _, lasting := range []string{"online_access", "online_access offline_access"} {
@@ -43,8 +43,7 @@ func TestInactiveEndsSignIn(t *testing.T) {
 	}
 }
 
-// After the access token has expired, the session continues without checks until the outage limit, and then requires
-// a sign-in.
+// After the access token has expired, the session continues without checks until the outage limit. Then a sign-in is required.
 func TestExpiredAccessTokenIsIgnored(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
@@ -92,8 +91,8 @@ func (h *hospital) signInAgain(b *authorizetest.Browser) {
 	authorizetest.WantCode(h.t, authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
 }
 
-// Failing introspection counts as an outage. If introspection also failed at the sign-in, it is not
-// tried again, and the outage limit starts at the sign-in.
+// Failing introspection is treated as an outage. If introspection also failed at the sign-in, it is not tried again, and the
+// outage limit starts at the sign-in.
 func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
@@ -119,7 +118,7 @@ func TestIntrospectionFails(t *testing.T) {
 	})
 }
 
-// An existing refresh token is kept if a new sign-in returns none, as with Google.
+// If a new sign-in returns no refresh token, as with Google, the existing token remains in use.
 func TestRefreshTokenStays(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
@@ -137,7 +136,7 @@ func TestRefreshTokenStays(t *testing.T) {
 	})
 }
 
-// A denial in doubt, or by a suspended provider, remains in force when the access token has expired: the person must
+// A denial in doubt, or by a suspended provider, remains in force after the access token has expired, so that the person must
 // sign in.
 func TestDenialOutlastsAccessToken(t *testing.T) {
 	t.Parallel()
@@ -164,7 +163,7 @@ func TestDenialOutlastsAccessToken(t *testing.T) {
 					t.Fatal("goes on although denied")
 				}
 				time.Sleep(2 * time.Minute)
-				for range 2 { // the first request may be redirected to the provider without returning
+				for range 2 { // the first request may be redirected to the provider and not return
 					if all[0].HasSession() {
 						t.Error("goes on once the access token has expired")
 					}

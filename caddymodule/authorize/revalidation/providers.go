@@ -27,7 +27,7 @@ type providers struct {
 	checks   *Checks
 }
 
-// checkBackoff returns an error while a provider must not be queried.
+// checkBackoff returns an error while a provider must not be queried because of earlier failures.
 func (ps *providers) checkBackoff(key string) error {
 	if time.Now().Before(ps.checks.stateOf(key).nextAttempt) {
 		return errBackingOff
@@ -35,8 +35,8 @@ func (ps *providers) checkBackoff(key string) error {
 	return nil
 }
 
-// recordResult records the result of a check and logs when a provider becomes unreachable, begins to reject
-// our client, or responds again.
+// recordResult records the result of a check and logs when a provider becomes unreachable, begins to reject the gateway's
+// client, or responds again.
 func (ps *providers) recordResult(p *people.Provider, err error) {
 	result := resultOf(err)
 	previous := ps.checks.record(p.Key, result)
@@ -52,7 +52,7 @@ func (ps *providers) recordResult(p *people.Provider, err error) {
 	}
 }
 
-// withRevalidation returns a provider with revalidation, or nil.
+// withRevalidation returns the provider if revalidation is enabled for it, or nil.
 func (ps *providers) withRevalidation(key string) *people.Provider {
 	if p := ps.accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
 		return p
@@ -60,7 +60,7 @@ func (ps *providers) withRevalidation(key string) *people.Provider {
 	return nil
 }
 
-// interval returns the shortest interval of all providers; 0 without revalidation.
+// interval returns the shortest interval of all providers, or 0 if no provider has revalidation.
 func (ps *providers) interval() (shortest time.Duration) {
 	for key := range ps.accounts.Providers {
 		if p := ps.withRevalidation(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
@@ -71,8 +71,8 @@ func (ps *providers) interval() (shortest time.Duration) {
 }
 
 const (
-	// maxFailures is the number of consecutive failures after which a provider counts as silent; a
-	// single failure may be caused by one account.
+	// maxFailures is the number of consecutive failures after which a provider is considered silent. A single failure may be
+	// caused by one account.
 	maxFailures = 3
 
 	// silentBackoff is the pause in checks of a silent provider, so that requests do not wait for its timeout.
@@ -82,21 +82,21 @@ const (
 // Result is the outcome of a check with an identity provider.
 type Result string
 
-// Results of a check. Confirmations and denials both count as answered.
+// Results of a check. Confirmations and denials are both Answered.
 const (
 	Answered   Result = "answered"
-	Rejected   Result = "rejected"   // the provider rejects our client: wrong secret, or refreshing is not permitted
-	Unanswered Result = "unanswered" // no response, or a response that concerns no person
+	Rejected   Result = "rejected"   // the provider rejects the gateway's client, because its secret is wrong or refreshing is not permitted
+	Unanswered Result = "unanswered" // no response, or a response that does not concern a person
 )
 
 // Results lists all results.
 var Results = []Result{Answered, Rejected, Unanswered}
 
-// Checks contains the latest results for each provider at this gateway. They outlast a [SignIns]. The zero value is
-// empty.
+// Checks contains the latest results for each provider at this gateway. It can be reused by the next [SignIns]. The zero value
+// is empty.
 type Checks struct {
 	mu    sync.Mutex
-	state map[string]state // by provider key
+	state map[string]state // keys are provider keys
 }
 
 type state struct {
@@ -167,13 +167,14 @@ const (
 	// of the provider that affects (nearly) everyone.
 	maxOtherChecks = 9
 
-	// minOtherDenials is the number of other people that must be denied for that. With fewer, each denial stands.
+	// minOtherDenials is the minimum number of other denied people required to attribute a denial to an error of the provider.
+	// With fewer, each denial takes effect.
 	minOtherDenials = 2
 
-	// confirmTimeout limits the duration of the check of other people.
+	// confirmTimeout limits the time for checking other people.
 	confirmTimeout = 30 * time.Second
 
-	// maxDoubtTime is how long a denial stays in doubt while other people cannot be checked.
+	// maxDoubtTime is the maximum time for which a denial is in doubt while other people cannot be checked.
 	maxDoubtTime = 5 * time.Minute
 
 	// retryInterval is the time between checks at a suspended provider, across all gateways.
@@ -183,17 +184,17 @@ const (
 	// sampleLifetime their cache lifetime, because listing them reads the entire store.
 	sampleSize, sampleLifetime = 300, time.Minute
 
-	retryPrefix    = "upstream-retry:"    // marks a recent check whether a suspended provider has recovered
-	acceptedPrefix = "upstream-accepted:" // acceptance by an operator of denials for sign-ins up to a time
+	retryPrefix    = "upstream-retry:"    // marks a recent attempt to check whether a suspended provider has recovered
+	acceptedPrefix = "upstream-accepted:" // an operator's acceptance of denials for sign-ins up to a time
 )
 
-// errSuspended rejects requests while a provider is suspended. Nothing was revoked.
+// errSuspended is returned while a provider is suspended. Nothing was revoked.
 var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider is suspended because it denies nearly everyone; try again later",
 }
 
-// errInconclusive rejects a denied person while it is unclear whether the denial concerns only them.
+// errInconclusive is returned for a denied person while it is unclear whether the denial concerns only this person.
 var errInconclusive = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider denied this person, but other people could not be checked; try again later",
@@ -211,15 +212,15 @@ type suspensions struct {
 	revocations *revocation.Revocations
 	logger      *slog.Logger
 
-	denialMu sync.Mutex // serializes denials: the next one sees the outcome
+	denialMu sync.Mutex // serializes denials, so that each uses the outcome of the previous one
 
 	mu      sync.Mutex
-	samples map[string]sample // by provider
+	samples map[string]sample // keys are provider keys
 }
 
 // denialAcceptance is an operator's confirmation of a provider's denials.
 type denialAcceptance struct {
-	Until time.Time `json:"until"` // sign-ins up to this time
+	Until time.Time `json:"until"` // applies to sign-ins up to this time
 }
 
 // sample contains some sign-ins at a provider.
@@ -235,8 +236,8 @@ func (s *suspensions) affects(ctx context.Context, r *record) (bool, error) {
 	return !until.IsZero() && !r.SignedIn.After(until), err
 }
 
-// mayRetry reports whether a suspended provider may be queried now: by one gateway at a time, or freely if the
-// denials were accepted.
+// mayRetry reports whether a suspended provider may be queried now. Queries are limited to one per retryInterval across all
+// gateways, unless the denials were accepted.
 func (s *suspensions) mayRetry(ctx context.Context, r *record) bool {
 	if accepted, err := s.isAccepted(ctx, r); accepted || err != nil {
 		return accepted
@@ -307,7 +308,8 @@ func (s *suspensions) skips(ctx context.Context, r *record, affected affectedSig
 	return !s.mayRetry(ctx, r), nil
 }
 
-// finishSweep renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials that affect none.
+// finishSweep renews suspensions that still affect sign-ins. It lifts a suspension with accepted denials if it no longer
+// affects any.
 func (s *suspensions) finishSweep(ctx context.Context, providers []string, affected affectedSignIns) error {
 	for _, key := range providers {
 		until, err := s.revocations.SuspendedUntil(ctx, key)
@@ -333,11 +335,11 @@ func (s *suspensions) finishSweep(ctx context.Context, providers []string, affec
 	return nil
 }
 
-// otherSignInCheck checks another person's sign-in, unless it was confirmed since a time. It returns nil if
-// the provider confirms it, and errEnded if the provider denies it too. The check revokes nothing.
+// otherSignInCheck checks another person's sign-in, unless it was confirmed after since. It returns nil if the provider
+// confirms it, and errEnded if the provider denies it too. The check revokes nothing.
 type otherSignInCheck func(ctx context.Context, p *people.Provider, name string, since time.Time) error
 
-// confirmDenial returns nil if the denial of a sign-in is credible; otherwise an error with the reason.
+// confirmDenial returns nil if the denial of a sign-in is credible, otherwise an error with the reason.
 func (s *suspensions) confirmDenial(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -407,8 +409,8 @@ func (s *suspensions) otherSignIns(ctx context.Context, p *people.Provider, deni
 	return names, nil
 }
 
-// isComparable reports whether a check of sign-in r is relevant for the denial of another sign-in. Idle
-// people are excluded, because the provider may have logged them all off, e.g. at the end of a shift.
+// isComparable reports whether a check of sign-in r is relevant for the denial of the sign-in denied. Idle people are excluded,
+// because the provider may have logged them all off, e.g. at the end of a shift.
 func (s *suspensions) isComparable(ctx context.Context, p *people.Provider, r, denied *record) bool {
 	affected, err := s.affects(ctx, r)
 	return err == nil && !affected && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isUncheckable(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Confirmed)

@@ -82,8 +82,8 @@ func authorizationError(code string) func(*providertest.Settings) {
 	return func(s *providertest.Settings) { s.AuthorizationError = code }
 }
 
-// Without a refresh token, the first visit after expiry of the access token redirects the browser
-// to the provider with prompt=none. The response determines whether the session continues.
+// If there is no refresh token, the first visit after the access token has expired redirects the browser to the provider with
+// prompt=none. The response determines whether the session continues.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -158,7 +158,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// A renewal is valid until the next access token has expired. It is not a sign-in: auth_time and sid are unchanged.
+// A renewal is valid until the next access token has expired. It is not a sign-in, so auth_time and sid are unchanged.
 func TestRenewedUntilNextExpiry(t *testing.T) {
 	t.Parallel()
 	runWithoutRefreshTokens(t, nil, func(h *hospital) {
@@ -194,7 +194,7 @@ func TestRenewalOfShortTokens(t *testing.T) {
 	})
 }
 
-// A renewal without a response, or with an expired access token, is not repeated within the interval.
+// If a renewal has no response or returns an expired access token, it is not repeated within the interval.
 func TestRenewalIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	runWithoutRefreshTokens(t, nil, func(h *hospital) {
@@ -263,7 +263,7 @@ func TestRenewalOfPages(t *testing.T) {
 	}
 }
 
-// A renewal uses up a pushed request, which the callback continues.
+// A renewal marks a pushed request as used. The callback continues the request.
 func TestRenewalUsesPushedRequest(t *testing.T) {
 	t.Parallel()
 	runWithoutRefreshTokens(t, nil, func(h *hospital) {
@@ -280,7 +280,7 @@ func TestRenewalUsesPushedRequest(t *testing.T) {
 	})
 }
 
-// A submitted form triggers no renewal, which would lose it.
+// Submitting a form does not trigger a renewal, because the form would be lost.
 func TestRenewalLosesNoForm(t *testing.T) {
 	t.Parallel()
 	runWithoutRefreshTokens(t, nil, func(h *hospital) {
@@ -301,7 +301,7 @@ func hasPassword(t *testing.T, r *http.Response) bool {
 	return authorizetest.ReadForm(authorizetest.Body(t, r)).Fields.Has("password")
 }
 
-// Requests with prompt=none get no page.
+// Requests with prompt=none do not result in a page.
 func TestRenewalWithoutPages(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -330,7 +330,7 @@ func TestRenewalWithoutPages(t *testing.T) {
 	}
 }
 
-// A renewal response never continues another session.
+// The response to a renewal never continues another session.
 func TestRenewalIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", "login_required", "server_error"} {

@@ -144,7 +144,7 @@ func TestConfirmationUpdatesClaims(t *testing.T) {
 	})
 }
 
-// An outage within its limit has no effect. A longer one pauses access and revokes nothing.
+// An outage within the limit has no effect. A longer outage pauses access but revokes nothing.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -190,7 +190,7 @@ func TestAccessTokensTriggerNoCheck(t *testing.T) {
 	})
 }
 
-// Requests do not repeatedly wait for a provider that hangs.
+// Requests do not repeatedly wait for an unresponsive provider.
 func TestSilentProviderDelaysFew(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -273,8 +273,8 @@ func modifiesSignIn(c *store.Call) bool {
 	return c.Op == store.Swap && strings.HasPrefix(c.Key, "upstream:")
 }
 
-// A rotated refresh token is stored as soon as the store permits, while the claim lasts. If it is lost
-// nevertheless, e.g. with a crashed gateway, checks use the previous token, and the provider decides.
+// A rotated refresh token is stored as soon as the store permits, while the claim is valid. If it is lost nevertheless, e.g.
+// because a gateway crashed, checks use the previous token, which the provider may accept or reject.
 func TestResponseNotStored(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -323,7 +323,7 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 		})
 		waitForSweep(interval - 30*time.Second) // the sweep performs a check
 		authorizetest.Equal(t, len(h.asked()), 1)
-		time.Sleep(2 * time.Minute) // until the claim has expired
+		time.Sleep(2 * time.Minute) // waits until the claim has expired
 		h.stored.failing(nil)
 		h.SetFault(providertest.UserInfo, nil)
 		waitForSweep(2 * interval)
@@ -331,7 +331,7 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 	})
 }
 
-// If the revocation after a denial fails, access is blocked and the revocation completed later.
+// If the revocation after a denial fails, access is blocked and the revocation is completed later.
 func TestDenialNotStored(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -354,8 +354,8 @@ func TestDenialNotStored(t *testing.T) {
 	})
 }
 
-// People of a provider without tokens for checks get no grant that outlasts the session, and keep their access during
-// it.
+// People of a provider that issues no tokens for checks get no grants that outlast the session, but they keep their access
+// during the session.
 func TestProviderWithoutTokens(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -479,8 +479,8 @@ func TestExcessiveRefreshTriggersNoCheck(t *testing.T) {
 	})
 }
 
-// inBoundHospital runs a test with a provider that binds refresh tokens to the person's session at the
-// provider, with or without introspection.
+// inBoundHospital runs a test with a provider that binds refresh tokens to the person's session at the provider. introspects
+// enables introspection.
 func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -624,8 +624,8 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 	}
 }
 
-// replaceProvider replaces the gateways by one with the same store, another issuer for the provider hospital,
-// and an optional sub_issuer.
+// replaceProvider replaces the gateways by a single gateway with the same store, another issuer for the provider hospital, and
+// an optional sub_issuer.
 func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
 	successor := &hospital{Provider: providertest.New("https://successor.example"), t: h.t}
 	successor.Change(func(s *providertest.Settings) {

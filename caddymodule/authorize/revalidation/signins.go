@@ -28,14 +28,14 @@ type Config struct {
 	AccessTokenLifetime time.Duration           // access token lifetime
 	GrantLifetime       time.Duration           // grant lifetime
 	Revocations         *revocation.Revocations // suspension of access tokens
-	Checks              *Checks                 // latest checks; default: new ones
+	Checks              *Checks                 // latest results of checks; default: empty
 	Logger              *slog.Logger            // log for the start and end of outages
 
 	SessionKey func(sid string) string             // key of a session in Durable
-	EndSignIn  func(context.Context, SignIn) error // revokes everything from a sign-in; idempotent
+	EndSignIn  func(context.Context, SignIn) error // revokes everything issued from a sign-in; must be idempotent
 }
 
-// SignIns manages the sign-ins that can be rechecked at identity providers. Safe for concurrent use.
+// SignIns manages the sign-ins that can be rechecked at identity providers. It is safe for concurrent use.
 type SignIns struct {
 	sessionLifetime, accessTokenLifetime time.Duration
 	checker                              *providerChecker
@@ -44,7 +44,7 @@ type SignIns struct {
 	checkGroup                           singleflight.Group
 }
 
-// New creates SignIns from a configuration.
+// New returns the SignIns for a configuration.
 func New(c Config) *SignIns {
 	stored := records{c.Durable, c.Keys}
 	tracker := &providers{accounts: c.Accounts, logger: c.Logger, checks: cmp.Or(c.Checks, new(Checks))}
@@ -54,11 +54,11 @@ func New(c Config) *SignIns {
 	return &SignIns{sessionLifetime: c.SessionLifetime, accessTokenLifetime: c.AccessTokenLifetime, checker: a, closer: end, sweeper: &sweeper{a, end, c.SessionKey}}
 }
 
-// Run performs checks in the background until ctx ends, and then waits for running checks.
+// Run performs checks in the background until ctx is canceled, and then waits for running checks.
 func (s *SignIns) Run(ctx context.Context) { s.sweeper.run(ctx) }
 
-// AcceptDenials makes the denials of a suspended provider take effect with the next sweeps. The error is
-// [ErrNotSuspended] without a suspension.
+// AcceptDenials makes the denials of a suspended provider take effect with the next sweeps. It returns [ErrNotSuspended] if the
+// provider is not suspended.
 func (s *SignIns) AcceptDenials(ctx context.Context, provider string) error {
 	return s.checker.suspensions.accept(ctx, provider)
 }
@@ -75,16 +75,15 @@ var errProviderSilent = &oauth2.Error{
 	Description: "the identity provider has been unreachable for too long; try again later",
 }
 
-// errUncheckable rejects people who have to sign in again because their sign-in can no longer be checked.
+// errUncheckable is returned to people who have to sign in again because their sign-in can no longer be checked.
 var errUncheckable = oauth2.InvalidGrant("sign-in can no longer be revalidated at the identity provider; sign in again")
 
-// maxAgeAtRefresh is the maximum age of the last confirmation at a refresh, so that concurrent refreshes
-// of a person's apps cause one check.
+// maxAgeAtRefresh is the maximum age of the last confirmation at a refresh. It is long enough for concurrent refreshes of a
+// person's apps to cause only one check.
 const maxAgeAtRefresh = 10 * time.Second
 
-// StoreCalls returns the durable store calls that store a new sign-in, to be executed with the calls
-// that store its session; none for a provider without revalidation. After a concurrent change
-// ([store.IsConflict]), call StoreCalls again.
+// StoreCalls returns the durable store calls that store a new sign-in, to be executed with the calls that store its session.
+// For a provider without revalidation, it returns none. After a concurrent change ([store.IsConflict]), call StoreCalls again.
 func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Call, error) {
 	p := s.checker.providers.withRevalidation(b.Provider)
 	now := s.checker.records.now()
@@ -108,7 +107,7 @@ func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Cal
 	switch {
 	case err != nil:
 		return nil, err
-	case previous != nil && !isSuspended && previous.lastsLonger(r): // also while another gateway is replacing the token
+	case previous != nil && !isSuspended && previous.lastsLonger(r): // applies even while another gateway is replacing the token
 		r.Token, r.ExpiresWithSession, r.AccessTokenExpiry, r.RefreshTokenExpiry, r.Claim, r.ClaimExpiry, r.SignedIn = previous.Token, previous.ExpiresWithSession, previous.AccessTokenExpiry, previous.RefreshTokenExpiry, previous.Claim, previous.ClaimExpiry, previous.SignedIn
 		r.Bound, r.Introspects = previous.Bound, previous.Introspects
 	default:
@@ -119,8 +118,8 @@ func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Cal
 	return s.checker.records.replaceCalls(r, read[0])
 }
 
-// EndsWithProviderSession reports whether the tokens for checks end with the person's session at the provider, and
-// no longer-lived refresh token has been requested yet.
+// EndsWithProviderSession reports whether the tokens for checks expire with the person's session at the provider and no
+// longer-lived refresh token has been requested yet.
 func (s *SignIns) EndsWithProviderSession(ctx context.Context, sid, provider string) (bool, error) {
 	if s.checker.providers.withRevalidation(provider) == nil {
 		return false, nil
@@ -129,8 +128,9 @@ func (s *SignIns) EndsWithProviderSession(ctx context.Context, sid, provider str
 	return r != nil && r.ExpiresWithSession, err
 }
 
-// AllowsOfflineAccess reports whether apps may get grants that outlast a session: the session is local, revalidation is
-// disabled, or the provider issued a refresh token. A provider's access token expires too early to check such grants.
+// AllowsOfflineAccess reports whether apps may get grants that outlast a session. This requires that the session is local,
+// revalidation is disabled, or the provider issued a refresh token. A provider's access token expires too early to check such
+// grants.
 func (s *SignIns) AllowsOfflineAccess(ctx context.Context, sid, provider string) (bool, error) {
 	if s.checker.providers.withRevalidation(provider) == nil {
 		return true, nil
@@ -185,8 +185,8 @@ func (s *SignIns) ExtendLifetime(ctx context.Context, sid, provider string, life
 	return r != nil, err
 }
 
-// IsUsable reports whether a session may be used: the provider has not denied the sign-in and has not been silent for
-// too long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
+// IsUsable reports whether a session may be used, i.e. the provider has neither denied the sign-in nor been silent for too
+// long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
 func (s *SignIns) IsUsable(ctx context.Context, sid, provider string) (usable, renewable bool, err error) {
 	p := s.checker.providers.withRevalidation(provider)
 	if p == nil {
@@ -203,8 +203,8 @@ func (s *SignIns) IsUsable(ctx context.Context, sid, provider string) (usable, r
 }
 
 // CheckRefresh checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
-// not confirmed for too long. outlastsSession marks a grant extended by [SignIns.ExtendLifetime]: a missing sign-in then counts
-// as denied.
+// not confirmed for too long. outlastsSession means that the grant was extended by
+// [SignIns.ExtendLifetime]. A missing sign-in is then treated as denied.
 func (s *SignIns) CheckRefresh(ctx context.Context, sid, provider string, outlastsSession bool) error {
 	p := s.checker.providers.withRevalidation(provider)
 	if p == nil {
@@ -224,7 +224,7 @@ func (s *SignIns) CheckRefresh(ctx context.Context, sid, provider string, outlas
 	return err
 }
 
-// check checks a sign-in unless it was confirmed recently. Without a record there is nothing to check.
+// check checks a sign-in unless it was confirmed recently. If there is no record, there is nothing to check.
 func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q checkOptions) (*record, error) {
 	r, err := s.checker.records.read(ctx, name)
 	switch {
@@ -264,8 +264,8 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	return r, s.tolerateOutage(ctx, p, r, isSuspended, err)
 }
 
-// tolerateOutage returns the result of a check: an outage is tolerated while the last confirmation is
-// recent enough, except during a suspension.
+// tolerateOutage returns the result of a check. It tolerates an outage while the last confirmation is recent enough, except
+// during a suspension.
 func (s *SignIns) tolerateOutage(ctx context.Context, p *people.Provider, r *record, isSuspended bool, err error) error {
 	if isSuspended && err == nil { // another gateway performed the check
 		if isSuspended, err = s.checker.suspensions.affects(ctx, r); isSuspended {
@@ -335,11 +335,11 @@ type record struct {
 	Issuer             string    `json:"issuer"`                // issuer at the sign-in
 	Subject            string    `json:"subject"`               // sub at the provider
 	User               string    `json:"user"`                  // sub at the gateway
-	Token              string    `json:"token"`                 // sealed refresh token, otherwise access token for introspection; may be ""
-	AccessTokenExpiry  time.Time `json:"expires,omitzero"`      // expiry of the access token; zero with a refresh token
-	RenewalTried       time.Time `json:"tried,omitzero"`        // latest renewal attempt without success
+	Token              string    `json:"token"`                 // sealed refresh token, or else access token for introspection; may be ""
+	AccessTokenExpiry  time.Time `json:"expires,omitzero"`      // expiry of the access token; zero if there is a refresh token
+	RenewalTried       time.Time `json:"tried,omitzero"`        // latest unsuccessful renewal attempt
 	RefreshTokenExpiry time.Time `json:"lapses,omitzero"`       // expiry of the refresh token as announced by the provider
-	ExpiresWithSession bool      `json:"brief,omitempty"`       // the tokens end with the person's session at the provider, and longer-lived ones can be requested
+	ExpiresWithSession bool      `json:"brief,omitempty"`       // the tokens expire with the person's session at the provider, and longer-lived ones can be requested
 	Bound              bool      `json:"bound,omitempty"`       // see [relyingparty.ProviderTokens]
 	Introspects        bool      `json:"introspects,omitempty"` // see [relyingparty.ProviderTokens]
 	LastActive         time.Time `json:"seen,omitzero"`         // latest activity of the person, accurate to about activityPrecision
@@ -350,7 +350,7 @@ type record struct {
 	OutlastsSession    bool      `json:"offline,omitempty"`     // a grant outlasts the session
 	SessionExpiry      time.Time `json:"session"`               // expiry of the session
 	ActiveUntil        time.Time `json:"active"`                // latest expiry of an issued token or session
-	ReferencedUntil    time.Time `json:"until"`                 // expiry of the last reference to the sign-in
+	ReferencedUntil    time.Time `json:"until"`                 // expiry of the last session or grant that refers to the sign-in
 
 	Claim       string    `json:"claim,omitempty"`  // claim of the gateway that performs a check
 	ClaimExpiry time.Time `json:"claimed,omitzero"` // expiry of the claim
@@ -364,7 +364,7 @@ const (
 // activityPrecision is the minimum time between writes of a person's activity.
 const activityPrecision = time.Minute
 
-// closingPeriod is the time after the end of a sign-in in which a sweep can revoke its refresh token.
+// closingPeriod is how long after the end of a sign-in a sweep can revoke its refresh token.
 const closingPeriod = time.Hour
 
 // endedReason is the reason recorded for ended sessions.
@@ -389,14 +389,14 @@ type records struct {
 	keys  keyring.StorageSealer // seals refresh tokens
 }
 
-// extendExpiry moves an expiry to a later time.
+// extendExpiry moves an expiry to a later time. An earlier time has no effect.
 func extendExpiry(until *time.Time, to time.Time) {
 	if to.After(*until) {
 		*until = to
 	}
 }
 
-// replaceCalls returns the calls that replace a record as read; nil read means a new one.
+// replaceCalls returns the calls that replace a record. read is the stored value, or nil for a new record.
 func (rs records) replaceCalls(r *record, read []byte) ([]*store.Call, error) {
 	extendExpiry(&r.ReferencedUntil, r.ActiveUntil.Add(closingPeriod))
 	value, err := store.ToJSON(r)
@@ -427,11 +427,11 @@ func (rs records) recordActivity(r *record) bool {
 	return true
 }
 
-// isUncheckable reports whether no token for checks exists: introspection of an expired access token
+// isUncheckable reports whether there is no token for checks. An expired access token cannot be used, because its introspection
 // reveals nothing about the person.
 func (rs records) isUncheckable(r *record) bool { return r.Token == "" || rs.hasExpired(r) }
 
-// hasExpired reports whether the access token has expired. A refresh token never counts as expired.
+// hasExpired reports whether the access token has expired. It returns false for a refresh token.
 func (rs records) hasExpired(r *record) bool {
 	return !r.AccessTokenExpiry.IsZero() && !rs.now().Before(r.AccessTokenExpiry.Add(-relyingparty.Leeway))
 }
@@ -463,7 +463,7 @@ func (rs records) read(ctx context.Context, name string) (*record, error) {
 	return store.GetJSON[record](ctx, rs.store, recordPrefix+name)
 }
 
-// sealToken seals a token; "" is returned unchanged.
+// sealToken seals a token. It returns "" unchanged.
 func (rs records) sealToken(ctx context.Context, name, token string) (string, error) {
 	if token == "" {
 		return "", nil
@@ -475,13 +475,13 @@ func (rs records) unsealToken(ctx context.Context, r *record) (string, error) {
 	return rs.keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
 }
 
-// timeUntil returns the time left, at least a second.
+// timeUntil returns the time until t, but at least one second.
 func (rs records) timeUntil(t time.Time) time.Duration {
 	return max(store.Until(rs.store, t), time.Second).Truncate(time.Second)
 }
 
-// update modifies a record unless do returns false, and returns the resulting record; nil without a
-// record. After a concurrent change, do runs again.
+// update modifies a record unless do returns false. It returns the resulting record, or nil if there is none. After a
+// concurrent change, do is called again.
 func (rs records) update(ctx context.Context, name string, do func(*record) bool) (r *record, err error) {
 	err = store.Retry(ctx, func() error {
 		read, err := store.ReadValues(ctx, rs.store, recordPrefix+name)
@@ -500,7 +500,7 @@ func (rs records) update(ctx context.Context, name string, do func(*record) bool
 	return r, err
 }
 
-// remove removes a sign-in without remaining sessions and grants.
+// remove removes a sign-in that has no remaining sessions or grants.
 func (rs records) remove(ctx context.Context, name string) error {
 	return rs.store.Do(ctx, store.DeleteCalls(recordPrefix+name, duePrefix+name)...)
 }

@@ -34,7 +34,7 @@ func (h *hospital) staff(n int) (all []*member) {
 	return all
 }
 
-// admits makes the provider admit only these people, the first of whom signs in next.
+// admits makes the provider admit only the people with these subjects. The first of them signs in next.
 func (h *hospital) admits(subjects ...string) {
 	h.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "another"}}
@@ -54,7 +54,7 @@ func subjects(of []*member) (all []string) {
 	return all
 }
 
-// mistakes are errors that make a provider deny everyone, with their repair.
+// mistakes are errors that make a provider deny everyone. Each returns its repair.
 var mistakes = map[string]func(*hospital) (repair func()){
 	"another host name": func(h *hospital) func() {
 		h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
@@ -70,8 +70,8 @@ var mistakes = map[string]func(*hospital) (repair func()){
 	},
 }
 
-// A provider that denies everyone by mistake is suspended: nothing is revoked, and access resumes
-// after the repair, regardless of the duration.
+// A provider that denies everyone by mistake is suspended. Nothing is revoked, and access resumes after the repair, regardless
+// of how long it takes.
 func TestMistakeOfProviderEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {
@@ -98,7 +98,7 @@ func TestMistakeOfProviderEndsNothing(t *testing.T) {
 	}
 }
 
-// wantSuspended checks that access is rejected and that apps are told to retry.
+// wantSuspended checks that access is rejected and that apps get an error that permits a retry.
 func (m *member) wantSuspended(t *testing.T) {
 	t.Helper()
 	if m.HasSession() || m.IsTokenValid(m.AccessToken) {
@@ -107,7 +107,7 @@ func (m *member) wantSuspended(t *testing.T) {
 	m.wantRetry(t)
 }
 
-// wantRetry checks that apps are told to retry.
+// wantRetry checks that apps get an error that permits a retry.
 func (m *member) wantRetry(t *testing.T) {
 	t.Helper()
 	r := m.Post("/oauth2/token", authorizetest.RefreshForm(m.TokenResponse.RefreshToken, nil))
@@ -139,8 +139,7 @@ func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 	}
 }
 
-// With fewer than two other people signed in, a denial takes effect, unless the discovery document names another
-// issuer.
+// If fewer than two other people are signed in, a denial takes effect, unless the discovery document contains another issuer.
 func TestMistakeAtSmallSite(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {
@@ -221,7 +220,7 @@ func TestDenialInDoubt(t *testing.T) {
 	})
 }
 
-// Refresh tokens that reach their announced expiry do not count as an error of the provider, regardless of their number.
+// Refresh tokens that reach their announced expiry are not treated as an error of the provider, regardless of their number.
 func TestExpiredTokensAreNoMistake(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {

@@ -11,59 +11,59 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A cutoff is a stored time: grants issued up to then to a user, client or session are void. One
-// entry voids any number of tokens.
+// A cutoff is a stored time. All grants to a user, to a client or in a session that were issued up to then are void. One entry
+// voids any number of tokens.
 
 const (
 	cutoffPrefix = "cutoff:"
 
-	// RareCutoffMarker marks the existence of cutoffs made by an operator, or replacing many entries of a
-	// user. Without it, checks of access tokens skip five lookups.
+	// RareCutoffMarker is stored if there may be cutoffs set by an operator, or cutoffs that replace many entries of a user. If
+	// it does not exist, checks of access tokens skip five lookups.
 	RareCutoffMarker = cutoffPrefix + "rare"
 
-	// MaxClockJump is the tolerated forward jump of a clock: revocations outlast tokens by that time, so
-	// that no expired and revoked token becomes valid once the clock is corrected.
+	// MaxClockJump is how far a clock may jump forward and back again. Revocations are stored longer than the lifetime of
+	// tokens by this time, so that no revoked token becomes valid after the clock is corrected.
 	MaxClockJump = 24 * time.Hour
 
-	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are deleted instead.
+	// cutoffLifetime is longer than the lifetime of any access token or code. Refresh tokens are deleted instead.
 	cutoffLifetime = keyring.Retention + MaxClockJump + time.Minute
 )
 
-// UserCutoffKey returns the key of the cutoff for all grants of a user.
+// UserCutoffKey returns the store key of the cutoff for all grants of a user.
 func UserCutoffKey(user string) string { return cutoffPrefix + "user:" + user }
 
-// ClientCutoffKey returns the key of the cutoff for all grants to a client.
+// ClientCutoffKey returns the store key of the cutoff for all grants to a client.
 func ClientCutoffKey(clientID string) string { return cutoffPrefix + "client:" + clientID }
 
-// SessionCutoffKey returns the key of the cutoff for a session.
+// SessionCutoffKey returns the store key of the cutoff for all grants in a session.
 func SessionCutoffKey(sid string) string { return cutoffPrefix + "session:" + sid }
 
-// PairCutoffKey returns the key of the cutoff for a user's grants to one client.
+// PairCutoffKey returns the store key of the cutoff for a user's grants to one client.
 func PairCutoffKey(user, clientID string) string {
 	return cutoffPrefix + "pair:" + joinPair(user, clientID)
 }
 
-// revocationsCutoffKey returns the key of the cutoff that replaces older revocations of a user's
-// grants to a client; see [limitedList].
+// revocationsCutoffKey returns the store key of the cutoff that replaces the oldest revocations of a user's grants to a client;
+// see [limitedList].
 func revocationsCutoffKey(user, clientID string) string {
 	return cutoffPrefix + "revocations:" + joinPair(user, clientID)
 }
 
-// endedSessionsCutoffKey returns the key of the cutoff that replaces older ended sessions of a user.
+// endedSessionsCutoffKey returns the store key of the cutoff that replaces a user's oldest session cutoffs; see [limitedList].
 func endedSessionsCutoffKey(user string) string { return cutoffPrefix + "ended-sessions:" + user }
 
-// ConsentCutoffKey returns the key of the cutoff for a user's consent to a client. It applies to
-// access tokens only: codes and refresh tokens are compared with the consent itself.
+// ConsentCutoffKey returns the store key of the cutoff for a user's consent to a client. It applies only to access tokens.
+// Codes and refresh tokens are compared with the consent itself.
 func ConsentCutoffKey(user, clientID string) string {
 	return cutoffPrefix + "consent:" + joinPair(user, clientID)
 }
 
-// joinPair joins two names unambiguously.
+// joinPair joins a user and a client_id so that different pairs have different results.
 func joinPair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
-// maxClockError is the maximum difference between gateways' estimates of their store's time, about the
-// duration of a response. Cutoffs are dated later by that time, so that tokens issued by another
-// gateway just before do not survive. Later tokens are dated even later; see [IssueTimeAfter].
+// maxClockError is the maximum difference between gateways' estimates of their store's time, about the duration of a response.
+// Cutoffs are set this far in the future, so that they apply to tokens that another gateway has just issued. Tokens issued
+// later have a later issue time; see [IssueTimeAfter].
 const maxClockError = 2 * time.Second
 
 // cutoffMargin returns how far in the future a cutoff must be.
@@ -74,12 +74,12 @@ func (r *Revocations) cutoffMargin() time.Duration {
 	return 0
 }
 
-// CutOff voids everything issued until now.
+// CutOff voids everything issued until now for the cutoff keys.
 func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
 	return r.CutOffAt(ctx, r.Now().Add(r.cutoffMargin()), keys...)
 }
 
-// CutOffAt voids everything issued until a time. If the durable store fails, nothing is voided.
+// CutOffAt voids everything issued until at for the cutoff keys. If the durable store fails, nothing is voided.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	if r.durableStore != r.nearStore {
 		err = r.putCutoffs(ctx, r.durableStore, at, keys, nil)
@@ -93,11 +93,11 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 	return nil
 }
 
-// EndSession voids everything issued in a session, and deletes entries that end with it in both
-// stores. If a store is full, they make room for the cutoff, so that logout always works. Durable
-// entries are deleted last: while they exist, a failure can be repaired.
+// EndSession voids everything issued in a session, and deletes the session's entries inFlight and durable from their stores. If
+// a store is full, deleting these frees space for the cutoff, so that logout always works. The durable entries are deleted
+// last: while they exist, the operation can be repeated after a failure.
 //
-// The cutoff is in the future, to cover grants issued until the session is deleted. No other session has the same sid.
+// The cutoff is in the future, to include grants issued until the session is deleted. No other session has the same sid.
 func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, durable []string) (err error) {
 	at, cutoff := r.Now().Add(maxSessionEndTime), []string{SessionCutoffKey(sid)}
 	if r.nearStore != r.durableStore {
@@ -112,15 +112,15 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 		return fmt.Errorf("storing end of session: %w", err)
 	}
 	if r.nearStore != r.durableStore {
-		_ = store.Do(ctx, store.NewStep(r.nearStore, store.DeleteCalls(inFlight...)...)) // on error, the entries expire
+		_ = store.Do(ctx, store.NewStep(r.nearStore, store.DeleteCalls(inFlight...)...)) // on failure, the entries remain until they expire
 	}
 	return nil
 }
 
-// maxSessionEndTime exceeds the time needed to end a session.
+// maxSessionEndTime is longer than ending a session takes.
 const maxSessionEndTime = time.Minute
 
-// putCutoffs stores cutoffs unless later ones exist, and deletes other keys in the same step.
+// putCutoffs stores cutoffs, except where a later cutoff exists, and deletes other keys in the same step.
 func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Time, keys, deleted []string) error {
 	var stored [][]byte
 	for _, key := range keys {
@@ -138,14 +138,14 @@ func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Ti
 		if err = store.Do(ctx, store.NewStep(in, append(calls, store.DeleteCalls(deleted...)...)...)); !store.IsConflict(err) {
 			return err
 		}
-		if stored, err = store.ReadValues(ctx, in, keys...); err != nil { // a copy may be stale
+		if stored, err = store.ReadValues(ctx, in, keys...); err != nil { // values read from a replica may be stale
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// cutoffCalls returns the calls that replace earlier cutoffs.
+// cutoffCalls returns the store calls that replace earlier cutoffs.
 func (r *Revocations) cutoffCalls(at time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
 	text, err := at.MarshalText()
 	ttl := store.Until(r.durableStore, at.Add(cutoffLifetime))
@@ -172,14 +172,14 @@ func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, err
 	return parseCutoff(text)
 }
 
-// IsCutOff reports whether a grant issued at a time is void. The zero time, from a version before
-// cutoffs, precedes every cutoff.
+// IsCutOff reports whether a cutoff voids a grant issued at a time. The zero time, in grants of versions that had no cutoffs,
+// is before every cutoff.
 func IsCutOff(issued, cutoff time.Time) bool {
 	return !cutoff.IsZero() && !issued.After(cutoff)
 }
 
-// IssueTimeAfter returns the issue time for a grant issued now: the present, or just after the cutoff if
-// a coarse or reset clock has not passed it yet.
+// IssueTimeAfter returns the issue time for a grant issued now. It is now or, if the clock has not yet passed the cutoff
+// because it is coarse or was reset, just after the cutoff.
 func IssueTimeAfter(now, cutoff time.Time) time.Time {
 	if IsCutOff(now, cutoff) {
 		return cutoff.Add(time.Nanosecond)
@@ -197,15 +197,15 @@ func parseCutoff(text []byte) (at time.Time, err error) {
 	return at, nil
 }
 
-// A suspension is a revocable cutoff for the people of an identity provider: their tokens are neither valid nor revoked.
+// A suspension is a cutoff for an identity provider's people that can be lifted: it does not revoke their tokens.
 
-// SuspensionLifetime is the lifetime of a suspension without renewal. It is below a day, so that
-// followers of a shared store receive the value.
+// SuspensionLifetime is how long a suspension lasts unless it is renewed. It is less than a day, so that followers of a shared
+// store receive the value.
 const SuspensionLifetime = 12 * time.Hour
 
 func suspensionKey(provider string) string { return cutoffPrefix + "idp:" + provider }
 
-// Suspend suspends tokens issued to a provider's people up to a time, or renews the suspension.
+// Suspend suspends tokens that were issued to a provider's people until a time, or renews the suspension.
 func (r *Revocations) Suspend(ctx context.Context, provider string, until time.Time) error {
 	text, err := until.MarshalText()
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *Revocations) Resume(ctx context.Context, provider string) error {
 	return r.doInBothStores(ctx, func() *store.Call { return &store.Call{Op: store.Delete, Key: suspensionKey(provider)} })
 }
 
-// doInBothStores executes a call in the durable store and in the near store, if different.
+// doInBothStores executes a call in the durable store and, if it is a different one, in the near store.
 func (r *Revocations) doInBothStores(ctx context.Context, call func() *store.Call) error {
 	steps := []store.Step{store.NewStep(r.durableStore, call())}
 	if r.nearStore != r.durableStore {
@@ -230,8 +230,8 @@ func (r *Revocations) doInBothStores(ctx context.Context, call func() *store.Cal
 	return store.Do(ctx, steps...)
 }
 
-// SuspendedUntil returns the time up to which tokens of a provider's people are suspended; zero without
-// a suspension. Another gateway's change may not be visible yet.
+// SuspendedUntil returns the time until which tokens of a provider's people are suspended; zero if there is no suspension.
+// Changes by other gateways may not be visible yet.
 func (r *Revocations) SuspendedUntil(ctx context.Context, provider string) (time.Time, error) {
 	if err := r.load(ctx); err != nil {
 		return time.Time{}, err

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// JWT times have a precision of seconds. Tokens issued before the revocation in the same second are
-// void, and tokens issued after it are valid until revoked, even within the same second.
+// Times in a JWT have a precision of seconds. Nevertheless, within the second of a revocation, tokens issued before it are
+// void, and tokens issued after it are valid.
 func TestRevocationWithinOneSecond(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*authorize.Server) error{
@@ -56,7 +56,7 @@ func TestRevocationWithinOneSecond(t *testing.T) {
 	}
 }
 
-// Refresh tokens stay revoked after the cutoff has expired, which is stored for a day.
+// Refresh tokens remain revoked after the cutoff, which is stored for a day, has expired.
 func TestEndedGrantsStayEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 	}
 }
 
-// Revocation affects no other users or clients, regardless of their names.
+// A revocation does not affect other users or clients, whatever their names are.
 func TestOtherGrantsStay(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {
@@ -116,7 +116,7 @@ func TestOtherGrantsStay(t *testing.T) {
 	}
 }
 
-// Misspelled names are detected.
+// Revoking grants of an unknown user or client is an error.
 func TestEndGrantsOfUnknownNames(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -130,7 +130,7 @@ func TestEndGrantsOfUnknownNames(t *testing.T) {
 	}
 }
 
-// A client with revoked grants receives a back-channel logout, although the user stays signed in.
+// A client whose grants are revoked receives a logout token, although the user remains signed in.
 func TestRevocationNotifiesClient(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewLogoutReceiver(t)
@@ -145,7 +145,7 @@ func TestRevocationNotifiesClient(t *testing.T) {
 	}
 }
 
-// If a revocation cannot be stored, nothing is revoked and no client is notified.
+// If a revocation cannot be stored, nothing is revoked, and no client is notified.
 func TestFailedRevocation(t *testing.T) {
 	t.Parallel()
 	broken := false

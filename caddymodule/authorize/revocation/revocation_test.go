@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A check sees a revocation of the family and each applicable cutoff, for grants issued before it.
+// A [Check] reads a revocation of the grant and each applicable cutoff, for grants issued before it.
 func TestCheckIsVoid(t *testing.T) {
 	t.Parallel()
 	all := Binding{User: "alice", ClientID: "app", Session: "sid", BasedOnConsent: true, ShortLived: true}
 	for name, tt := range map[string]struct {
-		stored  string // key of a cutoff or of the family's revocation
+		stored  string // store key of a cutoff or of the revocation of the grant
 		binding Binding
 		void    bool
 	}{
@@ -58,7 +58,7 @@ func TestCheckIsVoid(t *testing.T) {
 	}
 }
 
-// The latest of several cutoffs counts, regardless of their order.
+// The latest of several cutoffs applies, regardless of the order in which they are set.
 func TestLatestCutoffCounts(t *testing.T) {
 	t.Parallel()
 	b := Binding{User: "alice", ClientID: "app", Session: "sid", BasedOnConsent: true, ShortLived: true}
@@ -88,7 +88,7 @@ func TestLatestCutoffCounts(t *testing.T) {
 	}
 }
 
-// A cutoff replaces earlier ones and never later ones.
+// A cutoff replaces earlier cutoffs, but never later ones.
 func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
@@ -104,12 +104,12 @@ func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	}
 }
 
-// sharedMemory is a memory store with a clock, like a shared store.
+// sharedMemory is an in-memory store with a clock, like a shared store.
 type sharedMemory struct{ store.Store }
 
 func (sharedMemory) Now() time.Time { return time.Now() }
 
-// With a shared store, cutoffs are dated later by the tolerance for clock skew.
+// With a shared store, cutoffs are set into the future by the tolerance for clock skew.
 func TestCutoffAllowsForClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {

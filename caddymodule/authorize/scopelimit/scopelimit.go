@@ -1,4 +1,4 @@
-// Package scopelimit limits the scopes of users by their groups and claims, independent of the client's scopes.
+// Package scopelimit limits the scopes of users by their groups and claims, in addition to the limits of the client.
 package scopelimit
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Limits contains the rows of a configuration. Nil means no limits. Safe for concurrent use.
+// Limits contains the rows of the configuration. nil means no limits. Safe for concurrent use.
 type Limits struct {
 	rows       []Row
-	coverCache boundedcache.Cache[string, bool] // by set of matching rows and scope
+	coverCache boundedcache.Cache[string, bool] // results of Covers by the set of matching rows and the scope
 }
 
-// maxCachedCovers is the number of cached results of [Limits.Covers].
+// maxCachedCovers is the maximum number of cached results of [Limits.Covers].
 const maxCachedCovers = 10_000
 
-// New returns the limits of rows, or an error for an invalid row. Without rows it returns nil.
+// New returns the limits with the given rows, or an error for an invalid row. If there are no rows, it returns nil.
 func New(rows []Row) (*Limits, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -50,8 +50,8 @@ func (r *Row) matches(p tokenclaim.Attributes) bool {
 	return r.MatchBy == "any"
 }
 
-// Narrow returns the part of a scope that a user may have: the parts covered by their rows, also of
-// wildcards, and unlimited scopes. It returns nil if only helper scopes remain.
+// Narrow returns the part of a scope that a user may have: the parts that the user's rows cover, also of scopes with wildcards,
+// and scopes that cannot be limited. It returns nil if only modifiers such as offline_access remain.
 func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	if l == nil {
 		return scope
@@ -74,8 +74,8 @@ func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	return granted
 }
 
-// Covers reports whether a user may currently have an entire scope. It caches the result, because
-// the computation takes longer than the rest of a request.
+// Covers reports whether a user may currently have all of a scope. The result is cached, because computing it takes longer than
+// the rest of a request.
 func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	if l == nil {
 		return true
@@ -96,12 +96,12 @@ func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	return covers
 }
 
-// GrantsCustomScope reports whether a row gives a user a site-specific scope. Without rows, no user has it.
+// GrantsCustomScope reports whether a row grants a user a site-specific scope. If there are no rows, no user has it.
 func (l *Limits) GrantsCustomScope(p tokenclaim.Attributes, scope string) bool {
 	return l != nil && l.Covers(p, scope)
 }
 
-// CheckNames rejects rows with unknown providers or claims, which could never match.
+// CheckNames returns an error for rows that can never match, because claims does not contain their provider or claim.
 func (l *Limits) CheckNames(claims map[string][]string) error {
 	if l == nil {
 		return nil
@@ -110,7 +110,7 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	for _, r := range l.rows {
 		names, found := claims[r.IDP]
 		switch {
-		case r.IDP != "" && r.IDP != tokenclaim.LocalIDP && !found: // local users may be added later
+		case r.IDP != "" && r.IDP != tokenclaim.LocalIDP && !found: // local users may be added later, without a configuration change
 			return fmt.Errorf("scope_limit: idp %s is not configured", r.IDP)
 		case r.MatchBy != "claim":
 		case r.IDP == "" && !slices.Contains(all, r.Claim):
@@ -122,25 +122,25 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	return nil
 }
 
-// Row gives scopes to matching users.
+// Row grants scopes to the users that it matches.
 type Row struct {
-	// The provider of the user, or `local` for local users. Default: any.
+	// The identity provider of the user, or `local` for local users. Default: any.
 	IDP string `json:"idp,omitempty"`
 
 	// How the row matches users: by `group` or `claim`, or `any`. Required.
 	MatchBy string `json:"by,omitempty"`
 
-	// The name of a `token_claim` of a provider. Required for `claim`.
+	// The name of a `token_claim` of an identity provider. Required if `by` is `claim`.
 	Claim string `json:"claim,omitempty"`
 
-	// The group, or a value of the claim. Required, except for `any`.
+	// The group, or a value of the claim. Required unless `by` is `any`.
 	Value string `json:"value,omitempty"`
 
 	// The permitted scopes: resource scopes such as `user/*.rs`, and site-specific scopes. Required.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// Check rejects a row that can never match or has invalid scopes.
+// Check returns an error for a row that can never match or has invalid scopes.
 func (r Row) Check() error {
 	byClaim := r.MatchBy == "claim"
 	switch {
@@ -175,7 +175,7 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// CheckCustomScope rejects scopes other than site-specific ones.
+// CheckCustomScope returns an error unless a scope is site-specific.
 func CheckCustomScope(scope string) error {
 	if _, resource := smart.ParseResourceScope(scope); resource {
 		return fmt.Errorf("scope %q is a resource scope: use a custom scope", scope)
@@ -183,13 +183,13 @@ func CheckCustomScope(scope string) error {
 	return checkScope(scope)
 }
 
-// isUnlimited reports whether a scope is unlimited: neither a resource scope nor site-specific.
+// isUnlimited reports whether rows cannot limit a scope, because it is neither a resource scope nor site-specific.
 func isUnlimited(scope string) bool {
 	return isModifier(scope) ||
 		slices.Contains([]string{"openid", "profile", "email", "phone", "address", "fhirUser", "groups"}, scope)
 }
 
-// isModifier reports whether a scope only modifies the use of other scopes.
+// isModifier reports whether a scope grants no data itself, but modifies the use of other scopes.
 func isModifier(scope string) bool {
 	return scope == client.OfflineAccess || scope == client.OnlineAccess || scope == "launch" || strings.HasPrefix(scope, "launch/")
 }

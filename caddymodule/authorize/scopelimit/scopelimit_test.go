@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// action is one interaction with one resource, in search category a or b or none; or a plain scope.
+// action is one interaction with one resource in category a, b or none. For other scopes, level contains the scope.
 type action struct{ level, typ, letter, category string }
 
-// permittedActions returns the set of interactions permitted by scopes. It is independent of the tested code.
+// permittedActions returns the set of actions permitted by scopes. It does not use the tested code.
 func permittedActions(scopes []string) map[action]bool {
 	set := map[action]bool{}
 	for _, scope := range scopes {
@@ -40,7 +40,7 @@ func permittedActions(scopes []string) map[action]bool {
 	return set
 }
 
-// free lists unlimited scopes.
+// free lists scopes that rows cannot limit.
 var free = []string{
 	"openid", "profile", "email", "phone", "address", "fhirUser", "groups", "launch", "launch/patient", "launch/questionnaire?role=r", "online_access", "offline_access",
 }
@@ -71,7 +71,7 @@ func (w generator) scopes(most int, words ...string) (all []string) {
 	return all
 }
 
-// rows returns random rows by group, by claim and for all.
+// rows returns random rows that match by group, by claim, or any user.
 func (w generator) rows() (rows []scopelimit.Row) {
 	for range 1 + w.IntN(4) {
 		row := scopelimit.Row{IDP: w.one("", "h", "p"), MatchBy: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
@@ -99,7 +99,7 @@ func (w generator) person() (p tokenclaim.Attributes) {
 	return p
 }
 
-// expectedScopes returns the scopes that rows give a user, independent of the tested code.
+// expectedScopes returns the scopes that rows grant to a user. It does not use the tested code.
 func expectedScopes(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 	for _, r := range rows {
 		if r.IDP != "" && r.IDP != p.IDP {
@@ -112,8 +112,8 @@ func expectedScopes(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []st
 	return scopes
 }
 
-// TestTable generates groups × scopes × clients. A granted scope is within the request, the client's list and
-// the user's rows; it can be granted again; and without queries it is the full intersection of the three.
+// TestTable generates rows, requested scopes and clients. A granted scope must be within the request, the client's scopes and
+// the scopes of the user's rows. It can be granted again. Without queries, it is exactly their intersection.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	w := generator{rand.New(rand.NewPCG(23, 2))}
@@ -150,7 +150,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// checkGranted compares a granted scope with the sets.
+// checkGranted compares the granted scope with the intersection of the three lists.
 func checkGranted(t *testing.T, got, asked, list, mine []string) {
 	t.Helper()
 	list = append(slices.Clone(list), smart.ReservedScopes...)
@@ -208,7 +208,7 @@ func TestNarrow(t *testing.T) {
 			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.asked)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			for range 2 { // computed, then cached
+			for range 2 { // first computed, then cached
 				if got := limits.Covers(p, tt.asked); got != (tt.asked == tt.want) {
 					t.Errorf("covers: %t", got)
 				}
@@ -245,7 +245,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Without rows, limits have no cost.
+// If there are no rows, nothing is limited and no memory is allocated.
 func TestNoRows(t *testing.T) {
 	limits, err := scopelimit.New(nil)
 	scope := []string{"user/*.rs"}
@@ -259,7 +259,7 @@ func TestNoRows(t *testing.T) {
 	}
 }
 
-// Cached results are not shared between users with different matching rows.
+// Users who match different rows do not share cached results.
 func TestCoversIsByRows(t *testing.T) {
 	limits, err := scopelimit.New([]scopelimit.Row{{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {MatchBy: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sealedkeys stores the keys of a keyring sealed in a shared store, so that read access
-// to the store permits neither signing tokens nor unsealing data.
+// Package sealedkeys stores the keys of a keyring, sealed, in a shared store. Someone with access to the store can neither sign
+// tokens nor unseal data.
 package sealedkeys
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// entryKind is the kind of the entries' keys.
+// entryKind is the prefix of the store keys.
 const entryKind = "keyring"
 
-// Storage is a [keyring.Storage] in a store. It uses no locks, which a suspended gateway could lose
-// unnoticed: an update replaces the value that it read, or is repeated. If several gateways
-// create the first value concurrently, all use the value that was stored first.
+// Storage is a [keyring.Storage] in a [store.Store]. It uses no locks, because a gateway could be suspended and lose a lock
+// without noticing. Instead, an update replaces the value that it read, or is retried. If several gateways create the first
+// value concurrently, all of them use the one that was stored first.
 type Storage struct {
 	Store store.Store        // store for the values
-	Keys  keyring.SharedKeys // sealing keys; see [NewKeys]
+	Keys  keyring.SharedKeys // sealing keys, from [NewKeys]
 
-	// LegacyStorage contains values from before the store was used. A value missing from the store is
-	// copied once. Default: none.
+	// LegacyStorage contains the values from before the keys were stored in Store. A value missing from Store is copied from
+	// it. Default: none.
 	LegacyStorage interface {
-		Load(ctx context.Context, key string) ([]byte, error) // or fs.ErrNotExist
+		Load(ctx context.Context, key string) ([]byte, error) // the error is fs.ErrNotExist for a missing value
 	}
 
 	mu     sync.Mutex
-	latest map[string][]byte // latest values
+	latest map[string][]byte // values that this gateway read or stored last, by name
 }
 
-// Load implements [keyring.Storage]. It restores a value that the store has lost.
+// Load implements [keyring.Storage]. If the store has lost a value, Load restores it.
 func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
 	value, _, err := s.load(ctx, name)
 	return value, err
 }
 
-// load also returns the stored form of the value.
+// load also returns the value as stored.
 func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, err error) {
 	sealed, err = s.Store.Get(ctx, storeKey(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -56,7 +56,7 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if by > 0 { // so that the former key can be removed
+	if by > 0 { // sealed with a former key: sealed again, so that the operator can remove the key
 		if err := s.Store.Swap(ctx, storeKey(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, nil, err
 		}
@@ -65,8 +65,8 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 	return value, sealed, nil
 }
 
-// restore stores this gateway's latest value, or the earlier one, unless another gateway has stored
-// a value. Without a value it returns fs.ErrNotExist.
+// restore stores the value that this gateway has in memory, or by default the one in LegacyStorage, unless another gateway has
+// stored a value. If there is no value, the error is fs.ErrNotExist.
 func (s *Storage) restore(ctx context.Context, name string) error {
 	value := s.lastSeen(name)
 	if value == nil {
@@ -110,8 +110,8 @@ func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte
 	return s.Store.Swap(ctx, storeKey(name), sealed, s.seal(value, name), store.Forever)
 }
 
-// IsAuthentic implements [keyring.Storage]: without a store key, an attacker can remove values or
-// restore older ones, but not create values.
+// IsAuthentic implements [keyring.Storage]. Without a sealing key, an attacker can remove values or restore older ones, but
+// cannot create new ones.
 func (*Storage) IsAuthentic() bool { return true }
 
 // Location implements [keyring.Storage].
@@ -141,14 +141,14 @@ func NewKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("signing keys", secrets...)
 }
 
-// formatVersion is the version of the stored form: <version>.<keys sealed with AES-256-GCM, base64url>.
+// formatVersion is the first part of a stored value: <version>.<keys sealed with AES-256-GCM, in base64url>.
 const formatVersion = "1."
 
 func (s *Storage) seal(value []byte, name string) []byte {
 	return []byte(formatVersion + s.Keys.Seal(string(value), name))
 }
 
-// open unseals a value and returns the index of the key.
+// open returns the unsealed value and the index of the key that unsealed it.
 func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err error) {
 	box, hasVersion := strings.CutPrefix(string(sealed), formatVersion)
 	if !hasVersion {

@@ -25,7 +25,7 @@ import (
 
 const name = "fhir/keys/x.json"
 
-// secret returns a valid secret, different for each letter.
+// secret returns a valid secret that is different for each letter.
 func secret(letter string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
@@ -43,7 +43,7 @@ func keysOf(t *testing.T, letters ...string) keyring.SharedKeys {
 	return keys
 }
 
-// gateway returns the keyring of a gateway with a store.
+// gateway returns the keyring of a gateway that uses a store.
 func gateway(t *testing.T, s store.Store) *keyring.Keyring {
 	return newKeyring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 }
@@ -61,8 +61,8 @@ func jwks(t *testing.T, k *keyring.Keyring) string {
 	return string(set)
 }
 
-// If gateways start concurrently with an empty store, one of them generates the keys, and all use
-// them: signing keys and storage keys.
+// If several gateways start concurrently with an empty store, only one of them generates the signing keys and storage keys, and
+// all use them.
 func TestOneSetOfKeysWins(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory()
@@ -87,8 +87,8 @@ func TestOneSetOfKeysWins(t *testing.T) {
 	}
 }
 
-// Gateways unseal each other's data and compute the same MAC: cookies, sealed requests, links to
-// pages and jobs, second factors.
+// Gateways can unseal each other's data, such as cookies, sealed requests, links to pages and jobs, and second factors, and
+// they compute the same MACs.
 func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory()
@@ -114,7 +114,7 @@ func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 	}
 }
 
-// Gateways read another gateway's new key before it signs.
+// Gateways read another gateway's new key before it is used for signing.
 func TestKeysOfOtherGatewaysAreLoaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestKeysOfOtherGatewaysAreLoaded(t *testing.T) {
 	})
 }
 
-// Access to the store permits neither reading nor adding keys.
+// Someone with access to the store can neither read nor add keys.
 func TestStoredKeysAreSealed(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
@@ -154,7 +154,7 @@ func TestStoredKeysAreSealed(t *testing.T) {
 	}
 }
 
-// sealedAs returns keys as stored under another name.
+// sealedAs returns stored keys that were sealed under another name.
 func sealedAs(t *testing.T, other string) []byte {
 	s := store.NewMemory(0, 0)
 	jwks(t, keyring.New(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, other, slog.New(slog.DiscardHandler)))
@@ -165,7 +165,7 @@ func sealedAs(t *testing.T, other string) []byte {
 	return value
 }
 
-// The sealing key can be rotated: append the new key, move it to the front, remove the old key.
+// An operator can replace the sealing key: append the new key, move it to the front, then remove the old key.
 func TestSealingKeyIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
@@ -184,10 +184,10 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// Keys from before the store was used are copied by the first gateway that has some, and used by all.
+// The first gateway that has keys in its legacy storage copies them to the store, and all gateways use them.
 func TestEarlierKeysAreTakenOver(t *testing.T) {
 	t.Parallel()
-	earlier := [2]*providertest.Storage{{}, {}} // storages of gateways with their own keys
+	earlier := [2]*providertest.Storage{{}, {}} // legacy storages of two gateways, with different keys
 	var sets [2]string
 	for i, e := range earlier {
 		sets[i] = jwks(t, newKeyring(e, slog.DiscardHandler))
@@ -208,7 +208,7 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 	}
 }
 
-// If gateways concurrently copy their own keys into the store, all of them end up with the keys of one gateway.
+// If several gateways copy keys from their legacy storage concurrently, all use the keys of one gateway afterwards.
 func TestEarlierKeysAtOnce(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory()
@@ -229,8 +229,8 @@ func TestEarlierKeysAtOnce(t *testing.T) {
 	}
 }
 
-// A store that has lost its data gets the keys back from a gateway that uses them, before new keys
-// are generated. An outage of the store changes nothing.
+// If a store has lost its data, a gateway that uses the keys restores them before new keys are generated. An outage of the
+// store changes nothing.
 func TestStoreLosesKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestStoreLosesKeys(t *testing.T) {
 	})
 }
 
-// sealedValues contains values created by a gateway.
+// sealedValues contains a token and sealed values that a gateway has created.
 type sealedValues struct{ token, sealed, stored string }
 
 func newSealedValues(t *testing.T, k *keyring.Keyring) sealedValues {
@@ -273,7 +273,7 @@ func newSealedValues(t *testing.T, k *keyring.Keyring) sealedValues {
 	return sealedValues{token, sealed, stored}
 }
 
-// isGood returns an error for the values that a gateway does not accept.
+// isGood returns an error for the values that a keyring does not accept.
 func (m sealedValues) isGood(ctx context.Context, k *keyring.Keyring) error {
 	token, err := jose.ParseSignedCompact(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
 	if err != nil {
@@ -319,7 +319,7 @@ func permutations(events []string) (all [][]string) {
 	return all
 }
 
-// lossyGateways are gateways with a store that loses its data.
+// lossyGateways are gateways that share a store, which loses its data.
 type lossyGateways struct {
 	store   store.Store
 	running []*keyring.Keyring
@@ -347,8 +347,8 @@ func (l *lossyGateways) happen(ctx context.Context, t *testing.T, event string) 
 	}
 }
 
-// firstKeys returns keys generated at the start of a bubble's time, always the same, because
-// generating an RSA key takes longer than the test.
+// firstKeys returns keys generated at the start time of a bubble. They are always the same, because generating an RSA key takes
+// longer than the test.
 func firstKeys() *providertest.Storage {
 	return &providertest.Storage{Files: maps.Clone(earlierKeys())}
 }
@@ -368,8 +368,8 @@ var earlierKeys = sync.OnceValue(func() map[string][]byte {
 	return storage.Files
 })
 
-// Regardless of when gateways start relative to a loss of the store's data, they soon accept each
-// other's values, as does a gateway that starts later. Former keys stay in use.
+// No matter when gateways start relative to a loss of the store's data, they soon accept each other's values, as does a gateway
+// that starts later. The former keys remain in use.
 func TestGatewaysAgreeAfterLoss(t *testing.T) {
 	t.Parallel()
 	earlierKeys()
@@ -398,7 +398,7 @@ func TestGatewaysAgreeAfterLoss(t *testing.T) {
 	}
 }
 
-// check checks that gateways have the same keys and accept the created values.
+// check checks that the gateways have the same keys and accept all values created so far.
 func (l *lossyGateways) check(t *testing.T) {
 	t.Helper()
 	var mac []byte
@@ -421,7 +421,7 @@ func (l *lossyGateways) check(t *testing.T) {
 	}
 }
 
-// If an attacker restores an older entry in the store, keys in use are added again and retired keys are not.
+// If an attacker restores an older store entry, the gateways add the keys in use again, but not retired keys.
 func TestOlderKeysPutBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -450,8 +450,8 @@ func TestOlderKeysPutBack(t *testing.T) {
 	})
 }
 
-// Unreadable stored keys, whether damaged or sealed by another store key, are not modified. The
-// problem is reported while it lasts and logged every five minutes.
+// Stored keys that are damaged, or sealed with another key, are not modified. The problem is reported as long as it lasts, and
+// logged every five minutes.
 func TestUnreadableKeysAreAProblem(t *testing.T) {
 	t.Parallel()
 	for _, entry := range []string{"keyring:" + name, "keyring:fhir/keys/x-stored.json"} {

@@ -25,8 +25,8 @@ func withClaim(name string, value any) func(*providertest.IDToken) {
 	}
 }
 
-// Logout at the provider ends only the sessions that started at the provider (OpenID Connect
-// Back-Channel Logout 1.0 §2.5, §2.7, §2.8).
+// A logout at the provider ends only sessions that started with a sign-in at this provider (OpenID Connect Back-Channel Logout
+// 1.0 §2.5, §2.7, §2.8).
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = withClaim("sid", "one") })
@@ -75,7 +75,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 	}
 }
 
-// A provider can end only its own sign-ins, regardless of the sub and sid in the token.
+// A provider can end only sessions that started there, whatever sub and sid the token contains.
 func TestSignedOutAtOneProvider(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
@@ -97,7 +97,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	}
 }
 
-// Logout tokens of another provider, for another audience, or sent twice are rejected with 400.
+// Invalid logout tokens are rejected with status 400, e.g. tokens of another provider, for another client, or sent before.
 func TestSignedOutAtProviderRefused(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -136,7 +136,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	}
 }
 
-// A failed logout also returns 400 (§2.8), and its token can be sent again.
+// If a logout fails, the status is also 400 (Back-Channel Logout §2.8), and the token can be sent again.
 func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -165,8 +165,8 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 }
 
-// If a gateway crashes at any store call, the token is unused or the person signed out, so that the
-// provider can retry at another gateway.
+// No matter at which store call a gateway crashes, afterwards the person is signed out or the provider can send the token to
+// another gateway.
 func TestSignedOutAtProviderByCrashedGateway(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -191,7 +191,7 @@ func TestSignedOutAtProviderByCrashedGateway(t *testing.T) {
 	}
 }
 
-// A full store does not prevent logout.
+// Logout at the provider works if the store is full.
 func TestSignedOutAtProviderWithFullStore(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -209,7 +209,7 @@ func TestSignedOutAtProviderWithFullStore(t *testing.T) {
 	}
 }
 
-// Logout at the provider also notifies our clients.
+// A logout at the provider also notifies the clients of the session.
 func TestSignedOutAtProviderNotifiesClients(t *testing.T) {
 	t.Parallel()
 	p, client := providertest.Start(t), authorizetest.NewLogoutReceiver(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// newSessionsWith returns Sessions with one stored session.
+// newSessionsWith returns Sessions with a stored session whose sid is "sid".
 func newSessionsWith(t *testing.T, session Session) *Sessions {
 	t.Helper()
 	kept := store.NewMemory(0, 0)
@@ -23,7 +23,7 @@ func newSessionsWith(t *testing.T, session Session) *Sessions {
 	return &Sessions{Durable: kept, Store: kept, Lifetime: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// FindByIDToken requires both the sid and its user.
+// FindByIDToken finds a session only if both its sid and its user are given.
 func TestSessionIsNamedWithUser(t *testing.T) {
 	t.Parallel()
 	s := newSessionsWith(t, Session{User: "alice"})
@@ -34,7 +34,7 @@ func TestSessionIsNamedWithUser(t *testing.T) {
 	}
 }
 
-// A logout without subject and session ends nothing.
+// EndUpstreamSessions without a subject and a session ends nothing.
 func TestLogoutWithoutSubject(t *testing.T) {
 	t.Parallel()
 	s := newSessionsWith(t, Session{User: "alice", Provider: "hospital", UpstreamSubject: "1"})
@@ -46,7 +46,7 @@ func TestLogoutWithoutSubject(t *testing.T) {
 	}
 }
 
-// An ending recorded for a subject or session applies to sign-ins at that provider only.
+// A logout recorded for a subject and session applies only to sign-ins at that provider.
 func TestEndingIsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	s := newSessionsWith(t, Session{})
@@ -74,7 +74,7 @@ func TestEndingIsOfOneProvider(t *testing.T) {
 	}
 }
 
-// No sid starts with a dash, because fhir-sessions end <sid> has to accept every session.
+// No sid starts with a dash, because fhir-sessions end <sid> must accept every sid.
 func TestSIDIsNoFlag(t *testing.T) {
 	t.Parallel()
 	for range 2000 {
@@ -84,7 +84,7 @@ func TestSIDIsNoFlag(t *testing.T) {
 	}
 }
 
-// TestBeganWith checks which sessions match a provider's subject, session, or both.
+// TestBeganWith checks which sessions match a subject, a session, or both at a provider.
 func TestBeganWith(t *testing.T) {
 	t.Parallel()
 	hospital, clinic := new(people.Provider), new(people.Provider)

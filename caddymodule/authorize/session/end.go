@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// EndByID ends the session with a sid and notifies its participants. It returns the number of ended
-// sessions: 0 if the session had already ended. The sid is no proof of possession: callers must be
-// operators or have identified the session's owner.
+// EndByID ends the session with a sid and notifies its clients. It returns the number of ended sessions: 0 if the session had
+// already ended, otherwise 1. The sid does not prove possession of the session: callers must be operators or have authenticated
+// the session's user.
 func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	stored, err := s.Find(ctx, sid)
 	if errors.Is(err, ErrUnreadable) {
@@ -31,12 +31,12 @@ func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	return 1, s.End(ctx, stored)
 }
 
-// EndByUser ends all sessions of a user and returns their number.
+// EndByUser ends all sessions of a user and returns how many it ended.
 func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
 	return s.endUserSessions(ctx, user, "")
 }
 
-// endUserSessions ends all sessions of a user except one, and returns their number.
+// endUserSessions ends all sessions of a user, except the one with the sid except, and returns how many it ended.
 func (s *Sessions) endUserSessions(ctx context.Context, user, except string) (ended int, err error) {
 	return forEachSession(s.userSessions(ctx, user), func(stored *Session) (bool, error) {
 		if stored.SID == except {
@@ -46,8 +46,7 @@ func (s *Sessions) endUserSessions(ctx context.Context, user, except string) (en
 	})
 }
 
-// forEachSession calls do for every session and returns how often do returned true without an error. It continues
-// after errors.
+// forEachSession calls do for every session and continues after errors. done is how often do returned true without an error.
 func forEachSession(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
 	var errs []error
 	for stored, err := range sessions {
@@ -62,12 +61,11 @@ func forEachSession(sessions iter.Seq2[*Session, error], do func(*Session) (bool
 	return done, errors.Join(errs...)
 }
 
-// End ends a session and everything that depends on it. It reads the participants first, because
-// a failure could not be repaired once the session is gone.
+// End ends a session and voids the grants issued in it. It reads the participants first, because they could not be notified if
+// reading failed after the session was deleted.
 //
-// Only the sid is required. If the record is unreadable and the user unknown, logout tokens have
-// no sub (Back-Channel Logout §2.4 requires sub or sid), and the entry that voids the session's
-// grants is not counted for the user.
+// Only the sid is required. If the record is unreadable and the user unknown, logout tokens contain no sub (Back-Channel Logout
+// §2.4 requires sub or sid), and the session's cutoff is not added to the user's limited list.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	participants, err := s.Participants.listParticipants(ctx, stored.SID)
 	if err != nil {
@@ -95,7 +93,7 @@ func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	s.Trail.Record(ctx, audit.Event{Kind: audit.KindSignOut, User: stored.User, Person: stored.UpstreamPerson(), Reason: reason})
 }
 
-// delete also frees the space reserved for the cutoff. On error, the reservation expires.
+// delete also deletes the entry that reserves space for the cutoff. If that fails, the reservation remains until it expires.
 func (s *Sessions) delete(ctx context.Context, sid string) error {
 	err := s.Durable.Delete(ctx, Key(sid))
 	if err == nil && s.Durable != s.Store {
@@ -124,14 +122,14 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 	return err
 }
 
-// removeParticipants removes some or all clients from a session and notifies them.
+// removeParticipants removes the given clients, or all clients if none are given, from a session and notifies them.
 func (s *Sessions) removeParticipants(ctx context.Context, stored *Session, clients ...string) error {
 	found, err := s.Participants.listParticipants(ctx, stored.SID, clients...)
 	if err != nil {
 		return err
 	}
 	if err := s.Participants.remove(ctx, found); err != nil {
-		// The entries expire, and have no effect for a client without a grant.
+		// Participants that could not be removed expire. They have no effect, because the client's grants are revoked.
 		s.Logger.WarnContext(ctx, "failed to remove clients from session", "error", err)
 	}
 	s.Notifier.notify(ctx, stored, found)
@@ -139,19 +137,19 @@ func (s *Sessions) removeParticipants(ctx context.Context, stored *Session, clie
 }
 
 const (
-	// maxSignInTime exceeds the time between a provider's ID token and the stored session, including
-	// the page for a second factor.
+	// maxSignInTime is longer than the time from when a provider issues an ID token until the session is stored, including the
+	// page for a second factor.
 	maxSignInTime = 20 * time.Minute
 
-	// noUpstreamSID replaces the sid of sessions that started with an ID token without a sid.
+	// noUpstreamSID stands for the sid of sessions whose ID token contained none.
 	noUpstreamSID = "\x00"
 )
 
-// EndUpstreamSessions ends the sessions that started with a subject's sign-in at a provider, or with one
-// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.RecordUpstreamLogout].
+// EndUpstreamSessions ends the sessions that started with a sign-in of a subject at a provider, or in one session at the
+// provider. Either subject or session may be "". [Sessions.RecordUpstreamLogout] handles sign-ins in progress.
 func (s *Sessions) EndUpstreamSessions(ctx context.Context, p *people.Provider, subject, session string) error {
 	if subject == "" && session == "" {
-		return nil // would mean everyone
+		return nil // would match everyone
 	}
 	if err := s.RecordUpstreamLogout(ctx, p, subject, session); err != nil {
 		return err
@@ -160,8 +158,8 @@ func (s *Sessions) EndUpstreamSessions(ctx context.Context, p *people.Provider, 
 	return err
 }
 
-// RecordUpstreamLogout records that a provider has ended all previous sign-ins of a subject or session. It must
-// precede the search for sessions: a session stored concurrently is either found or sees the record.
+// RecordUpstreamLogout records that a provider has ended all previous sign-ins of a subject or session. Call it before
+// searching for sessions: then, a session that is stored concurrently is either found by the search or detects the record.
 func (s *Sessions) RecordUpstreamLogout(ctx context.Context, p *people.Provider, subject, session string) error {
 	keys := []string{upstreamLogoutKey(p.Key, subject, session)}
 	if subject != "" && session != "" {
@@ -175,7 +173,7 @@ func (s *Sessions) RecordUpstreamLogout(ctx context.Context, p *people.Provider,
 	if err == nil {
 		err = store.Do(ctx, store.NewStep(s.Durable, calls...))
 	}
-	if errors.Is(err, store.ErrFull) { // then sessions cannot be stored either
+	if errors.Is(err, store.ErrFull) { // if the store is full, new sessions cannot be stored either
 		s.Logger.WarnContext(ctx, "failed to store back-channel logout of identity provider", "idp", p.Key, "error", err)
 		return nil
 	}
@@ -186,8 +184,8 @@ func upstreamLogoutKey(provider, subject, session string) string {
 	return store.Key("upstream-ended", fmt.Sprintf("%s %q %q", provider, subject, session))
 }
 
-// upstreamLogoutCalls returns the calls that read whether the provider has ended the session's sign-in; none for password
-// sign-ins.
+// upstreamLogoutCalls returns the calls that read whether the provider has ended the session's sign-in. There are none for
+// password sign-ins.
 func (s *Session) upstreamLogoutCalls() (calls []*store.Call) {
 	if s.Provider == "" {
 		return nil
@@ -201,7 +199,7 @@ func (s *Session) upstreamLogoutCalls() (calls []*store.Call) {
 	return calls
 }
 
-// wasEndedUpstream reports whether one of the read endings applies to this sign-in.
+// wasEndedUpstream reports whether one of the logouts read by logoutCalls applies to this sign-in.
 func (s *Session) wasEndedUpstream(logoutCalls []*store.Call) bool {
 	for _, found := range logoutCalls {
 		var at time.Time
@@ -212,8 +210,8 @@ func (s *Session) wasEndedUpstream(logoutCalls []*store.Call) bool {
 	return false
 }
 
-// matchesUpstream reports whether a provider refers to the session's sign-in by subject, session or both.
-// A session without a provider sid matches by subject alone.
+// matchesUpstream reports whether a provider refers to the session's sign-in, by subject, by session or by both. If the ID
+// token contained no sid, the subject is sufficient.
 func (s *Session) matchesUpstream(p *people.Provider, subject, session string) bool {
 	if s.Provider != p.Key || subject != "" && subject != s.UpstreamSubject {
 		return false
@@ -221,28 +219,28 @@ func (s *Session) matchesUpstream(p *people.Provider, subject, session string) b
 	return session == "" || session == s.UpstreamSession || s.UpstreamSession == "" && subject != ""
 }
 
-// MaxUpstreamSIDBytes limits a provider's sid in bytes, including in its logout tokens.
+// MaxUpstreamSIDBytes is the maximum length in bytes of a provider's sid, including in its logout tokens.
 const MaxUpstreamSIDBytes = 255
 
-// BackchannelLogout ends sessions of people who signed out at their provider.
+// BackchannelLogout ends sessions of people who have signed out at their identity provider.
 type BackchannelLogout struct {
 	*endpoint.Responder
 	Store    store.Store // store for used logout tokens
-	Sessions *Sessions   // sessions to end
+	Sessions *Sessions   // sessions of all users
 }
 
-// Serve handles the back-channel logout endpoint of a provider (OpenID Connect Back-Channel Logout 1.0 §2.5).
+// Serve handles the back-channel logout endpoint for a provider (OpenID Connect Back-Channel Logout 1.0 §2.5).
 func (b *BackchannelLogout) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := b.handleLogoutToken(w, r, p); err != nil {
 		e := *oauth2.AsError(err)
-		e.Status = http.StatusBadRequest // required for every error (§2.8)
+		e.Status = http.StatusBadRequest // required for every error (Back-Channel Logout §2.8)
 		b.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignOut, Err: &e})
 		b.WriteError(w, r, &e)
 	}
 }
 
-// handleLogoutToken ends the sessions that a logout token refers to (§2.6, §2.7). A token can be used
-// once, or again after an error.
+// handleLogoutToken ends the sessions that a logout token refers to (Back-Channel Logout §2.6, §2.7). A token can be used only
+// once, but again after an error.
 func (b *BackchannelLogout) handleLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	form, err := oauth2.ReadCheckedForm(w, r)
 	if err != nil {
@@ -257,7 +255,7 @@ func (b *BackchannelLogout) handleLogoutToken(w http.ResponseWriter, r *http.Req
 	case err != nil:
 		return err
 	}
-	// Reading all sessions requires a token signed by the provider.
+	// The token has been verified: only the provider can cause a search through all sessions.
 	ttl := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
 	isFirstUse, err := store.RunOnce(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), ttl, func() error {
 		return b.Sessions.EndUpstreamSessions(ctx, p, token.Subject, token.Session)

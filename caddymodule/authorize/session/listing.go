@@ -15,28 +15,28 @@ import (
 
 // Info describes a session for its user and for operators.
 type Info struct {
-	ID         string    `json:"sid"`                    // sid, known to clients
+	ID         string    `json:"sid"`                    // sid, which clients receive in ID tokens
 	User       string    `json:"user"`                   // sub of the user
-	Since      time.Time `json:"since"`                  // start of the session
-	SignedInAt time.Time `json:"signed_in_at"`           // time of the latest sign-in
+	Since      time.Time `json:"since"`                  // when the session started
+	SignedInAt time.Time `json:"signed_in_at"`           // time of the latest sign-in in the session
 	Provider   string    `json:"provider,omitempty"`     // key of the identity provider; "" for a password sign-in
-	Subject    string    `json:"upstream_sub,omitempty"` // sub at the provider
-	UserName   string    `json:"user_name,omitempty"`    // user name at the provider, in lists for operators
-	Clients    []string  `json:"clients,omitempty"`      // ids of clients that got a code or token in the session
+	Subject    string    `json:"upstream_sub,omitempty"` // sub at the identity provider
+	UserName   string    `json:"user_name,omitempty"`    // user name at the identity provider; only in lists for operators
+	Clients    []string  `json:"clients,omitempty"`      // client_ids of the clients that got a code or token in the session
 	Address    string    `json:"address,omitempty"`      // IP address of the latest sign-in
 	UserAgent  string    `json:"user_agent,omitempty"`   // User-Agent of the latest sign-in, at most 200 bytes, for display only
 }
 
-// maxListedSessions is the number of their latest sessions shown to a user.
+// maxListedSessions is the maximum number of sessions shown to a user.
 const maxListedSessions = 100
 
-// Listing lists sessions for operators and for their users, who may end them.
+// Listing lists sessions for operators and for their users, and lets users end them.
 type Listing struct {
-	Sessions *Sessions // sessions to list
+	Sessions *Sessions // sessions of all users
 }
 
-// List returns the sessions of a user, or all sessions if user is empty, except sessions that require a new
-// sign-in (see [Sessions.User]). The run time for all sessions is proportional to the size of the store.
+// List returns the sessions of a user, or all sessions if user is "", except those that require a new sign-in (see
+// [Sessions.User]). Listing all sessions takes time proportional to the size of the store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
 	sessions := allSessions(ctx, l.Sessions.Durable)
@@ -61,7 +61,7 @@ func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	return list, nil
 }
 
-// sessionInfo describes a session; nil if it requires a new sign-in.
+// sessionInfo describes a session, with its clients. It returns nil if the session requires a new sign-in.
 func (l Listing) sessionInfo(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := l.Sessions.User(ctx, stored)
 	if user == nil || err != nil {
@@ -76,8 +76,8 @@ func (l Listing) sessionInfo(ctx context.Context, stored *Session) (*Info, error
 	return &info, err
 }
 
-// ListForUser returns a user's latest sessions, except those with unreadable records, which are not
-// accepted as sessions. Unlike [Listing.List], it does not search the store.
+// ListForUser returns a user's latest sessions. It omits those with unreadable records, which cannot be used. Unlike
+// [Listing.List], it does not search the store.
 func (l Listing) ListForUser(ctx context.Context, user string) ([]Info, error) {
 	sids, err := l.Sessions.userList(user).Items(ctx, sidSize)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Session) info() Info {
 	}
 }
 
-// validForUser returns the session if it belongs to the user and requires no new sign-in; otherwise nil.
+// validForUser returns the session if it belongs to the user and does not require a new sign-in; otherwise nil.
 func (l Listing) validForUser(ctx context.Context, user string, stored *Session) (*Session, error) {
 	if stored == nil || stored.User != user {
 		return nil, nil
@@ -122,7 +122,7 @@ func (l Listing) validForUser(ctx context.Context, user string, stored *Session)
 	return stored, nil
 }
 
-// EndForUser ends a session of the user. Sessions of other users are left alone.
+// EndForUser ends the session with a sid if it belongs to the user. Otherwise it does nothing.
 func (l Listing) EndForUser(ctx context.Context, user, sid string) error {
 	stored, err := l.Sessions.Find(ctx, sid)
 	if stored == nil || err != nil || stored.User != user {
@@ -131,7 +131,7 @@ func (l Listing) EndForUser(ctx context.Context, user, sid string) error {
 	return l.Sessions.End(ctx, stored)
 }
 
-// EndAllExcept ends all sessions of a user except one.
+// EndAllExcept ends all sessions of a user, except the one with the sid.
 func (l Listing) EndAllExcept(ctx context.Context, user, sid string) error {
 	_, err := l.Sessions.endUserSessions(ctx, user, sid)
 	return err
@@ -142,12 +142,12 @@ func (s *Sessions) userList(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// upstreamList returns the list of sessions that started with a subject's sign-in at a provider.
+// upstreamList returns the list of sessions that started with a sign-in of a subject at a provider.
 func (s *Sessions) upstreamList(provider, subject string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("upstream-sessions", provider+"\x00"+subject), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// listsWith returns the lists that contain a session.
+// listsWith returns the lists to which a session belongs.
 func (s *Sessions) listsWith(stored *Session) []store.RecentList {
 	lists := []store.RecentList{s.userList(stored.User)}
 	if stored.Provider != "" {
@@ -156,13 +156,13 @@ func (s *Sessions) listsWith(stored *Session) []store.RecentList {
 	return lists
 }
 
-// loadListed returns the sids in a list and their sessions.
+// loadListed returns the sids in a list and their existing sessions.
 func (s *Sessions) loadListed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
 	sids, err = list.Items(ctx, sidSize)
 	return sids, readSessions(ctx, s.Durable, sessionKeys(sids)), err
 }
 
-// sessionKeys returns the distinct keys of sessions.
+// sessionKeys returns the store keys of sessions, without duplicates.
 func sessionKeys(sids []string) (keys []string) {
 	seen := make(map[string]bool, len(sids))
 	for _, sid := range sids {
@@ -174,8 +174,8 @@ func sessionKeys(sids []string) (keys []string) {
 	return keys
 }
 
-// userSessions yields the sessions of a user and read errors. An unreadable session belongs to the user
-// with its sid in their list.
+// userSessions yields the sessions of a user and read errors. An unreadable session belongs to the user whose list contains its
+// sid.
 func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sids, sessions, err := s.loadListed(ctx, s.userList(user))
@@ -197,8 +197,8 @@ func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Ses
 	}
 }
 
-// upstreamSessions yields the sessions that a provider refers to by subject, session or both, and read
-// errors. Sessions are indexed by subject; without a subject, all sessions are read.
+// upstreamSessions yields the sessions that a provider refers to, by subject, by session or by both, and read errors. Sessions
+// are indexed by subject. Without a subject, it reads all sessions.
 func (s *Sessions) upstreamSessions(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sessions := allSessions(ctx, s.Durable)
@@ -217,7 +217,7 @@ func (s *Sessions) upstreamSessions(ctx context.Context, p *people.Provider, sub
 	}
 }
 
-// storeAndList stores and lists a session, and ends the user's oldest sessions beyond the limit.
+// storeAndList calls put to store and list a session. If a list is full, it ends the user's oldest sessions and retries.
 func (s *Sessions) storeAndList(ctx context.Context, session *Session, put func(listCalls []*store.Call) error) error {
 	lists := s.listsWith(session)
 	for {
@@ -240,7 +240,7 @@ func (s *Sessions) storeAndList(ctx context.Context, session *Session, put func(
 	}
 }
 
-// endExcessSessions makes room for a session in a list.
+// endExcessSessions ends the oldest sessions in a list so that there is space for another one.
 func (s *Sessions) endExcessSessions(ctx context.Context, session *Session, list store.RecentList) error {
 	dropped, err := list.MakeSpace(ctx, len(session.SID))
 	if err == nil {
@@ -249,7 +249,7 @@ func (s *Sessions) endExcessSessions(ctx context.Context, session *Session, list
 	return err
 }
 
-// allSessions yields all sessions and read errors.
+// allSessions yields all sessions in the store and read errors.
 func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		keys, err := durable.List(ctx, Key(""))
@@ -264,7 +264,7 @@ func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, e
 	}
 }
 
-// readSessions yields the existing sessions of some keys and read errors.
+// readSessions yields the sessions with the given keys, if they exist, and read errors.
 func readSessions(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		for batch := range slices.Chunk(keys, readBatchSize) {
@@ -280,7 +280,7 @@ func readSessions(ctx context.Context, durable store.Store, keys []string) iter.
 // readBatchSize is the number of sessions read in one step.
 const readBatchSize = 100
 
-// readBatch yields the sessions of at most [readBatchSize] keys; nil for sessions that have ended.
+// readBatch yields the sessions with the given keys, at most [readBatchSize]; nil for sessions that have ended.
 func readBatch(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		values, err := store.ReadValues(ctx, durable, keys...)

@@ -25,19 +25,19 @@ import (
 
 const (
 	deliveryTimeout         = 5 * time.Second // timeout of each request
-	maxDeliveryAttempts     = 3               // requests per notice
-	deliveryRetryPause      = time.Second     // pause before the second request; four times as long before the third
-	maxConcurrentDeliveries = 8               // concurrent requests
-	maxPendingDeliveries    = 1000            // maximum number of pending notices; more are dropped
+	maxDeliveryAttempts     = 3               // maximum number of requests per logout token
+	deliveryRetryPause      = time.Second     // pause before the second request; the pause before the third is four times as long
+	maxConcurrentDeliveries = 8               // maximum number of concurrent requests
+	maxPendingDeliveries    = 1000            // maximum number of pending notifications; more are discarded
 
-	// logoutTokenLifetime is the maximum recommended by Back-Channel Logout §4.
+	// logoutTokenLifetime is the maximum recommended in Back-Channel Logout §4.
 	logoutTokenLifetime = 2 * time.Minute
 
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// logoutTokenClaims are the claims of a logout token (Back-Channel Logout §2.4). A nonce is
-// prohibited, so that logout tokens cannot be used as ID tokens.
+// logoutTokenClaims are the claims of a logout token (Back-Channel Logout §2.4). It may not contain a nonce, so that logout
+// tokens cannot be used as ID tokens.
 type logoutTokenClaims struct {
 	Issuer   string              `json:"iss"`
 	Subject  string              `json:"sub,omitempty"`
@@ -49,34 +49,34 @@ type logoutTokenClaims struct {
 	Session  string              `json:"sid"`
 }
 
-// Notifier notifies clients of the end of sessions (OpenID Connect Back-Channel Logout).
+// Notifier notifies clients when sessions end (OpenID Connect Back-Channel Logout).
 type Notifier struct {
 	issuer  string
 	keys    keyring.SignerSource
 	trail   *audit.Recorder
 	logger  *slog.Logger
 	client  *http.Client
-	queue   *fairqueue.Queue // queued by endpoint, so that a slow one does not delay others
-	pending atomic.Int64     // pending notices
+	queue   *fairqueue.Queue // limits concurrent requests per endpoint, so that slow endpoints do not delay others
+	pending atomic.Int64     // number of pending notifications
 }
 
-// NewNotifier returns the Notifier of an issuer. keys sign its logout tokens.
+// NewNotifier returns a notifier for an issuer. keys sign the logout tokens.
 func NewNotifier(issuer string, keys keyring.SignerSource, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // rarely reused, and never closed otherwise
+	transport.DisableKeepAlives = true // connections would rarely be reused, and never be closed
 	return &Notifier{
 		issuer: issuer, keys: keys, trail: trail, logger: logger,
 		client: &http.Client{
 			Transport: transport, Timeout: deliveryTimeout,
-			// The token is for the registered address, not for the target of a redirect.
+			// Redirects are not followed: the token is only for the registered URI.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		queue: fairqueue.New(maxConcurrentDeliveries),
 	}
 }
 
-// notify notifies the participants of a session that has ended, or from which they were removed, if
-// they got an ID token and have a back-channel endpoint. It does not wait for their responses.
+// notify notifies participants of a session when it ends, or when they are removed from it, if they got an ID token and have a
+// back-channel logout URI. It does not wait for their responses.
 func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
 	for _, p := range participants {
 		if p.gotIDToken && p.client.BackchannelLogoutURI != "" {
@@ -122,7 +122,7 @@ func (n *Notifier) newLogoutToken(ctx context.Context, client *client.Client, st
 
 var errTokenRejected = errors.New("client rejected the logout token")
 
-// deliver posts a logout token and retries after failures, unless the client rejected the token.
+// deliver sends a logout token and retries after failures, unless the client has rejected the token.
 func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
 	for try := range maxDeliveryAttempts {
 		if try > 0 {
@@ -135,7 +135,7 @@ func (n *Notifier) deliver(ctx context.Context, client *client.Client, token str
 	return err
 }
 
-// post sends a logout token once (Back-Channel Logout §2.5, §2.8).
+// post sends a logout token without retrying (Back-Channel Logout §2.5, §2.8).
 func (n *Notifier) post(ctx context.Context, client *client.Client, token string) error {
 	uri := client.BackchannelLogoutURI
 	release, err := n.queue.Acquire(ctx, uri)
@@ -169,13 +169,13 @@ func (n *Notifier) post(ctx context.Context, client *client.Client, token string
 	}
 }
 
-// Stored values for the kind of token that a participant got.
+// Stored values of participants: the kind of token that the client got.
 var (
 	idTokenMarker     = []byte("ID token")
 	accessTokenMarker = []byte("access token")
 )
 
-// Participants manages the clients that got a code or token in a session.
+// Participants stores which clients got a code or token in a session.
 type Participants struct {
 	Clients  *client.Registry // client registry
 	Durable  store.Store      // store for participants
@@ -187,9 +187,9 @@ func (p *Participants) ReadCall(sid, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: participantKey(sid, clientID)}
 }
 
-// AddCalls returns the calls that add a client to a session, given the result of [Participants.ReadCall].
-// Each client has its own entry, so that concurrent additions do not conflict. Unchanged entries are
-// not written, because a write to the durable store costs more than the rest of issuing a code.
+// AddCalls returns the calls that add a client to a session. found must be the executed call of [Participants.ReadCall]. Each
+// client has a separate entry, so that concurrent additions do not conflict. Existing entries are not written again, because a
+// write to the durable store takes longer than the rest of issuing a code.
 func (p *Participants) AddCalls(found *store.Call, idToken bool) []*store.Call {
 	switch {
 	case bytes.Equal(found.Value, idTokenMarker), found.Value != nil && !idToken:
@@ -200,7 +200,7 @@ func (p *Participants) AddCalls(found *store.Call, idToken bool) []*store.Call {
 	return []*store.Call{{Op: store.Add, Key: found.Key, Value: accessTokenMarker, TTL: p.Lifetime}}
 }
 
-// listParticipants returns the participants of a session among all or some clients.
+// listParticipants returns the participants of a session. If clients are given, it returns only those.
 func (p *Participants) listParticipants(ctx context.Context, sid string, clients ...string) (list []participant, err error) {
 	if clients == nil {
 		if clients, err = p.Clients.IDs(ctx); err != nil {
@@ -223,14 +223,14 @@ func (p *Participants) listParticipants(ctx context.Context, sid string, clients
 		if err != nil {
 			return nil, err
 		}
-		if client != nil { // nil: deleted
+		if client != nil { // nil if the client has been deleted
 			list = append(list, participant{client, bytes.Equal(got, idTokenMarker), calls[i].Key})
 		}
 	}
 	return list, nil
 }
 
-// renewCalls returns the calls that extend the participants to the lifetime of a session extended by a new sign-in.
+// renewCalls returns the calls that extend the lifetime of participants after a new sign-in has extended their session.
 func (p *Participants) renewCalls(ctx context.Context, sid string) (calls []*store.Call, err error) {
 	list, err := p.listParticipants(ctx, sid)
 	for _, participant := range list {
@@ -243,7 +243,7 @@ func (p *Participants) renewCalls(ctx context.Context, sid string) (calls []*sto
 	return calls, err
 }
 
-// remove removes participants from a session that continues.
+// remove removes participants from a session that has not ended.
 func (p *Participants) remove(ctx context.Context, list []participant) error {
 	return store.Do(ctx, store.NewStep(p.Durable, store.DeleteCalls(participantKeys(list)...)...))
 }
@@ -257,8 +257,8 @@ func participantKeys(list []participant) (keys []string) {
 
 type participant struct {
 	client     *client.Client
-	gotIDToken bool   // whether it got an ID token
-	key        string // key of its entry
+	gotIDToken bool   // whether the client got an ID token
+	key        string // store key of the participant
 }
 
 func participantKey(sid, clientID string) string {

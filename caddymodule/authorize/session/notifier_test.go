@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// slowTransport responds, after a minute if the host is slow.
+// slowTransport responds to requests, after a minute if the host is slow.
 type slowTransport struct{}
 
 func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return httptest.NewRecorder().Result(), nil
 }
 
-// A slow client does not delay the notification of others.
+// A slow client does not delay the notification of other clients.
 func TestSlowClientDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

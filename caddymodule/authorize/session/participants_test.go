@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Notifications support clients with a private certificate authority.
+// Clients whose certificate is from a private certificate authority can be notified.
 func TestNotificationWithPrivateCA(t *testing.T) {
 	t.Parallel()
 	tokens := make(chan string, 1)
@@ -41,7 +41,7 @@ func TestNotificationWithPrivateCA(t *testing.T) {
 	}
 }
 
-// The alg of logout tokens is the alg of the client's ID tokens (OpenID Connect Back-Channel Logout 1.0 §2.6).
+// Logout tokens are signed with the algorithm of the client's ID tokens (OpenID Connect Back-Channel Logout 1.0 §2.6).
 func TestLogoutTokenAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"", "RS256", "ES256"} {
@@ -60,7 +60,7 @@ func TestLogoutTokenAlgorithm(t *testing.T) {
 	}
 }
 
-// Clients that received an ID token are notified, regardless of how the session ends.
+// Clients that received an ID token are notified, no matter how the session ends.
 func TestClientsAreNotified(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -99,7 +99,7 @@ func TestClientsAreNotified(t *testing.T) {
 			b := authorizetest.NewBrowser(t, s)
 			b.SignInAlice(authorizetest.Request(tt.q))
 			tt.end(t, s, b)
-			// Bob's notification is last, so that unexpected ones would have arrived before.
+			// Bob's session ends last. An unexpected notification would arrive before his.
 			bob := authorizetest.NewBrowser(t, s)
 			bob.SignIn(authorizetest.Request(nil), "bob", "other")
 			if tt.told {
@@ -118,7 +118,7 @@ func TestClientsAreNotified(t *testing.T) {
 	}
 }
 
-// All clients of a session are notified, including those added concurrently.
+// All clients of a session are notified, including those that were added concurrently.
 func TestAllClientsAreNotified(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewLogoutReceiver(t)
@@ -149,7 +149,7 @@ func TestAllClientsAreNotified(t *testing.T) {
 	}
 }
 
-// The client's response is recorded. Rejections and redirects are not retried.
+// The outcome of a notification is recorded. If the client rejects or redirects it, it is not retried.
 func TestClientRefusesLogoutToken(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
@@ -198,7 +198,7 @@ func TestNotificationIsRetried(t *testing.T) {
 	})
 }
 
-// roundTripper is a function as an [http.RoundTripper].
+// roundTripper implements [http.RoundTripper] with a function.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -214,7 +214,7 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	}
 }
 
-// The audit event of a notification belongs to the ended session, regardless of what the triggering request does next.
+// The audit event of a notification describes the ended session, whatever the request that ended it does next.
 func TestNotificationEvent(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {

@@ -24,70 +24,70 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// SignedInPerson is a signed-in person with their session.
+// SignedInPerson is a signed-in person with data of the session.
 type SignedInPerson struct {
-	User       *people.User  // the user
+	User       *people.User  // user at the gateway
 	SignedInAt time.Time     // time of the latest sign-in
 	SignInAge  time.Duration // time since the latest sign-in
 	Provider   string        // key of the identity provider; "" for a password sign-in
 	SID        string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
-	Subject    string        // sub at the provider
+	Subject    string        // sub at the identity provider
 	AMR        []string      // authentication methods (RFC 8176)
 
-	// ShouldRenew reports whether the browser should first be redirected to the provider, because the
-	// sign-in can no longer be checked otherwise (package signin). It is false for form submissions,
-	// which would be lost, and in frames, where browsers may withhold the provider's cookies.
+	// ShouldRenew reports whether the browser should first be redirected to the identity provider, because the sign-in can no
+	// longer be checked in another way (package signin). It is false for form submissions, which would be lost, and in frames,
+	// in which browsers may not send the provider's cookies.
 	ShouldRenew bool
 }
 
-// ProviderKey returns the sign-in method as a key of a client's list of identity providers.
+// ProviderKey returns the sign-in method in the form used in [client.Settings].IdentityProviders.
 func (s *SignedInPerson) ProviderKey() string { return cmp.Or(s.Provider, people.Local) }
 
-// ACR returns the authentication class of the sign-in.
+// ACR returns the authentication context class of the sign-in.
 func (s *SignedInPerson) ACR() string { return oauth2.DeriveACR(s.AMR, s.Provider) }
 
 // Session is a stored session. It is written at each sign-in and, if [Sessions.IdleTimeout] is set, while the user is active.
 type Session struct {
-	SecretDigest     [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
+	SecretDigest     [sha256.Size]byte `json:"secret"`               // SHA-256 of the root and the secret in the cookie
 	User             string            `json:"user"`                 // sub of the user
-	CredentialDigest [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
-	StartedAt        time.Time         `json:"began"`                // start of the session
-	SignedInAt       time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
-	ExpiresAt        time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
-	LastActiveAt     time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions.IdleTimeout]
+	CredentialDigest [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the time of the sign-in
+	StartedAt        time.Time         `json:"began"`                // when the session started
+	SignedInAt       time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the identity provider
+	ExpiresAt        time.Time         `json:"until,omitzero"`       // when the session expires regardless of activity
+	LastActiveAt     time.Time         `json:"seen,omitzero"`        // time of the latest activity, accurate to about a tenth of [Sessions.IdleTimeout]
 	Provider         string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
 	AMR              []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
 	Address          string            `json:"address,omitempty"`    // IP address of the latest sign-in
 	UserAgent        string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
 
-	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer (end.go).
+	// UpstreamSubject is the sub of the provider's ID token. The provider's logout tokens refer to it (end.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
-	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token
+	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token; "" if none
 
-	// UpstreamRequestedAt is the time of the request for that token. A later logout at the provider ends
-	// this session, even if it is not yet stored.
+	// UpstreamRequestedAt is when that ID token was requested. A later logout at the provider ends this session, even if it is
+	// not yet stored.
 	UpstreamRequestedAt time.Time `json:"upstream_at,omitzero"`
 
-	// UpstreamIDToken is stored only with the provider's option keep_upstream_token.
+	// UpstreamIDToken is the provider's ID token, stored only if the provider's option keep_upstream_token is set.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	relyingparty.ProviderTokens // stored separately and sealed (package revalidation)
+	relyingparty.ProviderTokens // stored separately, sealed (package revalidation)
 
-	SID string `json:"-"` // part of the store key
+	SID string `json:"-"` // stored as part of the store key
 
-	root    string // part of the cookie
-	readErr error  // error from reading the record, in which case only SID, root and possibly User are set; otherwise nil
+	root    string // part of the cookie, which identifies the session
+	readErr error  // error from parsing the record; if set, only SID, root and possibly User are set
 }
 
-// UpstreamPerson returns the identity at the identity provider.
+// UpstreamPerson returns the person's identity at the identity provider, for audit events.
 func (s *Session) UpstreamPerson() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.UpstreamSubject}
 }
 
-// Key returns the store key of a session. The sid is public, unlike the secret in the cookie.
+// Key returns the store key of a session. Unlike the secret in the cookie, the sid is public.
 func Key(sid string) string { return "session:" + sid }
 
-// parseSession decodes a session record; nil for an empty value.
+// parseSession decodes the record of a session; nil if value is nil.
 func parseSession(sid string, value []byte) (*Session, error) {
 	stored, err := store.FromJSON[Session](value)
 	switch {
@@ -101,31 +101,31 @@ func parseSession(sid string, value []byte) (*Session, error) {
 	return stored, nil
 }
 
-// ExistsCall returns the call that reads whether a session exists. Without a value it has ended; see [ErrEnded].
+// ExistsCall returns the call that reads whether a session exists. If it reads no value, the session has ended; see [ErrEnded].
 func ExistsCall(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
 
-// ErrEnded means that a session ended during a request.
+// ErrEnded means that the session ended during the request.
 var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the session ended during the request"}
 
-// ErrUnreadable means that a session record is malformed. Such a session is not accepted, but
-// grants issued in it are valid until the session is ended.
+// ErrUnreadable means that the record of a session is malformed. Browsers cannot use such a session, but grants issued in it
+// remain valid until the session is ended.
 var ErrUnreadable = errors.New("session record is unreadable")
 
-// IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
+// IsUnreadable reports whether the record of the session is malformed; see [ErrUnreadable].
 func (s *Session) IsUnreadable() bool { return s.readErr != nil }
 
-// newUnreadableSession returns a placeholder for a session with a malformed record. user is empty if unknown.
+// newUnreadableSession returns a placeholder for a session whose record is malformed. user is "" if unknown.
 func newUnreadableSession(sid, user string, err error) *Session {
 	return &Session{SID: sid, User: user, readErr: err}
 }
 
-// unreadableError is [ErrUnreadable] for one session.
+// unreadableError is [ErrUnreadable] with the sid of the session.
 type unreadableError struct {
 	sid   string
 	cause error
 }
 
-// Error includes the sid, so that an operator can end the session.
+// Error returns the error text with the sid, so that an operator can end the session.
 func (e *unreadableError) Error() string {
 	return "session " + e.sid + ": " + ErrUnreadable.Error() + ": " + e.cause.Error()
 }
@@ -133,7 +133,7 @@ func (e *unreadableError) Error() string {
 // Unwrap returns [ErrUnreadable].
 func (*unreadableError) Unwrap() error { return ErrUnreadable }
 
-// unreadableSID returns the sid of an [ErrUnreadable]; "" for other errors.
+// unreadableSID returns the sid if err is an [ErrUnreadable]; "" for other errors.
 func unreadableSID(err error) string {
 	if e, ok := errors.AsType[*unreadableError](err); ok {
 		return e.sid
@@ -141,29 +141,29 @@ func unreadableSID(err error) string {
 	return ""
 }
 
-// maxSessions is the maximum number of sessions per user; a ward may share an account.
+// maxSessions is the maximum number of sessions per user. It is large, because a ward may share an account.
 const maxSessions = 1000
 
 // Sessions starts, finds and ends sessions.
 type Sessions struct {
 	Durable      store.Store             // store for sessions
-	Store        store.Store             // store for cutoffs, with space reserved for each session
+	Store        store.Store             // store for cutoffs; each session reserves space in it
 	Lifetime     time.Duration           // session lifetime
-	IdleTimeout  time.Duration           // time without activity until a session expires; 0: no limit
-	Accounts     *people.Accounts        // users
+	IdleTimeout  time.Duration           // time without activity after which a session expires; 0: no limit
+	Accounts     *people.Accounts        // accounts of users
 	Devices      *browser.Devices        // known browsers of users
-	SignIns      *revalidation.SignIns   // sign-ins at identity providers, for revalidation
-	Revocations  *revocation.Revocations // revocations of ended sessions' grants
-	Participants *Participants           // clients that got a code or token
-	Notifier     *Notifier               // notifier of these clients
+	SignIns      *revalidation.SignIns   // sign-ins at identity providers, to be revalidated
+	Revocations  *revocation.Revocations // revocations of the grants of ended sessions
+	Participants *Participants           // clients that got a code or token in a session
+	Notifier     *Notifier               // notifies these clients when a session ends
 	Trail        *audit.Recorder         // audit log for ended sessions
-	Logger       *slog.Logger            // log for failures to limit sessions
+	Logger       *slog.Logger            // log for failures to end excess sessions
 }
 
 var sidSize = len(oauth2.RandomToken())
 
-// CurrentPerson returns the signed-in person of the browser, or nil. The session may use a sign-in method
-// that a client does not allow. CurrentPerson rechecks the sign-in at the identity provider if due.
+// CurrentPerson returns the person who is signed in in the browser, or nil. Callers must check whether the client allows the
+// sign-in method. If due, CurrentPerson revalidates the sign-in at the identity provider.
 func (s *Sessions) CurrentPerson(r *http.Request) (*SignedInPerson, error) {
 	stored, err := s.FindByBrowser(r)
 	if stored == nil || err != nil {
@@ -188,8 +188,8 @@ func (s *Sessions) CurrentPerson(r *http.Request) (*SignedInPerson, error) {
 	return signedIn, nil
 }
 
-// isTopLevelNavigation reports whether a request is a top-level navigation rather than one in a frame. Requests
-// without Sec-Fetch-Dest (Fetch Metadata Request Headers §2.1) count as top-level.
+// isTopLevelNavigation reports whether a request is not from a frame. If the browser does not send Sec-Fetch-Dest (Fetch
+// Metadata Request Headers §2.1), it returns true.
 func isTopLevelNavigation(r *http.Request) bool {
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	return dest == "" || dest == "document"
@@ -202,8 +202,8 @@ func (s *Sessions) newSignedInPerson(session *Session, user *people.User) *Signe
 	}
 }
 
-// User returns the user of a session, or nil if a new sign-in is required: the user was removed or
-// disabled, or the password or the link to the provider's account has changed.
+// User returns the user of a session. It returns nil if a new sign-in is required, because the user was removed or disabled, or
+// the password or the link to the provider's account has changed.
 func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
 	user, err := s.Accounts.Find(ctx, stored.User)
 	if user == nil || err != nil || user.Credential() != stored.CredentialDigest {
@@ -216,7 +216,7 @@ func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, err
 	return user, nil
 }
 
-// FindByBrowser returns the browser's session, or nil.
+// FindByBrowser returns the session of the browser that sent a request, or nil.
 func (s *Sessions) FindByBrowser(r *http.Request) (*Session, error) {
 	stored, err := s.FindEndable(r)
 	if err != nil || stored == nil || stored.IsUnreadable() {
@@ -225,8 +225,8 @@ func (s *Sessions) FindByBrowser(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// FindEndable returns the session that this browser may end, or nil: the session of
-// [Sessions.FindByBrowser], or a session with an unreadable record if the cookie's root proves possession.
+// FindEndable returns the session that the browser may end, or nil. This is the session of [Sessions.FindByBrowser]. If the
+// record is unreadable, the root in the cookie is sufficient to end the session.
 func (s *Sessions) FindEndable(r *http.Request) (*Session, error) {
 	c := readCookie(r)
 	if c.sid == "" {
@@ -236,7 +236,7 @@ func (s *Sessions) FindEndable(r *http.Request) (*Session, error) {
 	switch {
 	case errors.Is(err, ErrUnreadable):
 		if c.verifiedRoot() == "" {
-			return nil, nil // like a wrong secret
+			return nil, nil // as for a wrong secret
 		}
 		stored = newUnreadableSession(c.sid, "", err)
 	case stored == nil || err != nil:
@@ -248,8 +248,8 @@ func (s *Sessions) FindEndable(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// Find returns the session with a sid, or nil. The error is [ErrUnreadable] for a malformed record,
-// but not for a record of a newer version, which gateways of that version can read.
+// Find returns the session with a sid, or nil. The error is [ErrUnreadable] for a malformed record, but not for one written by
+// a newer version, which other gateways may be able to read.
 func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	value, err := s.Durable.Get(ctx, Key(sid))
 	switch {
@@ -261,8 +261,8 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	return parseSession(sid, value)
 }
 
-// FindByIDToken is like [Sessions.Find], but for callers with an ID token that contains the sid and the user. That is sufficient
-// to end the session even if its record is malformed, in which case only sid and user are set in the result.
+// FindByIDToken is like [Sessions.Find], but for callers that have verified an ID token with the sid and the user. This is
+// sufficient to end the session even if its record is malformed. In that case, only SID and User are set in the result.
 func (s *Sessions) FindByIDToken(ctx context.Context, sid, user string) (*Session, error) {
 	stored, err := s.Find(ctx, sid)
 	switch {
@@ -274,11 +274,11 @@ func (s *Sessions) FindByIDToken(ctx context.Context, sid, user string) (*Sessio
 	return stored, nil
 }
 
-// Now returns the time for dating sign-ins; gateways that share a store use the store's clock.
+// Now returns the current time for sign-ins. Gateways that share a store use the store's clock.
 func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
 
-// Start signs a user in at this browser. The secret is always new, which prevents session fixation. A new
-// sign-in of the same user continues the session with its participants; another user's session ends.
+// Start signs a user in in the browser. The secret is always new, which prevents session fixation. A new sign-in of the same
+// user continues the session and its participants. If another user was signed in, that session is ended.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedInPerson, error) {
 	previous, err := s.FindEndable(r)
 	if err != nil {
@@ -315,7 +315,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	return s.newSignedInPerson(&session, user), nil
 }
 
-// extractPendingSignIn removes the provider's tokens from a session, because they are stored separately.
+// extractPendingSignIn removes the provider's tokens from the session and returns them, because they are stored separately.
 func (s *Session) extractPendingSignIn() revalidation.PendingSignIn {
 	pending := revalidation.PendingSignIn{
 		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, ProviderTokens: s.ProviderTokens,
@@ -324,9 +324,9 @@ func (s *Session) extractPendingSignIn() revalidation.PendingSignIn {
 	return pending
 }
 
-// storeRenewed stores a continued session and its provider's tokens, and extends the session's lists.
+// storeRenewed stores a continued session and its identity provider's tokens, and extends the lifetime of the session's lists.
 func (s *Sessions) storeRenewed(ctx context.Context, session *Session, pending revalidation.PendingSignIn) (cookie *http.Cookie, err error) {
-	err = store.Retry(ctx, func() error { // concurrent checks and grants may change the sign-in
+	err = store.Retry(ctx, func() error { // retried if concurrent checks or grants change the sign-in
 		renewCalls, err := s.Participants.renewCalls(ctx, session.SID)
 		if err != nil {
 			return err
@@ -340,8 +340,8 @@ func (s *Sessions) storeRenewed(ctx context.Context, session *Session, pending r
 	return cookie, err
 }
 
-// storeNew stores a new session and its provider's tokens. It ends the session that it replaces, and the
-// user's oldest sessions beyond the limit.
+// storeNew stores a new session and the tokens of its identity provider. It ends the session that it replaces and, beyond
+// maxSessions, the user's oldest sessions.
 func (s *Sessions) storeNew(ctx context.Context, session, previous *Session, pending revalidation.PendingSignIn) (*http.Cookie, error) {
 	calls, err := s.SignIns.StoreCalls(ctx, pending)
 	if err != nil {
@@ -358,11 +358,11 @@ func (s *Sessions) storeNew(ctx context.Context, session, previous *Session, pen
 	return cookie, nil
 }
 
-const maxUserAgent = 200 // bytes
+const maxUserAgent = 200 // in bytes
 
-// storeSession stores and lists a session with a new secret, executes other calls to the durable store in
-// the same step, and returns the session's cookie. If the provider has meanwhile ended the sign-in,
-// put ends the session. It reserves space for the session's cutoff in another store.
+// storeSession stores a session with a new secret, adds it to its lists, and executes other calls to the durable store in the
+// same step. It reserves space for the session's cutoff in the other store and returns the session cookie. If the identity
+// provider has meanwhile ended the sign-in, it ends the session and returns [ErrEnded].
 func (s *Sessions) storeSession(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
 	session.SecretDigest, session.LastActiveAt = cookie.digest(), s.Now()
@@ -391,7 +391,7 @@ func (s *Sessions) storeSession(ctx context.Context, session *Session, calls ...
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }
 
-// endOldest ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
+// endOldest ends a user's oldest sessions. It only logs failures, because the new sign-in has succeeded.
 func (s *Sessions) endOldest(ctx context.Context, user string, sids []string) {
 	audit.RecordSessionEndReason(ctx, "session limit of the user exceeded")
 	var errs []error
@@ -404,19 +404,19 @@ func (s *Sessions) endOldest(ctx context.Context, user string, sids []string) {
 	}
 }
 
-// A cookie identifies a session and proves possession by the browser. Its form is <sid>.<root>.<secret>.
+// A cookie identifies a session and proves that the browser possesses it. Its format is <sid>.<root>.<secret>.
 //
-// Root and secret authenticate the session; the record contains their digest. The secret is new at each sign-in.
+// The root and the secret authenticate the session; the record contains their digest. The secret is new at each sign-in.
 //
-// The root exists as long as the session. The sid is derived from the root and is public: clients
-// see it in ID tokens, and it proves nothing. The root proves possession even without the record,
-// but only to end a session with an unreadable record.
+// The root remains the same until the session ends. The sid is derived from the root. It is public, because clients receive it
+// in ID tokens, and therefore proves nothing. The root proves possession even if there is no readable record, but only for
+// ending the session.
 type cookie struct {
 	sid           string
 	rootAndSecret string // <root>.<secret>
 }
 
-// readCookie returns the session cookie of a request, or an empty cookie.
+// readCookie returns the session cookie of a request, or an empty one.
 func readCookie(r *http.Request) (c cookie) {
 	if sent, err := r.Cookie(browser.SessionCookie); err == nil {
 		c.sid, c.rootAndSecret, _ = strings.Cut(sent.Value, ".")
@@ -424,7 +424,7 @@ func readCookie(r *http.Request) (c cookie) {
 	return c
 }
 
-// newRoot returns the root of a new session. Its sid does not start with "-", so that fhir-sessions end does not take the sid for
+// newRoot returns the root of a new session. Its sid does not start with "-", so that fhir-sessions end does not mistake it for
 // a flag.
 func newRoot() string {
 	for {
@@ -434,7 +434,7 @@ func newRoot() string {
 	}
 }
 
-// deriveSID derives the sid from a root.
+// deriveSID returns the sid of a root.
 func deriveSID(root string) string {
 	sum := sha256.Sum256([]byte("session root\x00" + root))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -445,16 +445,16 @@ func newCookie(sid, root string) cookie { return cookie{sid, root + "." + oauth2
 
 func (c cookie) String() string { return c.sid + "." + c.rootAndSecret }
 
-// digest returns the digest stored in the record.
+// digest returns the digest that is stored in the session's record.
 func (c cookie) digest() [sha256.Size]byte { return sha256.Sum256([]byte(c.rootAndSecret)) }
 
-// matchesSecret reports whether the cookie is from the session's latest sign-in, by the secret in the record.
+// matchesSecret reports whether the cookie is from the latest sign-in of the session, according to the digest in the record.
 func (c cookie) matchesSecret(recordDigest [sha256.Size]byte) bool {
 	sum := c.digest()
 	return subtle.ConstantTimeCompare(sum[:], recordDigest[:]) == 1
 }
 
-// verifiedRoot returns the session's root, or "" if the cookie's root does not match the sid.
+// verifiedRoot returns the root in the cookie, or "" if the sid is not derived from it.
 func (c cookie) verifiedRoot() string {
 	root, _, _ := strings.Cut(c.rootAndSecret, ".")
 	if deriveSID(root) != c.sid {
@@ -463,8 +463,8 @@ func (c cookie) verifiedRoot() string {
 	return root
 }
 
-// RecordActivity extends a session because of its user's activity. Without activity for [Sessions.IdleTimeout], the record
-// expires. Activity is recorded at most ten times within IdleTimeout, so a session may expire a tenth of it early.
+// RecordActivity extends a session because its user is active. If no activity is recorded for [Sessions.IdleTimeout], it
+// expires. Activity is recorded at most ten times per IdleTimeout, so a session may expire a tenth of it too early.
 func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	if s.IdleTimeout == 0 {
 		return nil
@@ -481,7 +481,7 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return err
 	}
 	stored.LastActiveAt = s.Now()
-	if stored.ExpiresAt.IsZero() { // stored by a version without ExpiresAt
+	if stored.ExpiresAt.IsZero() { // stored by a version that did not set ExpiresAt
 		stored.ExpiresAt = stored.SignedInAt.Add(s.Lifetime)
 	}
 	if !stored.LastActiveAt.Before(stored.ExpiresAt) {
@@ -492,18 +492,18 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return err
 	}
 	err = s.Durable.Do(ctx, &store.Call{Op: store.Swap, Key: Key(sid), Old: value, Value: next, TTL: s.ttl(stored)})
-	if store.IsConflict(err) || errors.Is(err, store.ErrNotFound) { // a concurrent sign-in or logout
+	if store.IsConflict(err) || errors.Is(err, store.ErrNotFound) { // the user has signed in or out concurrently
 		return nil
 	}
 	return err
 }
 
-// isActivityRecorded reports whether activity was recorded within the last tenth of the idle limit.
+// isActivityRecorded reports whether activity was recorded less than a tenth of the idle timeout ago.
 func (s *Session) isActivityRecorded(now time.Time, idle time.Duration) bool {
 	return now.Sub(s.LastActiveAt) < idle/10
 }
 
-// ttl returns the lifetime of a session's record without further activity.
+// ttl returns the lifetime of a session's record if there is no further activity.
 func (s *Sessions) ttl(stored *Session) time.Duration {
 	untilExpiry := stored.ExpiresAt.Sub(s.Now())
 	if s.IdleTimeout > 0 {

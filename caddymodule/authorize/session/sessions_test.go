@@ -54,7 +54,7 @@ func TestSessionsAreListed(t *testing.T) {
 	})
 }
 
-// A renewed session keeps its clients for its entire lifetime.
+// After a renewal, a session's clients are stored for the session's entire lifetime.
 func TestSessionKeepsClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestUserAgentIsCut(t *testing.T) {
 	}
 }
 
-// An operator can end one session or all sessions of a user.
+// An operator can end one session, or all sessions of a user.
 func TestSessionsAreEnded(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -107,7 +107,7 @@ func TestSessionsAreEnded(t *testing.T) {
 	}
 }
 
-// Sessions invalidated by the user's configuration are not listed.
+// Sessions that a change of the user's configuration has invalidated are not listed.
 func TestEndedSessionsAreNotListed(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*authorize.Config){
@@ -124,7 +124,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 	}
 }
 
-// A new sign-in of the same user keeps the sid and changes the secret; a sign-in of another user gets another sid.
+// If the same user signs in again, the sid remains the same and the secret changes. If another user signs in, the sid changes.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
@@ -145,7 +145,7 @@ func TestSignInAgain(t *testing.T) {
 	}
 }
 
-// The sid alone, or an incomplete cookie, is not accepted.
+// Neither the sid alone nor an incomplete cookie is accepted.
 func TestIncompleteSessionCookie(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -163,8 +163,8 @@ func TestIncompleteSessionCookie(t *testing.T) {
 	}
 }
 
-// A restart that preserves the durable store and the keys ends no session, whether started locally or through a
-// provider, and no grant bound to a session. A later logout notifies the clients from before the restart.
+// If the durable store and the keys survive a restart, all sessions, whether started locally or at a provider, and the grants
+// bound to them remain valid. A later logout notifies the clients from before the restart.
 func TestSessionsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -206,7 +206,7 @@ func onlineRequest() url.Values {
 	return authorizetest.Request(url.Values{"scope": {"openid online_access"}})
 }
 
-// Requests of signed-in people write nothing to the durable store, because every write delays the response.
+// Requests of signed-in users write nothing to the durable store, because every write delays the response.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	writes := 0
@@ -227,8 +227,8 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// A federated account survives a restart for the lifetime of its session, and a later sign-in does
-// not shorten the lifetime required by refresh tokens.
+// A federated account is stored for the lifetime of its session, even across a restart. A later sign-in does not shorten the
+// longer lifetime required by a refresh token.
 func TestAccountsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -281,7 +281,7 @@ type damagedSession struct {
 	party  *authorizetest.LogoutReceiver
 	sid    string
 	tokens authorizetest.TokenResponse
-	ends   []audit.Event // end events of the session
+	ends   []audit.Event // audit events of the end of the session
 }
 
 func newDamagedSession(t *testing.T, record string) *damagedSession {
@@ -307,23 +307,23 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 	return d
 }
 
-// ended reports whether the app's grants are void.
+// ended reports whether the grants of the app are void.
 func (d *damagedSession) ended() bool {
 	return !d.IsTokenValid(d.tokens.AccessToken) && d.Refresh(d.tokens.RefreshToken, nil).AccessToken == ""
 }
 
-// agree submits the logout confirmation page.
+// agree submits the logout confirmation page in r.
 func (d *damagedSession) agree(t *testing.T, r *http.Response) {
 	d.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(t, authorizetest.Body(t, r), "request")}})
 }
 
-// Sessions with malformed records can be ended in every way, with the known user in the audit
-// event. The event mentions the unreadable record.
+// A session with a malformed record can be ended in every way. The audit event contains the user, if known, and states that the
+// record was unreadable.
 func TestUnreadableSessionEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		end    func(*testing.T, *damagedSession)
-		user   string // as far as known
+		user   string // user in the audit event, if known
 		reason string
 	}{
 		"in its browser, when asked": {func(t *testing.T, d *damagedSession) {
@@ -375,8 +375,8 @@ func TestUnreadableSessionEnds(t *testing.T) {
 	}
 }
 
-// A malformed record does not let the public sid, a cookie made from it, or a cross-site link end
-// the session. Its own browser is signed out nevertheless.
+// If the record is malformed, the public sid, a cookie made from it, or a cross-site link cannot end the session. Its own
+// browser is signed out nevertheless.
 func TestUnreadableSessionNeedsItsBrowser(t *testing.T) {
 	t.Parallel()
 	for name, cookie := range map[string]func(*damagedSession) string{
@@ -409,7 +409,7 @@ func TestUnreadableSessionNeedsItsBrowser(t *testing.T) {
 	}
 }
 
-// another returns the cookie of another session without its sid.
+// another returns the cookie of another session, without the sid.
 func (d *damagedSession) another() string {
 	b := authorizetest.NewBrowser(d.T, d.server)
 	b.SignInAlice(authorizetest.Request(nil))
@@ -417,7 +417,8 @@ func (d *damagedSession) another() string {
 	return "." + proof
 }
 
-// An unreadable record does not prevent others from ending their sessions, or its user from seeing theirs.
+// If one session has an unreadable record, other users can still end their sessions, and its user can still open the
+// account page in another session.
 func TestUnreadableSessionBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, "{")
@@ -436,7 +437,7 @@ func TestUnreadableSessionBlocksNoOther(t *testing.T) {
 	}
 }
 
-// A record of a newer version is not malformed and is left to gateways of that version.
+// A record written by a newer version is not treated as malformed. It remains stored for gateways with that version.
 func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, `{"v":2}`)
@@ -448,8 +449,7 @@ func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
 	}
 }
 
-// After a password change, a new sign-in in the same browser starts a new session. The former
-// session and its grants end.
+// After a password change, a new sign-in in the same browser starts a new session. The previous session and its grants end.
 func TestSessionOfAnotherPassword(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)

@@ -43,8 +43,7 @@ func TestFederatedSignIn(t *testing.T) {
 	authorizetest.Equal(t, b.Claims(again.IDToken)["sub"], id["sub"])
 }
 
-// Each authentication request has its own state, nonce and PKCE challenge, and includes the
-// client's parameters to forward.
+// Each authentication request has a different state, nonce and PKCE challenge, and includes the client's parameters to forward.
 func TestFederatedRequest(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -70,7 +69,8 @@ func TestFederatedRequest(t *testing.T) {
 	}
 }
 
-// A response is accepted once, within its lifetime, in the browser of the request and at the callback of its provider.
+// A response is accepted once, before it expires, only in the browser that sent the request and at the callback of the
+// provider.
 func TestCallbackIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -124,7 +124,7 @@ func TestCallbackIsBound(t *testing.T) {
 	}
 }
 
-// If a response is sent twice concurrently, only one sign-in succeeds, because the code is used up.
+// If a response is sent twice concurrently, only one sign-in succeeds, because a code can be used only once.
 func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -178,7 +178,7 @@ func TestReplayedCallback(t *testing.T) {
 	}
 }
 
-// The client's list of providers is applied at the callback.
+// The client's list of providers is applied again at the callback.
 func TestProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -237,7 +237,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 	all.Wait()
 }
 
-// The cookies of abandoned sign-ins stay below Caddy's limit for request headers.
+// The total size of the cookies of abandoned sign-ins is below Caddy's limit for request headers.
 func TestAbandonedSignIns(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -306,15 +306,15 @@ func TestUsedStatesAreBounded(t *testing.T) {
 	}
 }
 
-// Responses that a provider may send (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6, RFC 9207),
-// and the resulting response to the client.
+// The client gets the expected response for each response that a provider may send (RFC 6749 §4.1.2.1, OpenID Connect Core
+// §3.1.2.6, RFC 9207).
 func TestProviderResponses(t *testing.T) {
 	t.Parallel()
 	same := func(url.Values) {}
 	tests := []struct {
 		name   string
 		change func(url.Values)
-		want   string // error; "" for a code, "page" for an error page
+		want   string // expected error; "" for a code, "page" for an error page
 	}{
 		{"as it was", same, ""},
 		{"the person said no", withDecline("access_denied"), "access_denied"},
@@ -393,8 +393,8 @@ func TestPostedCallback(t *testing.T) {
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Get(back.RequestURI())), "spent by it")
 }
 
-// Provider errors are sent to the query of the redirect URI for each flow of the interface, with a
-// single state and iss (interface §7, RFC 9207 §2).
+// Provider errors are sent in the query of the redirect URI, with one state and one iss, for each flow of
+// docs/evidence/interface.md (§7 there, RFC 9207 §2).
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -426,8 +426,8 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	}
 }
 
-// A silent sign-in at the provider permits no page, so it fails if the linked user has a second
-// factor (OpenID Connect Core §3.1.2.1).
+// A silent sign-in at the provider permits no page. It fails if the linked user has a second factor (OpenID Connect Core
+// §3.1.2.1).
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -445,8 +445,7 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 	}
 }
 
-// Forged responses leave nothing in the store, whether they contain an unknown code or an error, or
-// the browser disconnects.
+// Forged responses store nothing, regardless of whether they contain an unknown code or an error, or the browser disconnects.
 func TestForgedResponsesAreNotStored(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -498,8 +497,8 @@ func TestBrowserLeaves(t *testing.T) {
 	}
 }
 
-// The provider errors of interface §7, each caused by a real fault. All other faults result in
-// server_error without a description.
+// The provider errors of docs/evidence/interface.md §7 are each caused by a real fault. All other faults result in server_error
+// without a description.
 func TestFederatedErrors(t *testing.T) {
 	t.Parallel()
 	type change = func(*testing.T, *providertest.Provider)
@@ -556,7 +555,7 @@ func TestFederatedErrors(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
-					idp.Timeout = time.Second // the case waits for the timeout
+					idp.Timeout = time.Second // this case waits for the timeout
 				}
 			}))
 			q := authorizetest.SignInAtProvider(b, nil).Query()
@@ -570,7 +569,7 @@ func TestFederatedErrors(t *testing.T) {
 	}
 }
 
-// "<provider name> Error - <status code> <provider error code>"
+// Errors of Google's token endpoint contain the provider's error code (docs/evidence/interface.md §7).
 func TestGoogleError(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -581,7 +580,7 @@ func TestGoogleError(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.SignInAtProvider(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
 }
 
-// "The <provider name> is the idp's name, or its key where it has none."
+// If a provider has no name, errors contain its key instead (docs/evidence/interface.md §7).
 func TestProviderWithoutName(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -590,8 +589,8 @@ func TestProviderWithoutName(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.SignInAtProvider(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
-// If a provider is unreachable, other sign-in methods are offered. Without any, or if the request
-// names the provider, the app receives the error (interface §7).
+// If a provider is unreachable, other sign-in methods are offered. If there are none, or if the request identifies the
+// provider, the app receives the error (docs/evidence/interface.md §7).
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())

@@ -61,7 +61,7 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
 	otherPerson := r.URL.Query().Has(otherAccountParam)
 	hint := req.Parameters.LoginHint
-	if r.URL.Query().Has("login_hint") { // typed on the page, or empty for another person
+	if r.URL.Query().Has("login_hint") { // the address typed on the page, or empty for a sign-in of another person
 		hint = r.URL.Query().Get("login_hint")
 	}
 	acrValues, essential := req.providerACR(p)
@@ -85,8 +85,8 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods
-// exist. The interface requires that errors of a reachable provider go to the client.
+// showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods exist. Errors of a reachable
+// provider are sent to the client instead (docs/evidence/interface.md §7).
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
 	f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
@@ -102,7 +102,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 		response.pending, err = readPending(f.renderer.Sealer, r, q.Get("state"))
 	}
 	if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
-		err = errNoPendingSignIn // response of another provider: mix-up attack (RFC 9700 §4.4.2)
+		err = errNoPendingSignIn // the response is from another provider, which indicates a mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
 		f.renderer.ShowError(w, r, err)
@@ -125,7 +125,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 type authenticationResponse struct {
 	pending    pendingSignIn
 	parameters oauth2.Parameters
-	identity   *relyingparty.Identity // result of the code exchange; nil before
+	identity   *relyingparty.Identity // result of the code exchange; nil before the exchange
 	isComplete bool                   // the sign-in is complete, successfully or not
 }
 
@@ -140,7 +140,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	if isDisconnected(r, err) || response.pending.Request.OfflineAccess && f.offlineAccess.handleResponse(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
-	if response.pending.Request.OfflineAccess && err == nil { // another session: the limited request at the provider is not sufficient for a sign-in
+	if response.pending.Request.OfflineAccess && err == nil { // the browser has another session, and the limited request at the provider is not sufficient for a sign-in
 		f.redirectToProvider(w, r, p, req)
 		return
 	}
@@ -199,8 +199,8 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	return user, newSession, nil
 }
 
-// exchange redeems a response for an identity, once per state. If the sign-in then failed at the
-// gateway, the same response returns the same identity again.
+// exchange redeems a response for an identity, once per state. If the sign-in then fails at the gateway, exchange returns the
+// same identity again for the same response.
 func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*relyingparty.Identity, error) {
 	state, q := response.pending.Request.State, response.parameters
 	if identity := f.failedIdentities.pop(state); identity != nil {
@@ -216,7 +216,7 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
-		// The sign-in failed. Anyone can send forged responses, which must not fill the store.
+		// The key is deleted, because anyone can send forged responses, which must not fill the store.
 		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), usedKey))
 	}
 	if oldest := f.usedStates.Record(p.Key+"\x00"+identity.Subject, usedKey); oldest != nil {
@@ -233,8 +233,8 @@ var forwardedErrors = []string{
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
-// clientError converts a provider's error into one for the client, with the wording of the
-// interface (§7) or the provider's code. All others become server_error and are only logged.
+// clientError converts a provider's error into an error for the client, with the wording of docs/evidence/interface.md §7 or
+// the provider's code. All other errors become server_error and are only logged.
 func clientError(p *people.Provider, err error) error {
 	var own *oauth2.Error
 	var providerCode *relyingparty.Error
@@ -250,8 +250,8 @@ func clientError(p *people.Provider, err error) error {
 	return err
 }
 
-// pendingSignIn is a sign-in at a provider, stored by the browser in a sealed cookie. A response
-// without this browser's cookie was not requested (RFC 9700 §4.7).
+// pendingSignIn is a sign-in at a provider, stored in the browser as a sealed cookie. A response without this browser's cookie
+// was not requested (RFC 9700 §4.7).
 type pendingSignIn struct {
 	Provider string                             `json:"provider"`
 	Issuer   string                             `json:"issuer"` // issuer of the provider at the start
@@ -266,14 +266,14 @@ var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was s
 // pendingLifetime is the maximum duration of a sign-in at a provider.
 const pendingLifetime = 10 * time.Minute
 
-// newPendingSignIn returns a new sign-in at a provider with its own state, nonce and PKCE verifier.
+// newPendingSignIn returns a new sign-in at a provider with a new state, nonce and PKCE verifier.
 func newPendingSignIn(p *people.Provider, query string) pendingSignIn {
 	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 	}}
 }
 
-// pendingCookieName returns the cookie name of a sign-in, which is unique so that tabs do not overwrite each other's.
+// pendingCookieName returns the cookie name of a sign-in, which is unique so that tabs do not overwrite each other's cookies.
 func pendingCookieName(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
@@ -287,8 +287,8 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)
 }
 
-// redirect redirects the browser of a signed-in person to a provider and reports success. An error
-// counts as an outage, during which the session continues.
+// redirect redirects the browser of a signed-in person to a provider and reports success. An error is treated as an outage,
+// during which the session continues.
 func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
 	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
 	if err == nil {
@@ -304,7 +304,7 @@ func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r
 	return true
 }
 
-// readPending unseals the cookie of a state. The cookie is removed at the end of the sign-in.
+// readPending unseals the cookie of the sign-in with the given state. The cookie is removed at the end of the sign-in.
 func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
 	err = sealer.UnsealJSON(r, "idp", browser.ReadChunkedCookie(r, pendingCookieName(state)), pendingLifetime, errNoPendingSignIn, &pending)
 	if err == nil && pending.Request.State != state {
@@ -313,10 +313,10 @@ func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending
 	return pending, err
 }
 
-const maxIdentities = 1000 // beyond the limit, people have to start again
+const maxIdentities = 1000 // above this limit, people have to start again
 
-// identities stores, by state, the identities of sign-ins that failed after the code exchange, because the
-// provider would not accept the code again. Only the browser of the sign-in can use an identity.
+// identities stores the identities of sign-ins that failed after the code exchange, by state, because the provider would not
+// accept the code again. Only the browser of the sign-in can use an identity.
 type identities struct {
 	mu    sync.Mutex // makes pop and the size check atomic
 	items *cache.Cache
@@ -347,14 +347,14 @@ func (i *identities) pop(state string) *relyingparty.Identity {
 	return identity.(*relyingparty.Identity)
 }
 
-// maxRejectionSize limits a refusal in bytes, because it is part of a URL.
+// maxRejectionSize is the maximum size of a [rejection] in bytes, because it is part of a URL.
 const maxRejectionSize = 10 << 10
 
-// rejectionLifetime is the lifetime of the page. Its URL contains the person's ID token.
+// rejectionLifetime is the lifetime of the page for rejected people. Its URL contains the person's ID token.
 const rejectionLifetime = 10 * time.Minute
 
-// rejection is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it
-// sealed; the gateway stores nothing.
+// rejection is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it in sealed form. The
+// gateway does not store it.
 type rejection struct {
 	Provider string       `json:"provider"`
 	Person   people.Label `json:"person"`
@@ -362,8 +362,8 @@ type rejection struct {
 	Query    string       `json:"query"`              // query of the authorization request
 }
 
-// rejectionPage shows people a page when they are not admitted. Without a way to sign out there, the
-// provider would sign in the same person for every later user of the browser.
+// rejectionPage shows a page to people who are not admitted. They can sign out at the provider there. Otherwise, the provider
+// would sign in the same person for every later user of the browser.
 type rejectionPage struct {
 	renderer      *Renderer
 	requests      *requestRestorer
@@ -401,7 +401,7 @@ func (f *rejectionPage) serve(w http.ResponseWriter, r *http.Request, parameters
 	case r.Method == http.MethodPost:
 		f.signOut(w, r, p, req, rejected)
 	default:
-		// If the provider is unreachable now, pressing the button tries again.
+		// If the provider is unreachable now, the button tries again.
 		signsOut, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
 		f.renderer.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.SignInRejected{
 			Client: req.Destination.Title, SealedSignIn: parameters.Get("refused"), Person: page.Person(rejected.Person), Provider: p.Name, SupportsLogout: signsOut != "",
@@ -414,8 +414,8 @@ func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejecti
 	return rejected, err
 }
 
-// signOut signs the person out at the provider and starts another sign-in there. Without an
-// end_session_endpoint, the provider is only asked to let the person select another account.
+// signOut signs the person out at the provider and starts another sign-in there. If there is no end_session_endpoint, the
+// provider is only asked to let the person select another account.
 func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, rejected rejection) {
 	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
 	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccountParam: {""}, "login_hint": {""}}.Encode()

@@ -28,13 +28,13 @@ type signInPage struct {
 	accounts      *people.Accounts
 	limiter       *lockout.Limiter
 	secondFactor  *secondFactor
-	passkeys      *factor.Passkeys // nil: passkeys are disabled
+	passkeys      *factor.Passkeys // nil if passkeys are disabled
 	start         *sessionStarter
 	accountSwitch *accountSwitch
 }
 
-// signInURL returns the URL of the sign-in page for a request or, without a choice, of the sign-in at
-// its identity provider, with further parameters.
+// signInURL returns the URL of the sign-in page for a request. If no choice is needed, it returns the URL of the sign-in at the
+// identity provider. further contains additional parameters.
 func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	p := req.provider(methods)
@@ -75,8 +75,8 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit handles the form. An e-mail address in a provider's domain redirects to the provider,
-// regardless of the password. Other names are local users.
+// submit handles the form. An e-mail address in a provider's domain redirects to the provider, regardless of the password.
+// Other names identify local users.
 func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
@@ -88,7 +88,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
 		Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.ResolveName(p.Get("username")),
-		Err: err, Anonymous: true, // naming an account proves nothing
+		Err: err, Anonymous: true, // entering a name does not authenticate anyone
 	}
 	var wait *lockout.WaitError
 	switch {
@@ -133,7 +133,7 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 	endpoint.Redirect(w, http.StatusSeeOther, next)
 }
 
-// checkPassword returns the user with the typed name and password.
+// checkPassword returns the user with the submitted name and password.
 func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
 	if !methods.Local {
 		return nil, people.ErrWrongPassword
@@ -178,8 +178,8 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	})
 }
 
-// submitPasskey signs in the user who answered the page's challenge. A second factor is not
-// required: possession of the passkey and user verification are two factors.
+// submitPasskey signs in the user who answered the page's challenge. A second factor is not required, because possession of the
+// passkey and user verification are two factors.
 func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
 	verified, err := e.verifyPasskey(r, req, p)
 	switch {
@@ -204,7 +204,7 @@ func (e *signInPage) acceptsPasskeys(req *Request) bool {
 	return e.passkeys != nil && e.accounts.SignInMethods(req.Destination.Providers).Local
 }
 
-// passkeyChallenge starts a sign-in by passkey; nil if no passkey is enrolled.
+// passkeyChallenge starts a sign-in by passkey. It returns nil if no passkey is enrolled.
 func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
 	if !e.acceptsPasskeys(req) {
 		return nil, nil
@@ -216,7 +216,7 @@ func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, re
 	return e.passkeys.BeginSignIn(w, r)
 }
 
-// verifyPasskey returns the user who answered a challenge.
+// verifyPasskey returns the user whose passkey signed the challenge.
 func (e *signInPage) verifyPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.VerifiedPasskey, error) {
 	if !e.acceptsPasskeys(req) {
 		return new(factor.VerifiedPasskey), factor.ErrPasskeyRejected
@@ -240,14 +240,14 @@ func passkeyScript(challenge *page.Passkey) string {
 	return "passkey"
 }
 
-// otherAccountParam is the URL parameter that requests another person's sign-in at a provider.
+// otherAccountParam is the URL parameter that requests a sign-in of another person at a provider.
 const otherAccountParam = "other_account"
 
-// maxLogoutStateSize limits the state of a logout request in bytes, because it is part of the provider's URL.
+// maxLogoutStateSize is the maximum size of the state of a logout request in bytes, because it is part of the provider's URL.
 const maxLogoutStateSize = 4 << 10
 
-// accountSwitch lets another person sign in than the person signed in at an identity provider.
-// While that session exists, a provider such as Keycloak would demand that person's password.
+// accountSwitch lets someone other than the signed-in person sign in at an identity provider. While that person's session
+// exists, a provider such as Keycloak would demand that person's password.
 type accountSwitch struct {
 	renderer *Renderer
 	accounts *people.Accounts
@@ -256,12 +256,13 @@ type accountSwitch struct {
 	logger   *slog.Logger
 }
 
-// matchesHint reports whether a login_hint names the person.
+// matchesHint reports whether a login_hint identifies the person.
 func matchesHint(person *session.SignedInPerson, hint string) bool {
 	return hint == person.Subject || person.User.MatchesLoginHint(hint)
 }
 
-// endProviderSession ends the browser's session if it has a provider, and returns the next URL: the provider's logout, or next.
+// endProviderSession ends the browser's session if it has a provider. It returns the next URL, which is the provider's logout
+// URL or next.
 func (a *accountSwitch) endProviderSession(w http.ResponseWriter, r *http.Request, next string) (string, error) {
 	stored, err := a.sessions.FindEndable(r)
 	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {
@@ -279,8 +280,8 @@ func (a *accountSwitch) endProviderSession(w http.ResponseWriter, r *http.Reques
 	return target, nil
 }
 
-// logoutURL returns the provider's logout URL, which leads back to next through the gateway's logout
-// endpoint; "" if unavailable.
+// logoutURL returns the provider's logout URL, which leads back to next through the gateway's logout endpoint, or "" if
+// unavailable.
 func (a *accountSwitch) logoutURL(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
 	state, err := a.renderer.Sealer.Seal(w, r, "signed out", next)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// Renewal renews a session, once its access token has expired, at a provider that issued no refresh token. It
-// redirects the browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
+// Renewal renews sessions whose access token has expired, at providers that issue no refresh tokens. It redirects the browser
+// to the provider and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
 type Renewal struct {
 	renderer    *Renderer
 	accounts    *people.Accounts
@@ -80,25 +80,24 @@ func (n *Renewal) applyResponse(r *http.Request, p *people.Provider, req *Reques
 	return n.sessions.CurrentPerson(r)
 }
 
-// endsSession reports whether an error response to prompt=none means that the person is no longer
-// signed in at the provider or not admitted here. Other errors count as an outage.
+// endsSession reports whether an error response to prompt=none means that the person is no longer signed in at the provider or
+// not admitted by the gateway. Other errors are treated as an outage.
 func endsSession(responseErr error) bool {
 	code := oauth2.AsError(responseErr).Code
 	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(responseErr, people.ErrAccountNotDeleted)
 }
 
-// OfflineAccessRequester requests a refresh token from a provider that outlasts the provider's session, before an app gets
-// offline_access. Keycloak issues such tokens only on request. Otherwise the app's access would end with the
-// provider's session.
+// OfflineAccessRequester requests a refresh token that outlasts the provider's session, before an app gets offline_access.
+// Keycloak issues such tokens only on request. Otherwise, the app's access would end with the provider's session.
 type OfflineAccessRequester struct {
 	renderer *Renderer
 	accounts *people.Accounts
 	sessions *session.Sessions
 }
 
-// RespondIfNeeded redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
-// has responded. With a session at the provider no page is shown. The request is made once per session,
-// regardless of its result.
+// RespondIfNeeded redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it has
+// responded. If the person has a session at the provider, no page is shown. The request is made once per session, regardless of
+// its result.
 func (l *OfflineAccessRequester) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson) bool {
 	p := l.accounts.Providers[signedIn.Provider]
 	if p == nil {
@@ -122,8 +121,8 @@ func (l *OfflineAccessRequester) redirect(w http.ResponseWriter, r *http.Request
 	return pending.redirect(l.renderer.Sealer, w, r, p, req)
 }
 
-// handleResponse continues the request with the session that the provider was asked about, and reports whether
-// it has responded: false if the browser's session has changed or another person has returned.
+// handleResponse continues the request with the session for which the refresh token was requested, and reports whether it has
+// responded. It returns false if the browser's session has changed or another person has returned.
 func (l *OfflineAccessRequester) handleResponse(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, responseErr error) bool {
 	signedIn, err := l.sessions.CurrentPerson(r)
 	switch {

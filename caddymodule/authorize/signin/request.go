@@ -25,16 +25,16 @@ type Request struct {
 	Query       string      // source from which the request is recreated when the browser returns
 	Purpose     Purpose     // continuation after the sign-in
 
-	// SingleUse is the single use of a value such as request_uri. It is used up with the response, so
-	// that earlier failures can be retried. May be nil.
+	// SingleUse marks a value such as request_uri as used. It is executed with the response, so that earlier failures can be
+	// retried. May be nil.
 	SingleUse *SingleUseValue
 
 	FactorsRequested bool // all requested factors have been requested from the person
-	SessionRenewed   bool // the session was renewed for this request; required pages have not been shown yet
+	SessionRenewed   bool // whether the session was renewed for this request; required pages have not been shown yet
 	justSignedIn     bool // signed in with all enrolled factors
 }
 
-// MarkUsed uses up the single-use value, in one step after the steps before it.
+// MarkUsed marks the single-use value as used, in one step after the steps in before.
 func (req *Request) MarkUsed(ctx context.Context, before ...store.Step) error {
 	return req.SingleUse.use(ctx, before...)
 }
@@ -47,8 +47,8 @@ func (req *Request) requiredACR() string {
 	return req.Parameters.EssentialACR
 }
 
-// providerACR returns the parameters for an identity provider, in its own acr values if mapped:
-// acr_values, and the essential value.
+// providerACR returns acr_values and the essential acr value for an identity provider. Mapped classes are replaced by the
+// provider's acr values.
 func (req *Request) providerACR(p *people.Provider) (values, essential string) {
 	var words []string
 	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
@@ -78,7 +78,7 @@ type Destination struct {
 	ACR       string        // minimum authentication class; "" for any
 	Address   string        // final URL of the browser, to which forms may lead
 
-	NeedsFHIRUser bool // useless without the person's FHIR resource
+	NeedsFHIRUser bool // whether the app is useless without the person's FHIR resource
 }
 
 // Purpose continues a request after the sign-in.
@@ -98,7 +98,7 @@ type Parameters struct {
 	IdentityProvider, LoginHint, Prompt, MaxAge, UILocales, ACRValues string
 
 	EssentialACR      string // required authentication class; "" for any
-	RequiresNewSignIn bool   // a new sign-in is required even with a session
+	RequiresNewSignIn bool   // whether a new sign-in is required even if there is a session
 }
 
 // Parse parses the OpenID Connect parameters.
@@ -149,8 +149,8 @@ func (ps *Parameters) ExceedsMaxAge(age, minimum time.Duration) bool {
 	return err == nil && age > max(time.Duration(seconds)*time.Second, minimum)
 }
 
-// RequestACR handles a request for the claim acr (OpenID Connect Core §5.5.1.1): essential values are
-// required, others are treated like acr_values.
+// RequestACR handles a request for the claim acr (OpenID Connect Core §5.5.1.1). Essential values are required. Others are
+// treated like acr_values.
 func (ps *Parameters) RequestACR(values []any, essential bool) error {
 	var words []string
 	for _, v := range values {
@@ -182,8 +182,8 @@ func weakestACR(words []string) string {
 // pageQueryPrefix is the prefix of Query for pages of the gateway. A client's query cannot contain it.
 const pageQueryPrefix = "\x00account?"
 
-// A Target is a page of the gateway that requires a sign-in. Without a session the browser is
-// redirected to the sign-in page, with the target's name as the parameter to.
+// A Target is a page of the gateway that requires a sign-in. If there is no session, the browser is redirected to the sign-in
+// page, with the target's name in the parameter "to".
 type Target struct {
 	Path               string // path of the page
 	Title              string // title shown at the sign-in; default: the user's account
@@ -199,8 +199,8 @@ type pageRequests struct {
 	targets  map[string]Target
 }
 
-// parse parses the request of a page, with max_age and acr_values as in an authorization request.
-// The parameter "to" selects the page. Default: the account page, or the section of it in the parameter "part".
+// parse parses the request of a page, with max_age and acr_values as in an authorization request. The parameter "to" selects
+// the page. Default: the account page, or its section in the parameter "part".
 func (vs *pageRequests) parse(query string) (*Request, error) {
 	p, err := oauth2.ReadCheckedQuery(query)
 	if err != nil {
@@ -259,7 +259,7 @@ func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// requestRestorer recreates requests stored by browsers, because the configuration may have changed.
+// requestRestorer recreates requests that browsers have stored, because the configuration may have changed.
 type requestRestorer struct {
 	renderer          *Renderer
 	pageRequests      *pageRequests
@@ -273,7 +273,7 @@ func (o *requestRestorer) restore(ctx context.Context, text string) (*Request, e
 	return o.restoreAppRequest(ctx, text)
 }
 
-// unseal opens the request of a sign-in page.
+// unseal unseals the request of a sign-in page.
 func (o *requestRestorer) unseal(r *http.Request, sealed string) (*Request, error) {
 	query, err := o.renderer.Unseal(r, loginPurpose, sealed)
 	if err != nil {
@@ -282,8 +282,8 @@ func (o *requestRestorer) unseal(r *http.Request, sealed string) (*Request, erro
 	return o.restore(r.Context(), query)
 }
 
-// provider returns the provider to use without asking the person: the requested one, the one of the
-// hinted address, or the only sign-in method. It returns nil if the person has to choose.
+// provider returns the provider to use if the person does not have to choose, or nil. It is the requested provider, the
+// provider of the hinted address, or the only sign-in method.
 func (req *Request) provider(methods people.SignInMethods) *people.Provider {
 	if req.Parameters.IdentityProvider == people.Local {
 		return nil
@@ -308,8 +308,8 @@ func (req *Request) hasOtherMethod(methods people.SignInMethods, p *people.Provi
 	return req.Parameters.IdentityProvider == "" && !req.Parameters.HasPrompt("none") && (methods.Local || other)
 }
 
-// checkMethods returns an error if sign-in is impossible: no sign-in method exists, or the request
-// forbids pages and determines no provider.
+// checkMethods returns an error if sign-in is impossible, because there is no sign-in method, or because the request forbids
+// pages and does not determine a provider.
 func (req *Request) checkMethods(methods people.SignInMethods, p *people.Provider) error {
 	switch {
 	case !methods.Local && len(methods.Providers) == 0:
@@ -320,7 +320,7 @@ func (req *Request) checkMethods(methods people.SignInMethods, p *people.Provide
 	return nil
 }
 
-// acceptsSession reports whether a session satisfies the request: its method, person, provider and age.
+// acceptsSession reports whether the sign-in method, person, provider and age of a session satisfy the request.
 func (req *Request) acceptsSession(methods people.SignInMethods, signedIn *session.SignedInPerson) bool {
 	return req.permitsSession(methods, signedIn) && req.Parameters.isRecentEnough(signedIn.SignInAge) && req.Parameters.PermitsSubject(signedIn.User.ID)
 }

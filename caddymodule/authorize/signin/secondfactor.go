@@ -31,8 +31,8 @@ type secondFactor struct {
 	start    *sessionStarter
 }
 
-// begin continues after the first factor: it requests the second factor, or starts the session if
-// none is enrolled. prompt=none forbids the page (OpenID Connect Core §3.1.2.1).
+// begin continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
+// forbids the page (OpenID Connect Core §3.1.2.1).
 func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
 	audit.RecordAuthenticated(r.Context())
 	enrolled, err := f.factors.Load(r.Context(), user)
@@ -171,8 +171,8 @@ func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *p
 	}
 }
 
-// isStillSignedIn reads the session to step up and reports whether the browser still has it, because
-// a further factor alone is not a sign-in.
+// isStillSignedIn reads the session to step up and reports whether the browser still has it, because an additional factor alone
+// is not a sign-in.
 func (f *secondFactor) isStillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
 	if pending.SID == "" {
 		return true, nil
@@ -192,19 +192,19 @@ const (
 	// maxCompletedSignIns is the number of completed sign-ins remembered per person.
 	maxCompletedSignIns = 200
 
-	// maxPendingSize limits a pending second factor in bytes, because it is part of a URL.
+	// maxPendingSize is the maximum size of a pending second factor in bytes, because it is part of a URL.
 	maxPendingSize = 10 << 10
 )
 
 var errSecondFactorExpired = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
 
-// pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by
-// no other endpoint. The browser stores it sealed, so that abandoned sign-ins use no memory.
+// pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by no other endpoint. The
+// browser stores it in sealed form, so that abandoned sign-ins use no memory.
 type pendingSecondFactor struct {
 	ID          string          `json:"id"`
 	Session     session.Session `json:"session"`       // session to start
 	SID         string          `json:"sid,omitempty"` // sid of the existing session to step up instead
-	PasskeyOnly bool            `json:"passkey_only"`  // codes are not accepted
+	PasskeyOnly bool            `json:"passkey_only"`  // only passkeys are accepted, not codes
 	Query       string          `json:"query"`         // query of the authorization request
 
 	sealed string
@@ -248,7 +248,7 @@ func (ps *pendingFactors) unseal(r *http.Request, sealed string) (*pendingSecond
 	return pending, nil
 }
 
-// completion returns the single use that completes a sign-in.
+// completion returns the single-use value that completes a sign-in.
 func (ps *pendingFactors) completion(pending *pendingSecondFactor, after func() error) *SingleUseValue {
 	return &SingleUseValue{
 		Store: ps.store, Before: ps.completed.Record(pending.user.ID, pending.completedKey()), After: after,
@@ -258,7 +258,7 @@ func (ps *pendingFactors) completion(pending *pendingSecondFactor, after func() 
 
 var errMissingFactor = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no second factor of the required class"}
 
-// StepUp requests further factors from signed-in people.
+// StepUp requests additional factors from signed-in people.
 type StepUp struct {
 	renderer *Renderer
 	pending  *pendingFactors
@@ -267,9 +267,9 @@ type StepUp struct {
 	accounts *people.Accounts
 }
 
-// RespondIfNeeded requests a further factor if required, or rejects the request, and reports whether it has responded.
-// acr_values are requested only once and need not be met (OpenID Connect Core §3.1.2.1). A session from before the
-// second factor was enrolled is not accepted without it, except the session in which it was enrolled.
+// RespondIfNeeded requests an additional factor if required, or rejects the request, and reports whether it has responded.
+// acr_values are requested only once and need not be met (OpenID Connect Core §3.1.2.1). A session that is older than the
+// second factor is accepted only with that factor, except the session in which it was enrolled.
 func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedInPerson) bool {
 	required, requested := req.requiredACR(), weakestACR(strings.Fields(req.Parameters.ACRValues))
 	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
@@ -305,9 +305,9 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	return true
 }
 
-// providerMaySupply reports whether the person's identity provider may supply a factor that the person
-// cannot supply here: a required one, or a merely requested one if the provider has an acr value
-// for it. After a sign-in there, the person is not redirected again.
+// providerMaySupply reports whether the person's identity provider may supply a factor that the person cannot supply here. The
+// factor must be required, or requested if the provider has an acr value for it. After a sign-in there, the person is not
+// redirected again.
 func (s *StepUp) providerMaySupply(req *Request, signedIn *session.SignedInPerson, lacksRequired, lacksRequested bool) bool {
 	p := s.accounts.Providers[signedIn.Provider]
 	switch {

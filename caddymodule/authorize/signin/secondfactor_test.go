@@ -84,7 +84,7 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 	authorizetest.WantStatus(t, b.Get("/oauth2/login?request="+factor), http.StatusBadRequest, "as a request")
 }
 
-// The page is bound to the browser, its lifetime and the account's configuration, and starts at most one session.
+// The page is bound to the browser and to the account's configuration. It expires and starts at most one session.
 func TestSecondFactorIsBound(t *testing.T) {
 	t.Parallel()
 	var sameStore *store.Memory
@@ -129,7 +129,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 	}
 }
 
-// A code is accepted once, across sign-ins, restarts and twenty concurrent requests (RFC 6238 §5.2).
+// A code is accepted only once, regardless of sign-ins, restarts and twenty concurrent requests (RFC 6238 §5.2).
 func TestCodeCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 	}
 }
 
-// The page for the second factor starts one session only. After logout, the second factor alone is not sufficient.
+// The page for the second factor starts only one session. After logout, the second factor alone is not sufficient.
 func TestSecondFactorPageIsSingleUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
@@ -311,7 +311,7 @@ func withRequiredACR(acr string) func(*authorize.Config) {
 	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
 }
 
-// requestOutcome returns the outcome of a request with a session: a code, an error, or a page for a further factor.
+// requestOutcome returns the outcome of a request with a session: a code, an error, or a page for an additional factor.
 func requestOutcome(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	t.Helper()
 	u, err := b.Authorize(authorizetest.Request(change)).Location()
@@ -326,7 +326,7 @@ func requestOutcome(t *testing.T, b *authorizetest.Browser, change url.Values) s
 	return u.Query().Get("error")
 }
 
-// A session with too few factors requires the missing factor only.
+// A session with too few factors requires only the missing factor.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"values":["mfa","phr"]}}}`}}
@@ -399,7 +399,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 	})
 }
 
-// A further factor without its session is not a sign-in.
+// An additional factor is not a sign-in if its session has ended.
 func TestStepUpNeedsItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -422,7 +422,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 	})
 }
 
-// Refresh tokens from before the client's stricter requirement are rejected.
+// When a client begins to require a stricter class, existing refresh tokens are rejected.
 func TestRequiredACREndsGrants(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()
@@ -500,13 +500,12 @@ func TestFactorIsNotOutrun(t *testing.T) {
 
 var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
 
-// listedFactors returns the factors listed on the account page.
 func listedFactors(b *authorizetest.Browser) string {
 	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
-// A session from before the second factor was enrolled is not accepted without it, not even on
-// pages left open. The session in which it was enrolled continues.
+// A session that is older than the second factor is accepted only with that factor, even on pages left open. The session in
+// which it was enrolled continues.
 func TestSessionFromBeforeFactor(t *testing.T) {
 	t.Parallel()
 	leadsToFactor := func(r *http.Response) bool {
@@ -552,7 +551,7 @@ func TestSessionFromBeforeFactor(t *testing.T) {
 	}
 }
 
-// newGoldProvider is a provider with the acr gold for two factors. acr lists the values of successive sign-ins.
+// newGoldProvider returns a provider with the acr gold for two factors. acr lists the values of successive sign-ins.
 func newGoldProvider(t *testing.T, acr ...string) *providertest.Provider {
 	t.Helper()
 	return providertest.Start(t, func(s *providertest.Settings) {
@@ -563,7 +562,7 @@ func newGoldProvider(t *testing.T, acr ...string) *providertest.Provider {
 	})
 }
 
-// requireGold configures a client to require a class, and maps the provider's gold.
+// requireGold returns a change that makes a client require a class, and maps the provider's acr gold.
 func requireGold(required string) func(*people.IdentityProvider, *authorize.Config) {
 	return func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.ACRMap = map[string]string{"gold": "mfa"}
@@ -573,8 +572,8 @@ func requireGold(required string) func(*people.IdentityProvider, *authorize.Conf
 
 const essentialGold = `{"id_token":{"acr":{"essential":true,"value":"gold"}}}`
 
-// The required class is sent to the provider in its own acr values, as an essential claim if
-// required. Sign-ins below a required class are rejected.
+// The requested class is sent to the provider in the provider's acr values, and as an essential claim if it is required.
+// Sign-ins below a required class are rejected.
 func TestProviderGetsACRValues(t *testing.T) {
 	t.Parallel()
 	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"value":"mfa"}}}`}}
@@ -610,7 +609,7 @@ func TestProviderGetsACRValues(t *testing.T) {
 	}
 }
 
-// A session below the requested class is redirected to the provider, at most once.
+// A session below the requested class is redirected to the provider at most once.
 func TestStepUpAtProvider(t *testing.T) {
 	t.Parallel()
 	asked := url.Values{"acr_values": {"mfa"}}

@@ -30,18 +30,18 @@ type Config struct {
 	Factors   *factor.Factors     // second factors and passkeys
 	Sessions  *session.Sessions   // browser sessions
 
-	// Targets are further pages that require a sign-in, by name, besides the account page.
+	// Targets contains the pages that require a sign-in, by name, in addition to the account page.
 	Targets map[string]Target
 
-	// RestoreRequest recreates an app's request from its Query. Without a request, the error is shown to the person.
+	// RestoreRequest recreates an app's request from its Query. If it returns no request, the error is shown to the person.
 	RestoreRequest func(ctx context.Context, query string) (*Request, error)
 }
 
 // SignIn signs people in.
 type SignIn struct {
-	StepUp        *StepUp                 // requests further factors from signed-in people
+	StepUp        *StepUp                 // requests additional factors from signed-in people
 	OfflineAccess *OfflineAccessRequester // requests long-lived refresh tokens from providers
-	Renewal       *Renewal                // renews sessions at providers without refresh tokens
+	Renewal       *Renewal                // renews sessions at providers that issue no refresh tokens
 
 	// Endpoints contains the sign-in page and the start and callback of each identity provider, by path.
 	Endpoints map[string]http.Handler
@@ -54,7 +54,7 @@ type SignIn struct {
 	accountSwitch *accountSwitch
 }
 
-// New creates a SignIn from a configuration.
+// New returns the SignIn for a configuration.
 func New(c Config) *SignIn {
 	pending := &pendingFactors{renderer: c.Renderer, store: c.Store, completed: store.NewPerUserLimit(maxCompletedSignIns, secondFactorLifetime)}
 	stepUp := &StepUp{renderer: c.Renderer, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
@@ -85,7 +85,7 @@ func New(c Config) *SignIn {
 	return s
 }
 
-// serve handles the sign-in page. Without an app's request, people sign in for a page of the gateway.
+// serve handles the sign-in page. If there is no request of an app, people sign in for a page of the gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Has("refused") {
@@ -111,7 +111,7 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Current returns the signed-in person if the session satisfies the request; otherwise nil.
+// Current returns the signed-in person if the session satisfies the request, otherwise nil.
 func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedInPerson, error) {
 	signedIn, err := s.sessions.CurrentPerson(r)
 	if err != nil || signedIn == nil || !req.acceptsSession(s.accounts.SignInMethods(req.Destination.Providers), signedIn) {
@@ -125,8 +125,8 @@ func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
 	s.begin(w, r, req, nil)
 }
 
-// FindOtherUser returns the signed-in person of an identity provider if the request is for another
-// person, who would sign in at the same provider; otherwise nil.
+// FindOtherUser returns the signed-in person of an identity provider if the request is for another person who would sign in at
+// the same provider. Otherwise, it returns nil.
 func (s *SignIn) FindOtherUser(r *http.Request, req *Request) (*session.SignedInPerson, error) {
 	if req.Parameters.HasPrompt("none") || req.Parameters.LoginHint == "" && req.Parameters.Subjects == nil {
 		return nil, nil
@@ -146,8 +146,8 @@ func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request
 	s.begin(w, r, req, url.Values{"login_hint": {""}})
 }
 
-// BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider
-// and here. Without an end_session_endpoint, the provider is only asked to let the person select another account.
+// BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider and at the
+// gateway. If there is no end_session_endpoint, the provider is only asked to let the person select another account.
 func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedInPerson) {
 	hint := req.Parameters.LoginHint
 	if matchesHint(current, hint) {
@@ -172,7 +172,7 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 	endpoint.Redirect(w, http.StatusFound, next)
 }
 
-// EndSessionEndpoint returns the URL to which [SignIn.BeginAsOther] redirects first, for a form's CSP; "" if none.
+// EndSessionEndpoint returns the URL to which [SignIn.BeginAsOther] redirects first, for a form's CSP, or "" if there is none.
 func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedInPerson) (address string) {
 	if p := s.accounts.Providers[current.Provider]; p != nil {
 		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // determined again when the button is pressed
@@ -214,13 +214,13 @@ var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person de
 // Renderer shows the pages of requests and seals the state of their forms.
 type Renderer struct {
 	Site      *page.Site      // HTML pages
-	Sealer    *browser.Sealer // seals texts for one browser
+	Sealer    *browser.Sealer // seals form state for one browser
 	Trail     *audit.Recorder // audit log for errors
 	Issuers   []string        // issuers of identity providers, to which forms may lead
 	Ancestors string          // origins that may frame the pages of requests
 }
 
-// Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and further addresses.
+// Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and the addresses in further.
 func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
 	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.Parameters.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
@@ -260,8 +260,8 @@ func auditKind(path string) string {
 	return audit.KindAuthorization
 }
 
-// RejectIfError reports whether err is not nil and sends the error through the request's purpose, or on a
-// page without a request.
+// RejectIfError reports whether err is not nil. If so, it sends the error through the request's purpose, or shows it on a page
+// if there is no request.
 func (f *Renderer) RejectIfError(w http.ResponseWriter, r *http.Request, req *Request, err error) bool {
 	switch {
 	case err == nil:
@@ -274,15 +274,15 @@ func (f *Renderer) RejectIfError(w http.ResponseWriter, r *http.Request, req *Re
 	return true
 }
 
-// RedirectToPage redirects the browser to a page with a sealed text: the request and the values to
-// which the page is bound besides the browser.
+// RedirectToPage redirects the browser to a page with a sealed text. The text contains the request and the values to which the
+// page is bound in addition to the browser.
 func (f *Renderer) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Request, path, purpose, text string) {
 	sealed, err := f.Sealer.Seal(w, r, purpose, text)
 	f.redirectSealed(w, r, req, http.StatusFound, path+"?request=", sealed, err)
 }
 
-// redirectSealed uses the request up and redirects the browser to an address with the sealed text,
-// or to the app with an error.
+// redirectSealed marks the request as used and redirects the browser to an address with the sealed text, or to the app with an
+// error.
 func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *Request, status int, address, sealed string, err error) {
 	if err == nil {
 		err = req.MarkUsed(r.Context())
@@ -294,7 +294,7 @@ func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *R
 	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
 }
 
-// Unseal opens a text sealed for a page and this browser.
+// Unseal unseals a text that was sealed for a page and this browser.
 func (f *Renderer) Unseal(r *http.Request, purpose, sealed string) (string, error) {
 	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
 }
@@ -312,16 +312,16 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	return p, p.Check("request", "factor")
 }
 
-// SingleUseValue is the use of a single-use value.
+// SingleUseValue describes how to mark a single-use value as used.
 type SingleUseValue struct {
-	Store     store.Store   // store of the use
+	Store     store.Store   // store that records the use
 	Before    []*store.Call // calls executed together with Call
-	Call      *store.Call   // call that uses the value up; nil if nothing is stored
-	UsedError error         // error if the value is already used
-	After     func() error  // action in this process afterwards; may be nil
+	Call      *store.Call   // call that marks the value as used; nil if nothing is stored
+	UsedError error         // error if the value was already used
+	After     func() error  // action in this process after the calls; may be nil
 }
 
-// use executes steps and uses the value up in the last one.
+// use executes steps and marks the value as used in the last one.
 func (o *SingleUseValue) use(ctx context.Context, steps ...store.Step) error {
 	if o == nil {
 		return store.Do(ctx, steps...)

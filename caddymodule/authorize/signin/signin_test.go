@@ -193,7 +193,7 @@ func openTabs(t *testing.T, server http.Handler, n int, q url.Values) (b *author
 	return b, answers
 }
 
-// Each tab's request completes (RFC 9700 §4.7: requests are bound to the browser, not to the latest tab).
+// The requests of all tabs complete, because requests are bound to the browser and not to the latest tab (RFC 9700 §4.7).
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -224,7 +224,7 @@ func TestTabsAtOnce(t *testing.T) {
 			authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)), i)
 		}
 	})
-	// Both are at the provider before either returns.
+	// Both sign-ins are at the provider before either returns.
 	t.Run("provider, side by side", func(t *testing.T) {
 		b, answers := openTabs(t, server, 2, authorizetest.Request(authorizetest.SelectProvider("hospital")))
 		for i, r := range answers {
@@ -236,7 +236,7 @@ func TestTabsAtOnce(t *testing.T) {
 	})
 }
 
-// A browser keeps its id, so that the number of ids stays small.
+// The id of a browser does not change, so that the number of ids stays small.
 func TestBrowserIDStays(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -248,7 +248,7 @@ func TestBrowserIDStays(t *testing.T) {
 	}
 }
 
-// Destination of the browser for each kind of sign-in request.
+// Each kind of sign-in request redirects the browser to the expected destination.
 func TestSignInDestination(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -307,7 +307,7 @@ func TestSignInPageOffersProviders(t *testing.T) {
 	}
 }
 
-// Forms may redirect to loopback clients and providers, and to https.
+// Forms may redirect to loopback clients and providers, and to https URLs.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -338,7 +338,7 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 	authorizetest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
 }
 
-// A session is accepted for clients that permit its sign-in method, and for requests that name no other method.
+// A session is accepted for clients that permit its sign-in method, and for requests that do not require another method.
 func TestSessionServesAllowedClients(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -395,8 +395,8 @@ func refusedPage(t *testing.T, b *authorizetest.Browser) string {
 	return authorizetest.Body(t, r)
 }
 
-// A rejected person sees their identity and does not block the browser: they can sign out at the
-// provider, and another person can sign in.
+// A rejected person sees their identity and does not block the browser. They can sign out at the provider, and another person
+// can sign in.
 func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -439,7 +439,8 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	}
 }
 
-// For a provider without logout endpoint, the request contains prompt=select_account and no login_hint.
+// If the provider has no logout endpoint, the request asks for another account with prompt=login, because the provider does not
+// support select_account. It omits login_hint.
 func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	t.Parallel()
 	p, b := newClinicianServer(t, map[string]any{"end_session_endpoint": nil}, nil)
@@ -469,7 +470,7 @@ func TestRefusalReachesApp(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, r), "access_denied")
 }
 
-// A page sealed for one browser is rejected in another, as are forged values.
+// A page sealed for one browser is rejected in another browser. Forged values are rejected too.
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
 	_, b := newClinicianServer(t, nil, nil)

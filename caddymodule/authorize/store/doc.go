@@ -1,4 +1,4 @@
-// Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens, revocations.
+// Package store stores data that can be used only once or can be revoked: codes, sessions, refresh tokens, revocations.
 //
 //	store.go         interfaces [Store] and [SharedStore]; several calls in one step: [Call], [Do]
 //	probe.go         test of a store's capabilities: [Probe], [Fault]
@@ -9,6 +9,6 @@
 //	store/boltstore  store in a file, which survives a restart
 //	store/storetest  tests for every implementation
 //
-// The wrappers of Caddy modules around a shared store are in packages breaker, storemirror and
-// copyguard of caddymodule/internal. The feature caddymodule/features/backup copies stores.
+// The wrappers of Caddy modules around a shared store are in the packages breaker, storemirror and copyguard of
+// caddymodule/internal. The feature caddymodule/features/backup copies stores.
 package store

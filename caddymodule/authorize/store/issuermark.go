@@ -11,11 +11,11 @@ import (
 // IssuerKey is the key of the entry that assigns a store to an issuer; see [AssignIssuer].
 const IssuerKey = "issuer:mark"
 
-// assignmentLifetime is the lifetime of the assignment after the issuer's last start.
+// assignmentLifetime is how long a store stays assigned to an issuer (see [IssuerKey]) after the issuer last started.
 const assignmentLifetime = 10 * 365 * 24 * time.Hour
 
-// An IssuerMismatchError means that a store contains the state of another issuer. This issuer would accept
-// the other issuer's sessions and codes.
+// An IssuerMismatchError means that a store contains the data of another issuer. If it were used, this issuer would accept the
+// other issuer's sessions and codes.
 type IssuerMismatchError struct {
 	StoredIssuer    string // issuer to which the store is assigned
 	RequestedIssuer string // issuer that tried to use the store
@@ -26,15 +26,15 @@ func (e *IssuerMismatchError) Error() string {
 	return fmt.Sprintf("store belongs to issuer %s and cannot be used for issuer %s", e.StoredIssuer, e.RequestedIssuer)
 }
 
-// An issuerMark is the entry under [IssuerKey].
+// An issuerMark is the value stored under [IssuerKey].
 type issuerMark struct {
 	Issuer string `json:"issuer"`
-	Nonce  string `json:"made,omitempty"` // random, so that a store that lost its mark gets a different one
+	Nonce  string `json:"made,omitempty"` // random, so that a store that has lost its mark gets a different one
 }
 
-// AssignIssuer assigns a store to an issuer for years and returns the entry, which is unchanged as long as
-// the store loses no data. The error is an [IssuerMismatchError] if the store is assigned to another
-// issuer. A full store is left unchanged, because its contents are usable.
+// AssignIssuer assigns a store to an issuer for years and returns the stored mark. The mark remains the same as long as the
+// store loses no data. The error is an [IssuerMismatchError] if the store is assigned to another issuer. If the store is full,
+// the assignment is not renewed, but there is no error, because its data can be used.
 func AssignIssuer(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
 	err = UpdateValue(ctx, s, IssuerKey, assignmentLifetime, func(found []byte) ([]byte, error) {
 		mark, err = ensureMark(found, issuer)
@@ -49,7 +49,7 @@ func AssignIssuer(ctx context.Context, s Store, issuer string) (mark []byte, err
 	return mark, err
 }
 
-// ensureMark returns the existing mark or a new one.
+// ensureMark returns the mark in found, or a new one if found is nil.
 func ensureMark(found []byte, issuer string) ([]byte, error) {
 	mark, err := FromJSON[issuerMark](found)
 	switch {

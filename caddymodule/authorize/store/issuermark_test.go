@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A store belongs to the first issuer that claims it, as long as that issuer starts occasionally.
+// A store is assigned to the first issuer that uses it, as long as that issuer starts occasionally.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// Exactly one of several concurrent claims succeeds.
+// If several issuers are assigned concurrently, only one call succeeds.
 func TestClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(10, 0)
@@ -52,7 +52,7 @@ func TestClaimedAtOnce(t *testing.T) {
 	}
 }
 
-// A mark of a newer version is neither accepted nor overwritten.
+// A mark written by a newer version is neither accepted nor overwritten.
 func TestClaimOfLaterVersion(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(10, 0)
@@ -64,7 +64,7 @@ func TestClaimOfLaterVersion(t *testing.T) {
 	}
 }
 
-// A full store can be used by its issuer and still not by another.
+// A full store can be used by its issuer, but not by another.
 func TestClaimOfFullStore(t *testing.T) {
 	t.Parallel()
 	full := store.NewMemory(1, 0)

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// GetJSON decodes the entry under key; nil if absent.
+// GetJSON returns the decoded value of a key, or nil if there is none.
 func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	value, err := s.Get(ctx, key)
 	switch {
@@ -23,16 +23,16 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return FromJSON[T](value)
 }
 
-// recordVersion is the version of records written by [ToJSON].
+// recordVersion is the format version of records encoded by [ToJSON].
 const recordVersion = 1
 
-// ErrNewerVersion means that a record has the format of a newer version, with members that may have a different meaning.
+// ErrNewerVersion means that a record was written by a newer version, whose members may have a different meaning.
 var ErrNewerVersion = errors.New("record was written by a newer version of caddy-fhir; upgrade this gateway")
 
-// versionPrefix is the start of a record with a version.
+// versionPrefix is the beginning of a record that contains a version.
 const versionPrefix = `{"v":`
 
-// ToJSON encodes a struct as the value of an entry, with the version of its format.
+// ToJSON encodes a struct as a record, with the version of its format.
 func ToJSON(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -46,7 +46,7 @@ func ToJSON(v any) ([]byte, error) {
 	return append(value, members...), nil
 }
 
-// versionOf returns the version of a record; 0 without a version.
+// versionOf returns the version of a record; 0 if it contains none.
 func versionOf(value []byte) int {
 	afterPrefix, ok := bytes.CutPrefix(value, []byte(versionPrefix))
 	if !ok {
@@ -55,12 +55,12 @@ func versionOf(value []byte) int {
 	digits := afterPrefix[:len(afterPrefix)-len(bytes.TrimLeft(afterPrefix, "0123456789"))]
 	version, err := strconv.Atoi(string(digits))
 	if err != nil {
-		return math.MaxInt // malformed or far too high
+		return math.MaxInt // the version is malformed or far too high
 	}
 	return version
 }
 
-// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewerVersion] for a record of a newer version.
+// FromJSON decodes a record; nil if value is nil. The error is [ErrNewerVersion] for a record written by a newer version.
 func FromJSON[T any](value []byte) (*T, error) {
 	switch {
 	case value == nil:
@@ -78,7 +78,7 @@ func FromJSON[T any](value []byte) (*T, error) {
 // batchSize is the number of entries that [DeleteFunc] reads in one step.
 const batchSize = 100
 
-// DeleteFunc deletes the matching entries with a key prefix and returns their number. It continues after errors.
+// DeleteFunc deletes the matching entries with a key prefix. It continues after errors and returns how many it deleted.
 func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*T) bool) (deleted int, err error) {
 	keys, err := s.List(ctx, prefix)
 	if err != nil {
@@ -87,7 +87,7 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 	return DeleteKeys(ctx, s, keys, match)
 }
 
-// DeleteKeys is like [DeleteFunc], but for the entries of given keys.
+// DeleteKeys is like [DeleteFunc], but checks only the entries with the given keys.
 func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	var errs []error
 	for batch := range slices.Chunk(keys, batchSize) {
@@ -100,7 +100,7 @@ func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*
 	return deleted, errors.Join(errs...)
 }
 
-// EachBatch calls do with the existing entries of given keys, many at a time. It stops at the first error.
+// EachBatch calls do with the existing entries of the given keys, in batches of batchSize keys. It stops at the first error.
 func EachBatch[T any](ctx context.Context, s Store, keys []string, do func(batch []*T) error) error {
 	for batch := range slices.Chunk(keys, batchSize) {
 		values, err := ReadValues(ctx, s, batch...)
@@ -121,7 +121,7 @@ func EachBatch[T any](ctx context.Context, s Store, keys []string, do func(batch
 	return nil
 }
 
-// deleteBatch is like [DeleteFunc], but for some keys in one step.
+// deleteBatch is like [DeleteKeys], but reads all keys in one step.
 func deleteBatch[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	values, err := ReadValues(ctx, s, keys...)
 	if err != nil {

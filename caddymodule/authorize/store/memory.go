@@ -11,21 +11,21 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// defaultMaxEntries is the default limit of a [Memory]. An entry takes about 500 bytes.
+// defaultMaxEntries is the default maximum number of entries of a [Memory]. An entry takes about 500 bytes.
 const defaultMaxEntries = 100_000
 
-// Memory is a [Store] in the memory of one process.
+// Memory is a [Store] in memory, for one process.
 type Memory struct {
 	CallRunner
-	mu         sync.Mutex // go-cache has no atomic Swap, Take or limit
+	mu         sync.Mutex // required because go-cache has no atomic Swap or Take, and no limit
 	items      *cache.Cache
 	maxEntries int
 
 	reservedKinds []string
 }
 
-// NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for the
-// kinds in reservedKinds; see [Capacity]. Expired entries are removed at the interval sweep (0: only when full).
+// NewMemory returns an empty store. It stores at most maxEntries entries (0: 100,000), with a reserve for reservedKinds; see
+// [Capacity]. sweep is the interval at which expired entries are removed (0: only when the store is full).
 func NewMemory(maxEntries int, sweep time.Duration, reservedKinds ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), reservedKinds: reservedKinds}
 	m.CallRunner = m.Do
@@ -33,7 +33,7 @@ func NewMemory(maxEntries int, sweep time.Duration, reservedKinds ...string) *Me
 	return m
 }
 
-// SetMaxEntries changes the limit (0: 100,000) for new entries.
+// SetMaxEntries changes the maximum number of entries (0: 100,000). Existing entries are not removed.
 func (m *Memory) SetMaxEntries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *Memory) SetMaxEntries(n int) {
 	}
 }
 
-// Size returns the number of entries, including expired ones not yet removed, and the limit.
+// Size returns the number of entries, including expired ones that have not been removed yet, and the maximum.
 func (m *Memory) Size() (entries, limit int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 // List implements [Store].
 func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	var keys []string
-	for key := range m.items.Items() { // unexpired entries
+	for key := range m.items.Items() { // Items returns only unexpired entries
 		if strings.HasPrefix(key, prefix) {
 			keys = append(keys, key)
 		}
@@ -71,7 +71,7 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 
 // Entries implements [Exporter].
 func (m *Memory) Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
-	for key, item := range m.items.Items() { // unexpired entries
+	for key, item := range m.items.Items() { // Items returns only unexpired entries
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (t memoryTable) TTL(key string) time.Duration {
 
 // Set implements [Table].
 func (t memoryTable) Set(key string, value []byte, ttl time.Duration) error {
-	t.items.Set(key, append([]byte{}, value...), ttl) // non-nil, because nil means absent
+	t.items.Set(key, append([]byte{}, value...), ttl) // not nil, because nil means that there is no value
 	return nil
 }
 
@@ -134,26 +134,26 @@ func (t memoryTable) Sweep() error {
 
 // A Table contains the entries of a single-process store. [Capacity.Do] executes steps on it.
 type Table interface {
-	Lookup(key string) (value []byte, found bool)          // an unexpired value, which must not be modified
-	TTL(key string) time.Duration                          // remaining lifetime of a found value
-	Set(key string, value []byte, ttl time.Duration) error // copies the value
-	Remove(key string) error                               // the key may be absent
-	Size() int                                             // number of entries, including expired ones
+	Lookup(key string) (value []byte, found bool)          // returns an unexpired value, which may not be modified
+	TTL(key string) time.Duration                          // returns the remaining lifetime of an existing value
+	Set(key string, value []byte, ttl time.Duration) error // stores a copy of the value
+	Remove(key string) error                               // does nothing if the key does not exist
+	Size() int                                             // returns the number of entries, including expired ones
 	Sweep() error                                          // removes expired entries
 }
 
-// Capacity limits the size of a single-process store. Entries per person are limited, but if a store is full
-// nevertheless, logout and revocation must work. Kinds in ReservedKinds may therefore exceed the limit by an eighth.
+// Capacity limits the size of a single-process store. Entries are also limited per person. If a store is full nevertheless,
+// logout and revocation must still work. Therefore, entries of ReservedKinds may exceed Max by an eighth.
 type Capacity struct {
 	Max           int      // maximum number of entries
 	ReservedKinds []string // kinds with a reserve; see [KindOf]
 }
 
-// Do executes all calls or none: it checks all calls before any change. The caller holds a lock.
+// Do executes all calls or none: it checks all calls before it changes anything. The caller must hold the lock of the table.
 func (r Capacity) Do(t Table, calls []*Call) error {
-	added, needsUnreserved := 0, false // needsUnreserved: an entry without reserve is added
+	added, needsUnreserved := 0, false // needsUnreserved: whether an entry of a kind without a reserve is added
 	for _, c := range calls {
-		if c.Op == Get { // always succeeds, and is looked up once
+		if c.Op == Get { // cannot fail, and looks up its value only on execution
 			c.Err = nil
 			continue
 		}
@@ -164,7 +164,7 @@ func (r Capacity) Do(t Table, calls []*Call) error {
 		switch {
 		case c.RemovesKey() && found:
 			added--
-		case c.StoresValue() && !found: // expired entries count until removed
+		case c.StoresValue() && !found: // expired entries are counted until they are removed
 			added++
 			needsUnreserved = needsUnreserved || !slices.Contains(r.ReservedKinds, KindOf(c.Key))
 		}
@@ -180,7 +180,7 @@ func (r Capacity) Do(t Table, calls []*Call) error {
 	return nil
 }
 
-// checkFits returns [ErrFull] if a step does not fit, after removing expired entries.
+// checkFits returns [ErrFull] if a step would exceed the limit, even after removing expired entries.
 func (r Capacity) checkFits(t Table, calls []*Call, added int, needsUnreserved bool) error {
 	limit := r.Max
 	if !needsUnreserved {
@@ -201,7 +201,7 @@ func (r Capacity) checkFits(t Table, calls []*Call, added int, needsUnreserved b
 	return ErrFull
 }
 
-// execute executes a checked call. Only the table can fail.
+// execute executes a call that has been checked. An error can only come from the table.
 func (c *Call) execute(t Table) error {
 	stored, found := t.Lookup(c.Key)
 	switch c.Op {
@@ -216,7 +216,7 @@ func (c *Call) execute(t Table) error {
 	case Delete:
 		return t.Remove(c.Key)
 	}
-	if c.Value = bytes.Clone(stored); c.Op == Take { // the table may reuse its memory
+	if c.Value = bytes.Clone(stored); c.Op == Take { // copied, because the table may reuse the memory
 		return t.Remove(c.Key)
 	}
 	return nil

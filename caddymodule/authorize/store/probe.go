@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// A Cause is the kind of a store fault, as shown in metrics and by GET /fhir/ready.
+// A Cause is the cause of a store fault, as shown in metrics and by GET /fhir/ready.
 type Cause string
 
 // Causes of store faults.
 const (
-	CauseUnavailable Cause = "unavailable" // no response in time, or no changes accepted
+	CauseUnavailable Cause = "unavailable" // the store does not respond in time or accepts no changes
 	CauseFull        Cause = "full"        // new entries are rejected: [ErrFull]
 	CausePermissions Cause = "rights"      // the database user lacks required permissions
-	CauseEviction    Cause = "eviction"    // entries in use are evicted when the memory is full
+	CauseEviction    Cause = "eviction"    // the store evicts entries in use when its memory is full
 	CauseFileLost    Cause = "gone"        // the file was moved, removed, replaced or damaged
 	CauseDataLost    Cause = "emptied"     // all data was lost
 	CauseVolatile    Cause = "volatile"    // data does not fully survive a restart of the store
 	CauseOther       Cause = "failed"      // any other fault
 )
 
-// Causes lists all causes.
+// Causes lists all values of [Cause].
 var Causes = []Cause{CauseUnavailable, CauseFull, CausePermissions, CauseEviction, CauseFileLost, CauseDataLost, CauseVolatile, CauseOther}
 
-// A Fault is an error of a store with its cause. [CausePermissions] and [CauseFileLost], which last until
-// repaired, match [ErrUnavailable], and [CauseFull] matches [ErrFull].
+// A Fault is a store error with its cause. It matches [ErrUnavailable] if the cause is [CausePermissions] or [CauseFileLost],
+// because these last until they are repaired, and [ErrFull] if the cause is [CauseFull].
 type Fault struct {
-	Cause Cause // kind of fault
-	Err   error // error with the remedy
+	Cause Cause // cause of the fault
+	Err   error // error, including the remedy
 }
 
 // Error implements error.
 func (f *Fault) Error() string { return f.Err.Error() }
 
-// Unwrap returns the error.
+// Unwrap returns the error without the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Is implements matching by [errors.Is].
+// Is makes [errors.Is] match a fault by its cause.
 func (f *Fault) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
@@ -63,11 +63,11 @@ func CauseOf(err error) Cause {
 	return CauseOther
 }
 
-// probeSize is the size of the entry of a [Probe]: more than a page of a file.
+// probeSize is the size in bytes of the entry that [Probe] writes. It is larger than a page of a file.
 const probeSize = 8 << 10
 
-// Probe tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
-// broadcasting changes, implement their own method Probe.
+// Probe tests whether a store can add and delete an entry. Stores with additional requirements, e.g. that changes are
+// broadcast, implement a method Probe, which is called instead.
 func Probe(ctx context.Context, s Store) error {
 	if own, ok := s.(interface {
 		Probe(ctx context.Context) error

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A RecentList is a bounded list of items of equal length, oldest first. Repeated items count once.
+// A RecentList is a bounded list of items of equal length, oldest first. An item that is added again moves to the end.
 type RecentList struct {
-	Store Store         // store of the list
+	Store Store         // store that contains the list
 	Key   string        // key of the list in Store
-	Max   int           // maximum number of items
-	TTL   time.Duration // lifetime of the list after its latest item
+	Max   int           // maximum number of items in the list
+	TTL   time.Duration // lifetime of the list after an item was last added
 
-	// FindEnded reports which items no longer count. Nil: all count.
+	// FindEnded reports for each item whether it can be removed first. Default: none can.
 	FindEnded func(items []string) ([]bool, error)
 }
 
-// Add appends an item, executes other calls in the same step, and returns the items dropped to make room.
+// Add appends an item and executes other calls in the same step. If the list is full, it removes items and returns them.
 func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropped []string, err error) {
 	calls = append(slices.Clip(calls), l.AddCall(item))
 	for ctx.Err() == nil {
@@ -41,7 +41,7 @@ func (l RecentList) AddCall(item string) *Call {
 	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
 }
 
-// MakeSpace makes room for one more item of size bytes and returns the dropped items: ended items first, then the oldest.
+// MakeSpace frees space for an item of size bytes. It removes ended items first, then the oldest, which it returns.
 func (l RecentList) MakeSpace(ctx context.Context, size int) (dropped []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
@@ -54,13 +54,13 @@ func (l RecentList) MakeSpace(ctx context.Context, size int) (dropped []string, 
 	if err == nil {
 		err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
 	}
-	if errors.Is(err, ErrChanged) { // another process makes room
+	if errors.Is(err, ErrChanged) { // another process is making space, too
 		return nil, nil
 	}
 	return dropped, err
 }
 
-// Items returns the items of size bytes each, latest first.
+// Items returns the items of the list, latest first. size is the length of an item in bytes.
 func (l RecentList) Items(ctx context.Context, size int) (items []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
@@ -73,7 +73,7 @@ func (l RecentList) Items(ctx context.Context, size int) (items []string, err er
 	return items, err
 }
 
-// trim leaves room for one more item.
+// trim removes items from a full list to free space for another. dropped contains those that had not ended.
 func (l RecentList) trim(list []byte, size int) (items []byte, dropped []string, err error) {
 	maxBytes := (l.Max - 1) * size
 	if len(list) <= maxBytes {
@@ -92,13 +92,13 @@ func (l RecentList) trim(list []byte, size int) (items []byte, dropped []string,
 		}
 	}
 	excess := max(0, len(items)-maxBytes)
-	for old := range slices.Chunk(items[:excess], size) { // oldest items
+	for old := range slices.Chunk(items[:excess], size) { // the oldest items
 		dropped = append(dropped, string(old))
 	}
 	return items[excess:], dropped, nil
 }
 
-// deduplicate keeps the last occurrence of repeated items.
+// deduplicate removes all but the last occurrence of each item.
 func deduplicate(chunks [][]byte) (items [][]byte) {
 	seen := make(map[string]bool, len(chunks))
 	for _, chunk := range slices.Backward(chunks) {
@@ -118,15 +118,15 @@ func toStrings(chunks [][]byte) (items []string) {
 	return items
 }
 
-// PerUserLimit limits the entries of a kind per person, so that no person can fill a store. It is in memory,
-// because rewriting a [RecentList] with each code doubled the cost of ES256 code flows. Counts
-// restart after a reload and are per gateway.
+// PerUserLimit limits the number of entries per person, so that nobody can fill a store alone. It is kept in memory, because
+// updating a [RecentList] for each code doubled the cost of code flows with ES256. Each gateway counts separately and starts
+// again after a reload.
 type PerUserLimit struct {
-	maxPerUser     int           // maximum per person
+	maxPerUser     int           // maximum number of entries per person
 	ttl            time.Duration // lifetime of an entry
 	mu             sync.Mutex
-	byUser         map[string][]userEntry // oldest first
-	sweepThreshold int                    // number of people that triggers a sweep
+	byUser         map[string][]userEntry // entries by person, oldest first
+	sweepThreshold int                    // number of people above which expired entries are removed
 }
 
 type userEntry struct {
@@ -134,13 +134,13 @@ type userEntry struct {
 	addedAt time.Time
 }
 
-// NewPerUserLimit returns a limit of limit entries per person with the lifetime ttl.
+// NewPerUserLimit returns a limit for entries with the lifetime ttl: at most limit per person.
 func NewPerUserLimit(limit int, ttl time.Duration) *PerUserLimit {
 	return &PerUserLimit{maxPerUser: limit, ttl: ttl, byUser: make(map[string][]userEntry), sweepThreshold: 1024}
 }
 
-// Record records a person's new entry with one or more keys. Beyond the limit it returns the calls
-// that delete the oldest entries.
+// Record records a person's new entry, which may have several keys. Beyond the limit, it returns the calls that delete the
+// person's oldest entry.
 func (l *PerUserLimit) Record(person string, keys ...string) (deleteCalls []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +150,7 @@ func (l *PerUserLimit) Record(person string, keys ...string) (deleteCalls []*Cal
 	}
 	if len(entries) >= l.maxPerUser {
 		for _, key := range entries[0].keys {
-			if !slices.Contains(keys, key) { // a repeated key will be rejected
+			if !slices.Contains(keys, key) { // a call that adds an existing key will be rejected anyway
 				deleteCalls = append(deleteCalls, &Call{Op: Delete, Key: key})
 			}
 		}
@@ -169,7 +169,7 @@ func (l *PerUserLimit) dropExpired(entries []userEntry) []userEntry {
 	return slices.Delete(entries, 0, i)
 }
 
-// sweep drops people without unexpired entries if many people are recorded. The store's limit bounds the rest.
+// sweep removes people with only expired entries if sweepThreshold is reached. The store's limit bounds the other people.
 func (l *PerUserLimit) sweep() {
 	if len(l.byUser) < l.sweepThreshold {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Expired entries do not count, and people without other entries are dropped.
+// Expired entries are not counted, and people who have only expired entries are removed.
 func TestExpiredEntriesAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestExpiredEntriesAreDropped(t *testing.T) {
 	})
 }
 
-// Beyond the limit the oldest entry is deleted with all its keys.
+// Beyond the limit, the oldest entry of the person is deleted with all its keys.
 func TestOldestEntryIsDeleted(t *testing.T) {
 	t.Parallel()
 	l := NewPerUserLimit(20, time.Minute)

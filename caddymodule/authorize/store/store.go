@@ -11,87 +11,86 @@ import (
 	"time"
 )
 
-// Store stores data that is used once or can be revoked: codes, sessions, refresh tokens,
-// revocations. Keys contain no secrets; see [Key]. A Store is safe for concurrent use and bounded.
-// A full store returns [ErrFull] and never drops an unexpired entry: without its revocation, a
-// token would be valid again. Package storetest tests implementations.
+// Store stores data that can be used only once or can be revoked: codes, sessions, refresh tokens, revocations. Keys contain no
+// secrets; see [Key]. A Store has a limited size and is safe for concurrent use. If it is full, it returns [ErrFull]. It never
+// removes an unexpired entry: if a revocation were removed, the token would be valid again. Package storetest contains the
+// tests for implementations.
 type Store interface {
-	// Put stores value under key for ttl, replacing any previous value.
+	// Put stores the value of a key for ttl and replaces the previous value.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Add is Put if key is absent, and [ErrExists] otherwise. Exactly one of several concurrent calls succeeds.
+	// Add is like Put, but returns [ErrExists] if the key already exists. Only one of several concurrent calls succeeds.
 	Add(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Get returns the value under key, or [ErrNotFound].
+	// Get returns the value of a key, or [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Swap is Put if the value of key is old, and [ErrChanged] otherwise. Exactly one of several
+	// Swap replaces the value of a key like Put, but returns [ErrChanged] unless the current value is old. Only one of several
 	// concurrent calls with the same old value succeeds.
 	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
 
-	// Take is Get and Delete in one step. Exactly one of several concurrent calls succeeds.
+	// Take returns and deletes the value of a key in one step. Only one of several concurrent calls does not get [ErrNotFound].
 	Take(ctx context.Context, key string) ([]byte, error)
 
-	// Delete removes key, which may be absent.
+	// Delete deletes a key. A key that does not exist is not an error.
 	Delete(ctx context.Context, key string) error
 
-	// Append appends item to the value under key, which may be absent. The value has a remaining lifetime of at
-	// least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the value would exceed maxSize bytes.
+	// Append appends an item to the value of a key, which need not exist. The remaining lifetime of the value becomes at least
+	// ttl, but is never shortened. The error is [ErrTooLong] if the value would be longer than maxSize bytes.
 	Append(ctx context.Context, key string, item []byte, maxSize int, ttl time.Duration) error
 
-	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
+	// List returns the unexpired keys with a prefix, in any order. It may read all keys.
 	List(ctx context.Context, prefix string) ([]string, error)
 
-	// Do executes calls in one atomic step, with one round trip to a remote store: either all
-	// succeed, or none has an effect and Do returns the error of the first failed call, also set as
-	// [Call.Err]. All calls see the state before the step, but a [Get] may also return a value that
-	// another process stored just afterwards. Keys must be distinct. Deletions in a step make room
-	// for its additions in a full store.
+	// Do executes calls in one atomic step, with one round trip to a remote store. Either all calls succeed, or none has an
+	// effect. In the latter case, Do returns the error of the first failed call, which is also in [Call.Err]. All calls see the
+	// state before the step, but [Get] may also return a value that another process has stored just afterwards. The keys must
+	// be distinct. In a full store, deletions in a step free space for its additions.
 	Do(ctx context.Context, calls ...*Call) error
 }
 
 // Errors of a [Store].
 var (
-	ErrNotFound = errors.New("entry not found in the store")                // or expired
+	ErrNotFound = errors.New("entry not found in the store")                // the entry does not exist or has expired
 	ErrExists   = errors.New("entry already exists in the store")           // returned by Add
 	ErrChanged  = errors.New("entry was changed concurrently in the store") // returned by Swap
 	ErrFull     = error(outageError("store is full"))                       // returned by Put, Add and Append
 	ErrTooLong  = errors.New("entry exceeds its maximum length")            // returned by Append
 
-	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed nevertheless.
+	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed.
 	ErrUnavailable = error(outageError("store is unreachable"))
 )
 
-// An outageError is an error of the store as a whole. The store's breaker logs its start and end.
+// An outageError is an error that affects the entire store. The store's breaker logs when it starts and ends.
 type outageError string
 
 // Error implements error.
 func (o outageError) Error() string { return string(o) }
 
-// LoggedElsewhere prevents logging of each request that fails due to an outage.
+// LoggedElsewhere prevents an additional log record for each request that fails because of an outage.
 func (outageError) LoggedElsewhere() {}
 
-// IsConflict reports whether an error means that a concurrent change won.
+// IsConflict reports whether an error means that another change to the entry came first.
 func IsConflict(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
 
-// Key returns the key of an entry without revealing the secret.
+// Key returns the key of an entry for a secret. The key does not reveal the secret.
 func Key(kind, secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// An Op is a method of a [Store] in a [Call].
+// An Op is the method of a [Store] that a [Call] calls.
 type Op int
 
 // Operations of [Store.Do].
 const (
-	Get    Op = iota // sets Value; nil if absent, without an error
-	Put              // stores Value; the entry expires after TTL
-	Add              // stores Value unless Key exists; the entry expires after TTL
-	Swap             // replaces Old with Value; the new entry expires after TTL
-	Take             // sets Value
-	Delete           // deletes Key
-	Append           // appends Value, up to Max bytes in total; the entry expires after TTL
+	Get    Op = iota // sets Value, or nil if the key does not exist
+	Put              // stores Value, which expires after TTL
+	Add              // stores Value, which expires after TTL, unless the key exists
+	Swap             // replaces Old with Value, which expires after TTL
+	Take             // deletes the key and sets Value
+	Delete           // deletes the key
+	Append           // appends Value, up to Max bytes in total; the entry expires after TTL at the earliest
 )
 
 // String returns the name of the method.
@@ -99,20 +98,20 @@ func (o Op) String() string {
 	return [...]string{"Get", "Put", "Add", "Swap", "Take", "Delete", "Append"}[o]
 }
 
-// A Call is a call in a step of [Store.Do].
+// A Call is one call in a step; see [Store.Do].
 type Call struct {
-	Op    Op            // operation
+	Op    Op            // method to call
 	Key   string        // key of the entry
 	Old   []byte        // value to replace
-	Value []byte        // value to store, or value found
+	Value []byte        // value to store, or value that was read
 	Max   int           // maximum length of the value in bytes
 	TTL   time.Duration // lifetime of the value
 
-	Err error // error of the step if caused by this call
+	Err error // error of the step, if this call caused it
 }
 
-// Do executes calls of several stores: consecutive steps of one store form one step. It stops after the first
-// failed step, so calls of different stores are not atomic. Changes that are harmless alone should come first.
+// Do executes calls to several stores. Consecutive steps for the same store are executed as one. Do stops after the first
+// failed step. Calls to different stores are not atomic. Changes that are harmless on their own should come first.
 func Do(ctx context.Context, steps ...Step) error {
 	for len(steps) > 0 {
 		n := 1
@@ -133,16 +132,16 @@ func Do(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// A Step contains the calls of [Do] for one store.
+// A Step contains the calls to one store; see [Do].
 type Step struct {
 	Store Store   // store of the entries
-	Calls []*Call // calls of one atomic step
+	Calls []*Call // calls that form one atomic step
 }
 
-// NewStep returns the step of some calls in a store.
+// NewStep returns a step with calls to a store.
 func NewStep(s Store, calls ...*Call) Step { return Step{s, calls} }
 
-// ReadValues reads keys in one step; nil for absent keys.
+// ReadValues reads the values of keys in one step. Values of keys that do not exist are nil.
 func ReadValues(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
 	calls := make([]*Call, len(keys))
 	for i, key := range keys {
@@ -155,8 +154,8 @@ func ReadValues(ctx context.Context, s Store, keys ...string) (values [][]byte, 
 	return values, err
 }
 
-// ReplaceCall returns the call that replaces a value as read (nil: absent). It fails after a
-// concurrent change; see [IsConflict].
+// ReplaceCall returns the call that replaces the value read of a key; nil means that the key did not exist. It fails if the
+// value has changed since; see [IsConflict].
 func ReplaceCall(key string, read, value []byte, ttl time.Duration) *Call {
 	if read == nil {
 		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}
@@ -164,7 +163,7 @@ func ReplaceCall(key string, read, value []byte, ttl time.Duration) *Call {
 	return &Call{Op: Swap, Key: key, Old: read, Value: value, TTL: ttl}
 }
 
-// DeleteCalls returns the calls that delete the entries of keys.
+// DeleteCalls returns the calls that delete keys.
 func DeleteCalls(keys ...string) (calls []*Call) {
 	for _, key := range keys {
 		calls = append(calls, &Call{Op: Delete, Key: key})
@@ -172,9 +171,9 @@ func DeleteCalls(keys ...string) (calls []*Call) {
 	return calls
 }
 
-// UpdateValue replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do
-// runs again. It reads in a step, because a gateway's copy may be stale. Further calls are executed in the step that stores the
-// value.
+// UpdateValue replaces the value of a key with the result of do. do gets the current value, or nil if there is none. If it
+// returns nil, the value remains unchanged. After a concurrent change, do is called again. UpdateValue reads the value in a
+// step, because a gateway's copy may be stale. Additional calls are executed in the step that stores the value.
 func UpdateValue(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), extraCalls ...*Call) error {
 	for ctx.Err() == nil {
 		read, err := ReadValues(ctx, s, key)
@@ -192,16 +191,16 @@ func UpdateValue(ctx context.Context, s Store, key string, ttl time.Duration, do
 	return ctx.Err()
 }
 
-// Forever is the lifetime of entries that should never expire, because stores require a lifetime.
+// Forever is the lifetime of entries that should never expire. Stores require a lifetime.
 const Forever = 100 * 365 * 24 * time.Hour
 
-// maxRetries limits the attempts of [Retry].
+// maxRetries is the maximum number of attempts of [Retry].
 const maxRetries = 20
 
 var errTooManyConflicts = errors.New("too many conflicting store updates by other gateways; try again")
 
-// Retry repeats a change while its error is [IsConflict], i.e. another gateway was faster. The change has
-// to read again each time.
+// Retry calls change again while its error is [IsConflict], i.e. while another gateway was faster. change must read the current
+// values each time.
 func Retry(ctx context.Context, change func() error) error {
 	for range maxRetries {
 		if err := change(); !IsConflict(err) {
@@ -214,8 +213,8 @@ func Retry(ctx context.Context, change func() error) error {
 	return errTooManyConflicts
 }
 
-// RunOnce executes do unless that was recorded under key, and reports whether it did. It records execution afterwards: failures and
-// lost responses can be retried, and concurrent calls may both execute do. With a full store, do may be executed again.
+// RunOnce calls do, unless key is stored, and reports whether it called do. It stores key afterwards. Therefore, failures and
+// lost responses can be retried, but concurrent calls may all call do, and with a full store, later calls do, too.
 func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (executed bool, err error) {
 	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
 		return false, err
@@ -230,10 +229,10 @@ func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do fun
 	return true, err
 }
 
-// Check sets Err to the error of a call given the stored value of its key, or to nil, and returns
-// it. Every implementation of [Store.Do] checks all calls before any change.
+// Check returns the error of a call if stored is the current value of its key, and sets Err to it. Every implementation of
+// [Store.Do] checks all calls before it changes anything.
 func (c *Call) Check(stored []byte, found bool) error {
-	c.Err = nil // clear the error of an earlier step
+	c.Err = nil // remove the error of an earlier step
 	switch {
 	case c.Op == Add && found:
 		c.Err = ErrExists
@@ -247,16 +246,16 @@ func (c *Call) Check(stored []byte, found bool) error {
 	return c.Err
 }
 
-// RemovesKey reports whether a call removes its key, which makes room for another call of the step.
+// RemovesKey reports whether a call deletes its key, which frees space for another call in the step.
 func (c *Call) RemovesKey() bool { return c.Op == Take || c.Op == Delete }
 
-// StoresValue reports whether a call leaves a value under its key.
+// StoresValue reports whether the key of a call has a value afterwards.
 func (c *Call) StoresValue() bool {
 	return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append
 }
 
-// CallRunner implements single calls by a [Store.Do], each as its own step. Implementations of [Store]
-// embed it with their own Do.
+// CallRunner implements the methods for single calls with [Store.Do]. Each call is one step. Implementations of [Store] embed a
+// CallRunner with their Do method.
 type CallRunner func(ctx context.Context, calls ...*Call) error
 
 // Put implements [Store].
@@ -301,36 +300,36 @@ func (do CallRunner) Delete(ctx context.Context, key string) error {
 	return do(ctx, &Call{Op: Delete, Key: key})
 }
 
-// A SharedStore serves several gateways at once.
+// A SharedStore can be used by several gateways at the same time.
 type SharedStore interface {
 	Store
 
-	// Subscribe reports the entries of followed kinds: first all existing entries, then each change by any
-	// process, in order. About every second it also reports that nothing has changed. It returns when
-	// ctx ends or the store fails; the next call starts again with all entries. The followed kinds are
-	// set when the store is created; see [KindOf]. For entries with a lifetime above 49 hours, a store
-	// may initially report recent changes only, and for changes only the key.
+	// Subscribe calls onUpdate with all existing entries of the followed kinds, and then with each change by any process, in
+	// order. About every second, it also reports if nothing has changed. It returns when ctx is canceled or the store fails;
+	// the next call starts again with all entries. The followed kinds are set when the store is created; see [KindOf]. For
+	// entries with a lifetime of more than 49 hours, a store may initially report only recent changes, and report only the keys
+	// of changes.
 	Subscribe(ctx context.Context, onUpdate func(Update)) error
 
-	// Now returns the time by the store's clock, estimated from its latest response. Gateways use
-	// it for times that they compare with each other.
+	// Now returns the time of the store's clock, estimated from its latest response. Gateways use it for times that other
+	// gateways compare.
 	Now() time.Time
 }
 
-// An Update is a report of a [SharedStore] store to a follower.
+// An Update is what a [SharedStore] reports to a follower.
 type Update struct {
-	IsComplete bool     // entries not in Changes do not exist
-	Changes    []Change // oldest first; may contain changes reported before
+	IsComplete bool     // whether followed entries that are not in Changes do not exist
+	Changes    []Change // oldest first; may include changes that were reported before
 
-	// QueriedAt is the time of the query by this process's clock: all earlier changes have been reported.
+	// QueriedAt is when the store was queried, by this process's clock. All earlier changes have been reported.
 	QueriedAt time.Time
 }
 
-// A Change is the state of an entry after a change.
+// A Change is the state of an entry after it was changed.
 type Change struct {
 	Key       string    // key of the entry
-	Value     []byte    // nil: deleted, or with a lifetime above 49 hours
-	ExpiresAt time.Time // by this process's clock
+	Value     []byte    // nil if the entry was deleted or has a lifetime of more than 49 hours
+	ExpiresAt time.Time // expiry by this process's clock
 }
 
 // KindOf returns the kind of a key: the part before the first colon.
@@ -339,16 +338,16 @@ func KindOf(key string) string {
 	return kind
 }
 
-// serverClock is implemented by shared stores and by every wrapper around one.
+// serverClock is implemented by shared stores and their wrappers.
 type serverClock interface{ Now() time.Time }
 
-// IsShared reports whether several gateways may use a store at once.
+// IsShared reports whether several gateways can use a store at the same time.
 func IsShared(s Store) bool {
 	_, ok := s.(serverClock)
 	return ok
 }
 
-// Now returns the time by the store's clock if it is shared, otherwise by this process's clock.
+// Now returns the time of the store's clock if the store is shared, otherwise of this process's clock.
 func Now(s Store) time.Time {
 	if shared, ok := s.(serverClock); ok {
 		return shared.Now()
@@ -356,21 +355,21 @@ func Now(s Store) time.Time {
 	return time.Now()
 }
 
-// Since is [time.Since] by the store's clock.
+// Since is like [time.Since], but uses the store's clock.
 func Since(s Store, t time.Time) time.Duration { return Now(s).Sub(t) }
 
-// Until is [time.Until] by the store's clock.
+// Until is like [time.Until], but uses the store's clock.
 func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 
-// An Exporter is a [Store] that can copy its entries to another.
+// An Exporter is a [Store] whose entries can be copied to another.
 type Exporter interface {
-	// Entries calls yield with every entry and its remaining lifetime, unordered; an entry may be
-	// reported twice. An entry that changes during the call is reported in its old state, its new state,
-	// or both. Entries stops at the first error of yield, which must not call the store.
+	// Entries calls yield with every entry and its remaining lifetime, in any order. An entry may be reported twice. If an
+	// entry changes during the call, the old state, the new state, or both are reported. Entries stops at the first error of
+	// yield, which may not call the store.
 	Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error
 }
 
-// CopyableStore is a source or target of `fhir-store copy`.
+// CopyableStore is a store that `fhir-store copy` can copy from or to.
 type CopyableStore interface {
 	Store
 	Exporter
@@ -378,32 +377,32 @@ type CopyableStore interface {
 
 // Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
-	StartedAt time.Time // start; zero: unknown, all time before EndedAt counts
-	EndedAt   time.Time // end; zero: no outage
+	StartedAt time.Time // start; zero means unknown: the outage includes all time before EndedAt
+	EndedAt   time.Time // end; zero means that there was no outage
 }
 
-// MayAffect reports whether the response to an event at a time may have been lost in the outage: the
-// event happened in the outage or less than window before it.
+// MayAffect reports whether an outage may have caused the loss of the response to an event. This is the case if the event
+// happened during the outage, or less than window before it.
 func (o Outage) MayAffect(at time.Time, window time.Duration) bool {
 	return !at.After(o.EndedAt) && at.After(o.StartedAt.Add(-window))
 }
 
-// A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),
-// so that a guarded request needs no round trip.
+// Kinds of entries (see [KindOf]) whose changes a shared store broadcasts, because most requests read them. As a result, a
+// request to the guard needs no round trip.
 var (
-	// MirroredKinds are the kinds copied to each gateway in full, at most two days
-	// old: revocations, because their absence must be known as well.
+	// MirroredKinds are the kinds of entries of the last two days that each gateway mirrors completely. These are the
+	// revocations, because a gateway must also know that there is none.
 	MirroredKinds = []string{"revoked", "cutoff"}
 
-	// CachedKinds are the kinds that each gateway caches after reading, until a change is
-	// broadcast: federated accounts, and clients that registered themselves.
+	// CachedKinds are the kinds of entries that each gateway caches after reading them, until a change is broadcast: federated
+	// accounts and self-registered clients.
 	CachedKinds = []string{"account", "kept-account", "client"}
 
-	// RevocationKinds are the kinds that a full store still accepts, so that logout and revocation
-	// always work: revocations, and the lists that limit them per person.
+	// RevocationKinds are the kinds of entries that a full store still accepts, so that logout and revocation always work:
+	// revocations, and the lists that limit them per person.
 	RevocationKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
 
-	// UnboundedKinds are the kinds that a full shared store still accepts: RevocationKinds and the
-	// fixed number of counters of wrong secrets.
+	// UnboundedKinds are the kinds of entries that a full shared store still accepts: RevocationKinds, and the counters of
+	// wrong secrets, whose number is fixed.
 	UnboundedKinds = append(slices.Clone(RevocationKinds), "lockout")
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// After a concurrent change, UpdateValue starts again with the new value. A nil result or an error changes nothing.
+// After a concurrent change, UpdateValue calls do again with the new value. If do returns nil or an error, nothing changes.
 func TestAlter(t *testing.T) {
 	t.Parallel()
 	s, failure := NewMemory(0, 0), errors.New("no")

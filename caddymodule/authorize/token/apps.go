@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// App is a client with access in a user's name.
+// App is a client that has access on behalf of a user.
 type App struct {
 	Client          *client.Client  // the client
 	Scope           []string        // accessible scope
-	Since           time.Time       // time of the oldest valid grant or consent
+	Since           time.Time       // start time of the oldest valid grant or consent
 	LastUsedAt      time.Time       // time of the last token, accurate to an hour
 	OutlastsSession bool            // whether access outlasts the session
-	ConsentStored   bool            // whether the next request needs no consent page
+	ConsentStored   bool            // whether the next request does not need a consent page
 	Patients        []PatientAccess // patients whose records are accessible, ordered by id
 }
 
@@ -35,8 +35,8 @@ type PatientAccess struct {
 	Until   time.Time // expiry of the last grant or consent; zero if access ends with the session
 }
 
-// Apps lists the clients with access in a user's name. Its run time depends on the number of the
-// user's clients, not on the size of the store.
+// Apps lists the clients that have access on behalf of a user. Its run time depends on the number of the user's clients, not on
+// the size of the store.
 type Apps struct {
 	index       *appIndex
 	families    *tokenFamilies
@@ -101,7 +101,6 @@ func (a *App) mergeGrant(scope []string, since, used time.Time) {
 	}
 }
 
-// addPatient adds a patient whose records are accessible.
 func (a *App) addPatient(patient string, since, until time.Time) {
 	if patient == "" {
 		return
@@ -119,7 +118,7 @@ func (a *App) addPatient(patient string, since, until time.Time) {
 	}
 }
 
-// addLatestGrant adds the latest grant while its access token may be valid.
+// addLatestGrant adds the latest grant if its access token may still be valid.
 func (as *Apps) addLatestGrant(ctx context.Context, user string, entry indexedApp, app *App) error {
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: user, ClientID: entry.ClientID, BasedOnConsent: app.Client.RequiresConsent(), ShortLived: true,
@@ -180,7 +179,7 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 	return err
 }
 
-// addConsent adds scopes that need no new consent.
+// addConsent adds the scopes that do not need a new consent.
 func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 	all, err := as.consents.Load(ctx, user, app.Client.ID)
 	if all == nil || err != nil || !app.Client.RequiresConsent() {
@@ -201,17 +200,17 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 }
 
 const (
-	// maxApps is the number of listed clients per user; the least recently used are dropped. An
-	// entry without client_id at the end marks a truncated list.
+	// maxApps is the maximum number of listed clients per user. The least recently used clients are dropped. An entry without
+	// client_id at the end marks a truncated list.
 	maxApps = 100
 
-	// maxAppSessions is the number of sessions recorded per client.
+	// maxAppSessions is the maximum number of sessions recorded per client.
 	maxAppSessions = 10
 
 	// maxAppPatients is the approximate number of patients recorded per client.
 	maxAppPatients = 20
 
-	// usagePrecision is the precision of usage times, so that not every code causes a write.
+	// usagePrecision is the precision of usage times. It avoids a write for every code.
 	usagePrecision = time.Hour
 
 	// indexLifetime exceeds the lifetime of consents and refresh tokens.
@@ -236,10 +235,10 @@ type indexedPatient struct {
 	LastGrantAt time.Time `json:"used"`  // time of the latest grant, accurate to usagePrecision
 }
 
-// appIndex lists the clients of each user in one entry, which avoids searches of the store.
+// appIndex stores the clients of each user in one entry, which avoids searches of the store.
 type appIndex struct {
 	durable       store.Store
-	grantLifetime time.Duration // validity of a grant without refresh token
+	grantLifetime time.Duration // how long a grant without a refresh token may be valid
 }
 
 func appsKey(user string) string { return store.Key("apps", user) }
@@ -292,12 +291,11 @@ func truncateApps(apps []indexedApp) []indexedApp {
 	return append(slices.Clip(apps[:maxApps-1]), indexedApp{})
 }
 
-// isTruncated reports whether a list is truncated.
 func isTruncated(apps []indexedApp) bool {
 	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
-// withPatient returns a client's patients with the patient of a new grant, without patients of expired or void grants.
+// withPatient returns a client's patients with the patient of a new grant. Patients of expired or void grants are removed.
 func (ix *appIndex) withPatient(patients []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
 	if g.patient() == "" {
 		return patients
@@ -315,7 +313,6 @@ func (ix *appIndex) withPatient(patients []indexedPatient, g *Grant, cutoff time
 	return list
 }
 
-// clientIDs returns the ids of the clients in a list.
 func clientIDs(apps []indexedApp) (ids []string) {
 	for _, app := range apps {
 		ids = append(ids, app.ClientID)
@@ -331,13 +328,13 @@ func (a *indexedApp) coversGrant(g *Grant, cutoff time.Time) bool {
 	return g.GrantedAt.Sub(a.LastGrantAt) < usagePrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, isRecent)) && a.LastGrantAt.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
-// mayBeValid reports whether a grant without refresh token may still be valid.
+// mayBeValid reports whether a grant without a refresh token may still be valid.
 func (ix *appIndex) mayBeValid(used, cutoff time.Time) bool {
 	return used.After(cutoff) && store.Since(ix.durable, used) < ix.grantLifetime+usagePrecision
 }
 
-// remove removes one client from a user's list, or all clients if clientID is empty, unless used
-// after since: grants made after a revocation must stay listed for the next revocation.
+// remove removes one client from a user's list, or all clients if clientID is empty. It does not remove clients used after
+// since, because grants made after a revocation must stay listed for the next revocation.
 func (ix *appIndex) remove(ctx context.Context, user, clientID string, since time.Time) error {
 	return store.Retry(ctx, func() error {
 		stored, err := store.ReadValues(ctx, ix.durable, appsKey(user))
@@ -357,7 +354,7 @@ func (ix *appIndex) remove(ctx context.Context, user, clientID string, since tim
 		}
 		lifetime := indexLifetime
 		if len(remaining) == 0 {
-			lifetime = time.Second // a step has no conditional delete
+			lifetime = time.Second // steps do not support conditional deletes
 		}
 		return ix.durable.Do(ctx, store.ReplaceCall(appsKey(user), stored[0], value, lifetime))
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxCodesPerUser limits the codes per user, including redeemed codes.
+// maxCodesPerUser is the maximum number of codes per user, including redeemed codes.
 const maxCodesPerUser = 200
 
 // Codes issues and redeems authorization codes.
@@ -40,8 +40,8 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	return code, store.NewStep(cs.store, calls...), nil
 }
 
-// findRedeemable returns the grant of a code after all checks that need no write. It checks the entire
-// request first, so that only the client with its credentials and PKCE verifier can use the code up.
+// findRedeemable returns the grant of a code after all checks that do not write. It checks the entire request first, so that
+// only the client with its credentials and PKCE verifier can mark the code as used.
 func (cs *Codes) findRedeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {
@@ -54,7 +54,7 @@ func (cs *Codes) findRedeemable(ctx context.Context, client *client.Client, p oa
 	if _, isInvalid := errors.AsType[*oauth2.Error](err); !isInvalid {
 		return g, err
 	}
-	// The tokens of a used code may still be valid.
+	// If the code was used, its tokens may still be valid.
 	switch _, getErr := cs.store.Get(ctx, revocation.UsedCodeKey(g.Family)); {
 	case errors.Is(getErr, store.ErrNotFound):
 		return nil, err
@@ -64,14 +64,12 @@ func (cs *Codes) findRedeemable(ctx context.Context, client *client.Client, p oa
 	return nil, cs.revokeReplayedCode(ctx, g)
 }
 
-// redeem marks a code as used, stores its new family of refresh tokens and rereads whether the
-// grant is valid, in one step per store. Exactly one of several concurrent
-// requests succeeds and returns tokens, at any gateway. The mark is a separate entry, rather than a deletion of the
-// code, so that later requests are recognized as replays.
+// redeem marks a code as used, stores its new family of refresh tokens and rereads whether the grant is valid, in one step per
+// store. Exactly one of several concurrent requests succeeds and returns tokens, at any gateway. The mark is a separate entry,
+// rather than a deletion of the code, so that later requests are recognized as replays.
 //
-// It does not reread whether the family was revoked: PostgreSQL reads after writing the mark,
-// and by then a replay may have revoked the family. The tokens are void in that case, but the
-// request that used the code has still succeeded.
+// It does not reread whether the family was revoked, because PostgreSQL reads after writing the mark. By then, a replay may
+// have revoked the family. The tokens are void in that case, but the request that used the code has still succeeded.
 func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, pending *pendingFamily) error {
 	revocationCheck, err := cs.revocations.NewCheck(ctx, "", codeBinding(g))
 	for err == nil {
@@ -92,7 +90,7 @@ func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, pe
 	return err
 }
 
-// confirmRedeemed rejects a code if its grant was revoked before redemption, and removes the stored family.
+// confirmRedeemed returns an error if the code's grant was revoked before redemption. It then removes the stored family.
 func (cs *Codes) confirmRedeemed(ctx context.Context, client *client.Client, g *Grant, revocationCheck *revocation.Check, consent []*store.Call) error {
 	isRevoked, err := revocationCheck.IsRevoked(g.GrantedAt)
 	if err == nil && isRevoked {
@@ -123,7 +121,7 @@ func codeBinding(g *Grant) revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
 }
 
-// checkGrant rejects a code if its grant is revoked according to the local state.
+// checkGrant returns an error if the grant of a code is revoked according to the local state.
 func (cs *Codes) checkGrant(ctx context.Context, g *Grant, client *client.Client) error {
 	revoked, err := cs.revocations.IsTokenRevoked(ctx, g.Family)
 	if err != nil {

@@ -84,7 +84,7 @@ func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	}
 }
 
-// "Authorization code validity | 5 minutes, single use"
+// Codes can be used once and are valid for five minutes (docs/evidence/interface.md §4.1).
 func TestCodeValidity(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -129,7 +129,7 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	code := b.Code(authorizetest.WithOfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
-			durable.Before = nil // only once
+			durable.Before = nil // runs only once
 			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
 		}
 		return nil
@@ -174,8 +174,8 @@ func codeReuse(t *testing.T, after time.Duration) {
 	}
 }
 
-// lateReads is a store that, like PostgreSQL, performs reads after the changes of a step. Between
-// them it runs a function once.
+// lateReads is a store that, like PostgreSQL, performs reads after the changes of a step. It runs a function once between
+// changes and reads.
 type lateReads struct {
 	store.Store
 	between func()
@@ -202,8 +202,8 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// If a code or refresh token is used several times, exactly one use succeeds, even if a
-// replay revokes its tokens before its reads.
+// If a code or refresh token is used several times, exactly one use succeeds, even if a replay revokes its tokens before the
+// step's reads.
 func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
 	for name, grant := range map[string]func(b *authorizetest.Browser) url.Values{
@@ -231,8 +231,8 @@ func TestReplayedBeforeTheReads(t *testing.T) {
 	}
 }
 
-// An access token is bound to its client: it is invalid for a later client with the same client_id,
-// and once the client may no longer get such tokens.
+// An access token is bound to its client. It is invalid for a later client with the same client_id, and once the client may no
+// longer get such tokens.
 func TestTokenIsOfClientGeneration(t *testing.T) {
 	t.Parallel()
 	server := func(change func(app, service *client.Client)) *authorize.Server {
@@ -272,8 +272,9 @@ func TestTokenIsOfClientGeneration(t *testing.T) {
 	}
 }
 
-// An access token is void once its user could no longer sign in to the client in the same way: with the same class of
-// authentication, by the same provider and its linked account. With required consent, it is void once the consent is withdrawn.
+// An access token is void once its user could no longer sign in to the client in the same way, i.e. with the same class of
+// authentication, by the same provider and its linked account. If consent is required, the token is void once the consent is
+// withdrawn.
 func TestTokenDependsOnSignIn(t *testing.T) {
 	t.Parallel()
 	p, durable := providertest.Start(t), store.NewMemory(0, 0)

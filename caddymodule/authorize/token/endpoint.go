@@ -24,7 +24,7 @@ type tokenResponse struct {
 	IDToken      string `json:"id_token,omitempty"`
 	RefreshToken string `json:"refresh_token,omitempty"`
 
-	*launch.Context // SMART App Launch 2.2; nil without launch context
+	*launch.Context // SMART App Launch 2.2; nil if there is no launch context
 }
 
 type tokenEndpoint struct {
@@ -41,10 +41,10 @@ type tokenEndpoint struct {
 type grantType struct {
 	rules client.GrantType // clients that may use the grant type
 
-	// exchange handles a token request; nil: not a grant_type of the token endpoint.
+	// exchange handles a token request. It is nil for a grant type that the token endpoint does not accept.
 	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
 
-	// inferClient finds the client of a request without client_id; nil: client_id is required.
+	// inferClient finds the client of a request without client_id. If it is nil, client_id is required.
 	inferClient func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
 }
 
@@ -89,7 +89,7 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 	return grant.exchange(e, r.Context(), client, p)
 }
 
-// inferClient returns the client of a request without client_id, if the grant type permits that.
+// inferClient returns the client of a request that has no client_id, if the grant type permits that.
 func (e *tokenEndpoint) inferClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	if grant := findGrantType(p); grant.inferClient != nil {
 		return grant.inferClient(e, ctx, p)
@@ -104,7 +104,7 @@ func (t *IssuedTokens) newResponse(scope string, context *launch.Context) *token
 	}
 }
 
-// CheckResource rejects a resource other than the FHIR server (RFC 8707 §2).
+// CheckResource returns an error for a resource other than the FHIR server (RFC 8707 §2).
 func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	resource := p.Get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {
@@ -113,7 +113,8 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	return nil
 }
 
-// checkClient rejects clients that may not use the grant type, and grant types unsupported at the token endpoint.
+// checkClient returns an error for a client that may not use the grant type, and for a grant type that the token endpoint does
+// not accept.
 func (g grantType) checkClient(c *client.Client) error {
 	switch {
 	case g.exchange == nil:
@@ -145,8 +146,8 @@ func GrantTypes() client.GrantTypes {
 	return rules
 }
 
-// grantTypes lists all grant types. Adding one takes a value like those below and its name here:
-// the token endpoint, discovery, client configuration and registration, and metrics use this list.
+// grantTypes lists all grant types. To add a grant type, define a value like those below and add it here. The token endpoint,
+// discovery, client configuration and registration, and metrics use this list.
 var grantTypes = []grantType{authorizationCodeGrant, implicitGrant, clientCredentialsGrant, refreshTokenGrant}
 
 // implicitGrant is the grant type of tokens from the authorization endpoint (RFC 6749 §4.2), listed in
@@ -174,7 +175,7 @@ var authorizationCodeGrant = grantType{
 
 func usesCodes(c *client.Client) bool { return c.AllowsResponseType("code") }
 
-// exchangeCode marks the code as used last, so that the client can retry after any earlier failure.
+// exchangeCode redeems a code. It marks the code as used last, so that the client can retry after any earlier failure.
 func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	g, err := e.codes.findRedeemable(ctx, client, p)
 	if err != nil {
@@ -217,7 +218,7 @@ func usesCredentials(c *client.Client) bool {
 	return slices.Contains(c.GrantTypes, grantTypeCredentials)
 }
 
-// exchangeCredentials grants system scopes only, because there is no user.
+// exchangeCredentials issues a token to a backend service. It grants only system scopes, because there is no user.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	scope, err := client.GrantSystemScope(p.Get("scope"))
 	if err != nil {
@@ -241,9 +242,9 @@ var refreshTokenGrant = grantType{
 	},
 }
 
-// exchangeRefreshToken rotates a refresh token. Reuse reveals theft and revokes the grant (RFC 9700
-// §4.14.2). Within the grace period the client may have missed the response and gets the same successor
-// again. This does not help a thief: thief and client then share one token, and its second use is detected.
+// exchangeRefreshToken rotates a refresh token. Reuse reveals theft and revokes the grant (RFC 9700 §4.14.2). Within the grace
+// period the client may have missed the response and gets the same successor again. This does not help a thief, because thief
+// and client then share one token, whose second use is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
@@ -258,8 +259,8 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// rotateRefreshToken stores the successor last, so that the client can retry after any earlier failure. If a
-// concurrent request rotates the token, the error is [store.ErrChanged], and the token must be checked again.
+// rotateRefreshToken rotates a refresh token. It stores the successor last, so that the client can retry after any earlier
+// failure. If a concurrent request rotates the token, the error is [store.ErrChanged], and the token must be checked again.
 func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, requested string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {

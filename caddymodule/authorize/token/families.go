@@ -47,16 +47,15 @@ type Lifetimes struct {
 	Refresh     time.Duration // lifetime of a grant with refresh tokens
 	RefreshIdle time.Duration // lifetime of an unused refresh token
 
-	// RefreshGrace is the time after rotation during which a refresh token returns the same
-	// successor again. For tokens rotated during one of the Outages, or up to RefreshGrace before
-	// it, the time starts at the end of the outage.
+	// RefreshGrace is the time after rotation during which a refresh token returns the same successor again. For tokens rotated
+	// during one of the Outages, or less than RefreshGrace before it, this time starts at the end of the outage.
 	RefreshGrace time.Duration
 	Outages      func() []store.Outage // see RefreshGrace
 }
 
 const grantTypeRefreshToken = "refresh_token"
 
-// now returns the time for dating refresh tokens; gateways that share a store use the store's clock.
+// now returns the current time for dating refresh tokens. Gateways that share a store use the store's clock.
 func (fs *tokenFamilies) now() time.Time { return store.Now(fs.durable) }
 
 // find returns the family of a token and its stored form.
@@ -91,7 +90,7 @@ func (fs *tokenFamilies) findRedeemable(ctx context.Context, f *refreshFamily, c
 	if err := checkRefreshScope(f.Grant.Scope, requested); err != nil {
 		return nil, err
 	}
-	// Revalidation first, because the provider's response updates the user.
+	// Revalidation comes first, because the provider's response updates the user.
 	if err := fs.sessions.SignIns.CheckRefresh(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.RequiresRevalidation); err != nil {
 		return nil, err
 	}
@@ -104,15 +103,15 @@ func (fs *tokenFamilies) findRedeemable(ctx context.Context, f *refreshFamily, c
 		}
 	}
 	g := *f.Grant
-	g.Nonce = "" // for the initial sign-in only (OpenID Connect Core §12.2)
+	g.Nonce = "" // only the initial ID token contains it (OpenID Connect Core §12.2)
 	var err error
 	g.Scope, err = narrowScope(g.Scope, requested)
 	return &g, err
 }
 
-// classify classifies a token of a family. If the current token was issued during or shortly before an
-// outage, its response may have been lost, so the grace period starts at the end of the outage.
-// With skewed clocks the age may be negative, which must not enable a disabled grace period.
+// classify classifies a token of a family. If the current token was issued during or shortly before an outage, its response may
+// have been lost, so the grace period starts at the end of the outage. With skewed clocks, the token's age may be negative,
+// which must not enable a disabled grace period.
 func (fs *tokenFamilies) classify(f *refreshFamily, token string) tokenState {
 	age := fs.now().Sub(f.IssuedAt)
 	for _, o := range fs.Outages() {
@@ -142,7 +141,8 @@ func (fs *tokenFamilies) revoke(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// checkFamily rejects a grant that was revoked, has expired, or is no longer permitted by its user, session or client.
+// checkFamily returns an error for a grant that was revoked, has expired, or is no longer permitted by its user, session or
+// client.
 func (fs *tokenFamilies) checkFamily(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	if err := fs.checkGrant(ctx, f, client); err != nil || !f.Grant.endsWithSession() {
 		return err
@@ -168,8 +168,8 @@ func (fs *tokenFamilies) checkGrant(ctx context.Context, f *refreshFamily, clien
 	return fs.grants.checkAllowed(ctx, f.Grant, client)
 }
 
-// inferClient returns the client of a refresh token sent without client_id, as some public clients do.
-// They have no credentials to send.
+// inferClient returns the client of a refresh token sent without client_id, as some public clients do. Such clients have no
+// credentials.
 func (fs *tokenFamilies) inferClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	f, _, err := fs.find(ctx, p.Get("refresh_token"))
 	if err != nil {
@@ -183,8 +183,8 @@ func (fs *tokenFamilies) inferClient(ctx context.Context, p oauth2.Parameters) (
 	return found, err
 }
 
-// maxFamilies limits the refreshable grants per user and client. Expired grants do not count, so
-// that frequent short sessions do not displace a long-lived grant on a phone.
+// maxFamilies is the maximum number of refreshable grants per user and client. It does not include expired grants, so that
+// frequent short sessions do not displace a long-lived grant on a phone.
 const maxFamilies = 200
 
 // userFamilies returns the list of families of a user and client.
@@ -237,7 +237,7 @@ func (fs *tokenFamilies) listedKeys(ctx context.Context, user string, clients []
 	return slices.Compact(keys), err
 }
 
-// checkRefreshScope rejects a scope that exceeds the grant (RFC 6749 §6), before any write.
+// checkRefreshScope returns an error for a scope that exceeds the grant (RFC 6749 §6). It is called before any write.
 func checkRefreshScope(granted []string, requested string) error {
 	parts, err := narrowScope(granted, requested)
 	if err != nil || requested == "" {
@@ -271,8 +271,9 @@ func narrowScope(granted []string, requested string) ([]string, error) {
 	return scopes, nil
 }
 
-// A refresh token is 48 bytes in base64url: the family's id, a secret, and a tag that authenticates
-// all tokens of the family, including old ones. Only the SHA-256 of the current token is stored.
+// refreshTokenSize is the size of a refresh token in bytes before base64url encoding. A token consists of the family's id, a
+// secret, and a tag that authenticates all tokens of the family, including old ones. Only the SHA-256 of the current token is
+// stored.
 const refreshTokenSize = 3 * revocation.IDSize
 
 // refreshFamily is a chain of refresh tokens, as stored in a [store.Store]. Each token is used once
@@ -281,12 +282,12 @@ type refreshFamily struct {
 	Grant       *Grant `json:"grant"`   // full grant, unaffected by narrower requests (RFC 6749 §6)
 	CurrentHash []byte `json:"current"` // SHA-256 of the current token
 
-	// TagKey authenticates the tags. An attacker who reads the store can forge tokens that revoke the
-	// family, but none that are accepted.
+	// TagKey authenticates the tags. An attacker who reads the store can forge tokens that revoke the family, but no tokens
+	// that are accepted.
 	TagKey []byte `json:"key"`
 
-	// Salt derives the current token from its predecessor, for clients that missed a response. The
-	// store alone does not reveal the token.
+	// Salt derives the current token from its predecessor, for clients that missed a response. Reading the store is not
+	// sufficient to compute the token.
 	Salt []byte `json:"salt"`
 
 	IssuedAt time.Time `json:"issued_at"` // issue time of the current token
@@ -393,7 +394,7 @@ func familyKeys(ids []string) (keys []string) {
 	return keys
 }
 
-// expiresAt returns the expiry of the family without further use.
+// expiresAt returns when the family expires if it is not used again.
 func (f *refreshFamily) expiresAt(idle time.Duration) time.Time {
 	if idleEnd := f.IssuedAt.Add(idle); idleEnd.Before(f.Expiry) {
 		return idleEnd
@@ -411,8 +412,8 @@ type pendingFamily struct {
 	userList store.RecentList // the user's families for the client
 }
 
-// calls returns the durable store calls that store and list the family; none for a nil pendingFamily.
-// They fail with [store.ErrTooLong] if the list is full; see dropOldest.
+// calls returns the durable store calls that store and list the family. A nil pendingFamily has no calls. They fail with
+// [store.ErrTooLong] if the list is full; see dropOldest.
 func (s *pendingFamily) calls() []*store.Call {
 	if s == nil {
 		return nil
@@ -429,9 +430,9 @@ func (s *pendingFamily) dropOldest(ctx context.Context) error {
 	return store.Do(ctx, store.NewStep(s.families.durable, store.DeleteCalls(familyKeys(dropped)...)...))
 }
 
-// discard removes a family after its code could not be redeemed. If codes and families share a store, the
-// failed step stored nothing unless its response was lost. In that case the family expires immediately,
-// but only if it is this family: another request with the code may have succeeded.
+// discard removes a family after its code could not be redeemed. If codes and families share a store, the failed step stored
+// nothing unless its response was lost. In that case the family expires immediately, but only if it is this one, because
+// another request with the code may have succeeded.
 func (s *pendingFamily) discard(ctx context.Context, codes store.Store) {
 	if s == nil {
 		return
@@ -449,8 +450,8 @@ func (s *pendingFamily) discard(ctx context.Context, codes store.Store) {
 	}
 }
 
-// newPendingFamily creates the first refresh token of a grant, to be stored with the redemption of its code;
-// nil for a grant without refresh tokens.
+// newPendingFamily creates the first refresh token of a grant, to be stored with the redemption of its code. It returns nil for
+// a grant without refresh tokens.
 func (fs *tokenFamilies) newPendingFamily(ctx context.Context, g *Grant) (*pendingFamily, error) {
 	if !g.allowsRefresh() {
 		return nil, nil
@@ -473,8 +474,8 @@ func (fs *tokenFamilies) newPendingFamily(ctx context.Context, g *Grant) (*pendi
 	return pending, err
 }
 
-// rotation replaces a refresh token with its successor, in one step per store that also rereads
-// whether the grant is valid.
+// rotation replaces a refresh token with its successor. It uses one step per store, which also rereads whether the grant is
+// valid.
 type rotation struct {
 	families *tokenFamilies
 	client   *client.Client
@@ -486,12 +487,12 @@ type rotation struct {
 	sessionCalls, consentCalls []*store.Call // calls that reread session and consent, if required
 }
 
-// rotate returns the successor of a refresh token: a new token, or within the grace period the same
-// token again. If a concurrent request has rotated the token, the error is [store.ErrChanged].
+// rotate returns the successor of a refresh token: a new token, or within the grace period the same token again. If a
+// concurrent request has rotated the token, the error is [store.ErrChanged].
 //
-// For a new token it does not reread whether the family was revoked: a revocation deletes the
-// family last, so the swap fails. Rereading would also be wrong, because PostgreSQL reads after the
-// swap: by then a replay may have revoked the family, although this request was first.
+// For a new token it does not reread whether the family was revoked, because a revocation deletes the family last, so that the
+// swap fails. Rereading would also be wrong, because PostgreSQL reads after the swap. By then, a replay may have revoked the
+// family, although this request was first.
 func (fs *tokenFamilies) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {
 	r := &rotation{families: fs, client: client, family: f, stored: stored}
 	if !f.isCurrent(token) {
@@ -505,7 +506,7 @@ func (fs *tokenFamilies) rotate(ctx context.Context, client *client.Client, f *r
 	return next, r.execute(ctx, "")
 }
 
-// execute executes the step. It rejects a revoked family, unless checkedFamily is "".
+// execute executes the step. It returns an error for a revoked family, unless checkedFamily is "".
 func (r *rotation) execute(ctx context.Context, checkedFamily string) (err error) {
 	g := r.family.Grant
 	if r.check, err = r.families.revocations.NewCheck(ctx, checkedFamily, g.binding()); err != nil {
@@ -534,8 +535,8 @@ func (r *rotation) swapCall(old, value []byte) *store.Call {
 	}
 }
 
-// confirm rejects a grant that was revoked before the step. It deletes the family if that is final,
-// and restores the previous token if only the consent is missing.
+// confirm returns an error for a grant that was revoked before the step. It deletes the family if the revocation is final, and
+// restores the previous token if only the consent is missing.
 func (r *rotation) confirm(ctx context.Context) error {
 	durable, g := r.families.durable, r.family.Grant
 	cleanupCtx := context.WithoutCancel(ctx)

@@ -29,32 +29,33 @@ type Grant struct {
 	RequestedScope string            `json:"asked"`                    // requested scope
 	Scope          []string          `json:"scope"`                    // granted scope
 	User           string            `json:"user"`                     // sub of the user
-	SignedInAt     time.Time         `json:"signed_in_at"`             // auth_time
+	SignedInAt     time.Time         `json:"signed_in_at"`             // time of the sign-in (auth_time)
 	GrantedAt      time.Time         `json:"at"`                       // grant time, compared with revocation cutoffs
-	ExpiresAt      time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
+	ExpiresAt      time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means no limit
 	Session        string            `json:"session,omitempty"`        // sid of the session
 	AMR            []string          `json:"amr,omitempty"`            // authentication methods of the sign-in (RFC 8176)
 	Provider       string            `json:"provider,omitempty"`       // key of the identity provider; "" for local users
 	Subject        string            `json:"upstream_sub,omitempty"`   // sub at the identity provider
-	Credential     []byte            `json:"credential"`               // hash of the user's credential at the time
+	Credential     []byte            `json:"credential"`               // hash of the user's credential at the time of the grant
 	Generation     oauth2.Generation `json:"generation,omitempty"`     // generation of the client
 	CodeChallenge  string            `json:"code_challenge,omitempty"` // code_challenge (RFC 7636)
 	Nonce          string            `json:"nonce,omitempty"`          // nonce of the authorization request
 
-	// Launch is the launch context; nil if none.
+	// Launch is the launch context, or nil if there is none.
 	Launch           *launch.Context `json:"launch,omitempty"`
-	LauncherClientID string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
+	LauncherClientID string          `json:"launcher,omitempty"` // client that registered the launch with the patient; "" if the person chose the patient
 
-	// ConsentPatient is the patient named on the consent page, even if the person granted no access to the patient's records.
+	// ConsentPatient is the patient shown on the consent page, even if the person granted no access to the patient's records.
 	ConsentPatient string `json:"about,omitempty"`
 
-	// ShortTokens limits access tokens to [shortTokenLifetime], so that developers can test how their app handles expiry.
+	// ShortTokens limits the lifetime of access tokens to [shortTokenLifetime], so that developers can test how their app
+	// handles expiry.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
 	// RequiresRevalidation requires revalidation of the sign-in at the identity provider on refresh.
 	RequiresRevalidation bool `json:"revalidated,omitempty"`
 
-	isOnlyPatient bool // the patient is the user's only one; set by [Grants.checkAllowed]
+	isOnlyPatient bool // whether the patient is the only one the user may choose; set by [Grants.checkAllowed]
 
 	// UserinfoClaims are claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
@@ -117,7 +118,7 @@ func (g *Grant) allowsRefresh() bool {
 	return g.HasScope(client.OfflineAccess) || g.HasScope(client.OnlineAccess)
 }
 
-// endsWithSession reports whether the grant's tokens end with the session.
+// endsWithSession reports whether the grant's tokens become invalid when the session ends.
 func (g *Grant) endsWithSession() bool { return !g.HasScope(client.OfflineAccess) }
 
 // boundSID returns the sid of the session to which the grant's tokens are bound, or "".
@@ -138,9 +139,9 @@ type Grants struct {
 	apps        *appIndex
 }
 
-// PrepareIssue sets the time of a new grant and returns a step to be executed with its issue. The step
-// lists the client in [Apps] and as a participant of the session. PrepareIssue fails if the session has
-// ended meanwhile. A session that ends later voids the grant.
+// PrepareIssue sets the time of a new grant and returns a step to be executed with its issue. The step lists the client in
+// [Apps] and as a participant of the session. PrepareIssue fails if the session has ended in the meantime. A session that ends
+// later voids the grant.
 func (gs *Grants) PrepareIssue(ctx context.Context, g *Grant) (step store.Step, err error) {
 	now := gs.revocations.Now() // read before the cutoff, so that a later cutoff voids the grant
 	check, err := gs.revocations.NewCheck(ctx, "", revocation.Binding{User: g.User, ClientID: g.ClientID, BasedOnConsent: true, ShortLived: true})
@@ -186,7 +187,7 @@ func (gs *Grants) loadUser(ctx context.Context, g *Grant) (*people.User, error) 
 	return user, nil
 }
 
-// checkPatient rejects a grant if, according to the FHIR server, its user no longer acts for the chosen patient.
+// checkPatient returns an error for a grant if, according to the FHIR server, its user no longer acts for the chosen patient.
 func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User) error {
 	if !g.needsRelationship(user) {
 		return nil
@@ -226,7 +227,7 @@ func (gs *Grants) isRevoked(ctx context.Context, g *Grant) (bool, error) {
 	return revocation.IsCutOff(g.GrantedAt, cutoff), err
 }
 
-// checkAllowed rejects a grant that client, user or consent would no longer permit.
+// checkAllowed returns an error for a grant that client, user or consent would no longer permit.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
 	if g.Generation.DiffersFrom(client.Generation) {
 		return oauth2.InvalidGrant("the grant was issued to a deleted client with the same client_id")
@@ -256,7 +257,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	return err
 }
 
-// requiredConsent returns the stored consent if the client requires consent; nil otherwise.
+// requiredConsent returns the stored consent if the client requires consent, otherwise nil.
 func (gs *Grants) requiredConsent(ctx context.Context, g *Grant, client *client.Client) (*consent.Consent, error) {
 	if !client.RequiresConsent() {
 		return nil, nil
@@ -264,8 +265,8 @@ func (gs *Grants) requiredConsent(ctx context.Context, g *Grant, client *client.
 	return gs.consents.Load(ctx, g.User, client.ID)
 }
 
-// consentCalls returns the call that rereads the consent in the step that issues tokens; none for clients with
-// consent skipped. Clients without required consent are included, because the person may have refused scopes.
+// consentCalls returns the call that rereads the consent in the step that issues tokens. It returns none for clients with
+// consent skipped. Clients that do not require consent are included, because the person may have refused scopes.
 func (gs *Grants) consentCalls(g *Grant, c *client.Client) []*store.Call {
 	if c.Consent == client.ConsentSkip {
 		return nil
@@ -273,7 +274,7 @@ func (gs *Grants) consentCalls(g *Grant, c *client.Client) []*store.Call {
 	return []*store.Call{gs.consents.LoadCall(g.User, c.ID)}
 }
 
-// checkConsentCalls rejects a grant if its consent was no longer valid when reread in a step.
+// checkConsentCalls returns an error for a grant if its consent was no longer valid when reread in a step.
 func (gs *Grants) checkConsentCalls(g *Grant, client *client.Client, calls []*store.Call) error {
 	if calls == nil {
 		return nil
@@ -285,8 +286,8 @@ func (gs *Grants) checkConsentCalls(g *Grant, client *client.Client, calls []*st
 	return checkConsent(g, client, stored)
 }
 
-// checkConsent rejects a grant without a valid consent if the client requires one, and a grant of
-// which the person has since refused a part.
+// checkConsent returns an error for a grant without a valid consent if the client requires one, and for a grant if the person
+// has since refused a part of it.
 func checkConsent(g *Grant, client *client.Client, stored *consent.Consent) error {
 	approval := stored.ApprovalFor(consent.PatientContext{Patient: g.patient(), IsOnlyPatient: g.isOnlyPatient})
 	switch {

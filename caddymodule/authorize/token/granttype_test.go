@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// An empty grant type, and a grant type without rules, is rejected.
+// An empty grant type and a grant type without rules are rejected.
 func TestEmptyGrantType(t *testing.T) {
 	t.Parallel()
 	c := &client.Client{ResponseTypes: client.ResponseTypes, GrantTypes: []string{"", "new"}}

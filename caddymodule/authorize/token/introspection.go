@@ -14,15 +14,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// introspectionResponse is the response of RFC 7662 §2.2 with the claims of SMART App Launch 2.2, Token
-// Introspection. Invalid tokens and tokens of other clients are reported as inactive only.
+// introspectionResponse is the response of RFC 7662 §2.2 with the claims of SMART App Launch 2.2, Token Introspection. Invalid
+// tokens and tokens of other clients are only reported as inactive.
 type introspectionResponse struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*accessTokenClaims
 }
 
-// refreshIntrospection has no token_type, which refresh tokens lack.
+// refreshIntrospection is the response for a refresh token. It has no token_type, because refresh tokens have no type.
 type refreshIntrospection struct {
 	Active   bool             `json:"active"`
 	Issuer   string           `json:"iss"`
@@ -32,7 +32,7 @@ type refreshIntrospection struct {
 	ClientID string           `json:"client_id"`
 	Scope    string           `json:"scope"`
 
-	*launch.Context // nil without launch context
+	*launch.Context // nil if there is no launch context
 }
 
 type introspectionEndpoint struct {
@@ -76,8 +76,8 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	return &introspectionResponse{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// authenticateCaller authenticates the calling client by its credentials or by an access token of its own
-// (SMART App Launch 2.2, Token Introspection), which prevents token scanning (RFC 7662 §4).
+// authenticateCaller authenticates the calling client by its credentials or its access token (SMART App Launch 2.2, Token
+// Introspection), which prevents token scanning (RFC 7662 §4).
 func (e *introspectionEndpoint) authenticateCaller(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
@@ -85,7 +85,7 @@ func (e *introspectionEndpoint) authenticateCaller(r *http.Request, p oauth2.Par
 			return nil, err
 		}
 		client, err := e.authenticator.Clients.Find(r.Context(), claims.ClientID)
-		if err == nil && client == nil { // deleted since the token was verified
+		if err == nil && client == nil { // the client was deleted after the token was verified
 			err = errInvalidAccessToken
 		}
 		return client, err
@@ -117,8 +117,8 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 	}, err
 }
 
-// hasPatientAccess reports whether an access token still gives access to its patient: false if the user
-// no longer acts for the chosen patient, according to the FHIR server.
+// hasPatientAccess reports whether an access token still gives access to its patient. It returns false if, according to the
+// FHIR server, the user no longer acts for the chosen patient.
 func (gs *Grants) hasPatientAccess(ctx context.Context, t *accessTokenClaims) (bool, error) {
 	if !t.NeedsRelationship || t.Context == nil {
 		return true, nil

@@ -37,20 +37,20 @@ type accessTokenClaims struct {
 	ACR      string           `json:"acr,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
 
-	*launch.Context // launch context; nil if none
+	*launch.Context // launch context; nil if there is none
 
 	// UserinfoClaims are returned by userinfo in addition to the claims of the scope.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 
 	Session           string `json:"sid,omitempty"`             // session to which the token is bound, if any
-	CredentialHash    string `json:"credential_hash,omitempty"` // hash of the values named at [bindingHash]
+	CredentialHash    string `json:"credential_hash,omitempty"` // hash of the values listed at [bindingHash]
 	Provider          string `json:"idp,omitempty"`             // key of the identity provider; "" for local users
 	ProviderAccount   string `json:"idp_account,omitempty"`     // provider account linked to a local user
 	NeedsRelationship bool   `json:"related,omitempty"`         // access to the patient depends on a relationship at the FHIR server
 }
 
-// IDTokenClaims are the claims of ID tokens (OpenID Connect Core §2). Name and contact details are
-// left to userinfo (§5.4) unless the request or the client's configuration includes them.
+// IDTokenClaims are the claims of ID tokens (OpenID Connect Core §2). Name and contact details are returned only by userinfo
+// (§5.4) unless the request or the client's configuration includes them.
 type IDTokenClaims struct {
 	Issuer          string           `json:"iss"`                // issuer URL of this server
 	Subject         string           `json:"sub"`                // sub of the user
@@ -68,7 +68,7 @@ type IDTokenClaims struct {
 
 // IssuedTokens contains the tokens issued for one grant.
 type IssuedTokens struct {
-	AccessToken, IDToken, refreshToken string        // ID is empty without the scope openid
+	AccessToken, IDToken, refreshToken string        // IDToken is empty if the scope openid was not granted
 	Lifetime                           time.Duration // lifetime of the access token
 }
 
@@ -83,8 +83,8 @@ type Issuer struct {
 	revocations         *revocation.Revocations
 }
 
-// Issue issues an access token of the given lifetime for a person's grant, and an ID token if the scope
-// includes openid. The error is invalid_grant if the grant was revoked or the user may no longer have it.
+// Issue issues an access token of the given lifetime for a person's grant, and an ID token if the scope includes openid. The
+// error is invalid_grant if the grant was revoked or is no longer permitted for the user.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*IssuedTokens, error) {
 	audit.RecordGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.loadUser(ctx, g)
@@ -123,8 +123,8 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	return t, err
 }
 
-// issueTime returns the issue time encoded in the jti: not before the grant, which is later than all
-// cutoffs at its time, and later than all known cutoffs.
+// issueTime returns the issue time encoded in the jti. It is not before the grant, which is later than all cutoffs at its time,
+// and it is later than all known cutoffs.
 func (i *Issuer) issueTime(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
 	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, BasedOnConsent: true})
 	at := revocation.IssueTimeAfter(revocation.IssueTimeAfter(i.revocations.Now(), cutoff), byConsent)
@@ -198,8 +198,8 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 	return &IssuedTokens{AccessToken: access, Lifetime: lifetime}, err
 }
 
-// bindingHash returns a hash of the values to which a token is bound: the credential hash of a local
-// user and the generation of the client, if set.
+// bindingHash returns a hash of the values to which a token is bound. They are the credential hash of a local user and the
+// generation of the client, if set.
 func bindingHash(credentialHash string, client oauth2.Generation) string {
 	if client == 0 {
 		return credentialHash
@@ -207,7 +207,7 @@ func bindingHash(credentialHash string, client oauth2.Generation) string {
 	return leftHalfHash(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
 }
 
-// clientIssueTime returns the issue time encoded in the jti of a backend service's token: later than all cutoffs.
+// clientIssueTime returns the issue time encoded in the jti of a backend service's token, which is later than all cutoffs.
 func (i *Issuer) clientIssueTime(ctx context.Context, client *client.Client) (at time.Time, err error) {
 	check, err := i.revocations.NewCheck(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
 	if err == nil {
@@ -220,7 +220,7 @@ func (i *Issuer) clientIssueTime(ctx context.Context, client *client.Client) (at
 	return revocation.IssueTimeAfter(i.revocations.Now(), cutoff), err
 }
 
-// clientTokenLifetime is the maximum recommended by SMART Backend Services.
+// clientTokenLifetime is the maximum token lifetime recommended by SMART Backend Services.
 const clientTokenLifetime = 5 * time.Minute
 
 // grantedFHIRUser returns fhirUser if its scope was granted, because clients can read access tokens too.

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Claims of access tokens (RFC 9068 §2.2).
+// Access tokens contain the claims of RFC 9068 §2.2.
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
@@ -43,7 +43,7 @@ func TestAccessTokenClaims(t *testing.T) {
 	}
 }
 
-// Codes and refresh tokens have enough entropy, are unique and need no percent-encoding.
+// Codes and refresh tokens have enough entropy, are unique and contain no characters that require percent-encoding.
 func TestEntropy(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, authorizetest.AllowRefreshTokens)
@@ -70,7 +70,7 @@ func joseHeader(t *testing.T, token string) jose.Header {
 	return jws.Signatures[0].Protected
 }
 
-// "Access token lifetime shown | 3600 seconds"
+// Access tokens are valid for 3600 seconds (docs/evidence/interface.md §8).
 func TestAccessTokenLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAccessTokenLifetime(t *testing.T) {
 	})
 }
 
-// "nonce | included in the ID token issued; guards against replay."
+// The ID token contains the nonce of the request, which prevents replay (docs/evidence/interface.md §4.1).
 func TestNonceInIDToken(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -95,7 +95,7 @@ func TestNonceInIDToken(t *testing.T) {
 	authorizetest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
 }
 
-// "An ID token is issued only when the openid scope is requested."
+// An ID token is issued only if the scope openid is requested (docs/evidence/interface.md §2).
 func TestNoIDTokenWithoutOpenID(t *testing.T) {
 	t.Parallel()
 	if answer := authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
@@ -144,7 +144,7 @@ func TestGroupsNeedRequest(t *testing.T) {
 	}
 }
 
-// Access tokens issued through the browser are valid for an hour at most.
+// Access tokens issued through the browser are valid for at most an hour.
 func TestImplicitTokensLiveAnHour(t *testing.T) {
 	t.Parallel()
 	for lifetime, want := range map[time.Duration]string{24 * time.Hour: "3600", 10 * time.Minute: "600"} {
@@ -189,7 +189,7 @@ func TestTokenOfAnotherServer(t *testing.T) {
 	}
 }
 
-// ID tokens of another issuer with the same keys, and signed userinfo, are rejected as id_token_hint.
+// ID tokens of another issuer with the same keys are rejected as id_token_hint. So are signed userinfo responses.
 func TestHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	config := func(c *authorize.Config) { c.Clients[0].UserinfoAlgorithm = "RS256" }
@@ -238,7 +238,7 @@ func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 	}
 }
 
-// Tokens of one kind are rejected as another kind, even when signed with the same key.
+// A token of one kind is rejected as another kind, even if both are signed with the same key.
 func TestTokenKindConfusion(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
@@ -318,13 +318,13 @@ func TestTokenOfRemovedUserOrClient(t *testing.T) {
 	}
 }
 
-// A clock that jumps ahead beyond a token's lifetime and back does not revive revoked tokens:
-// revocations outlive tokens by a day, and expired tokens can be revoked for a day.
+// A clock that jumps ahead beyond a token's lifetime and back does not revive revoked tokens, because revocations outlive
+// tokens by a day, and expired tokens can be revoked for a day.
 func TestRevocationOutlivesClockJump(t *testing.T) {
 	t.Parallel()
 	const jump = 23 * time.Hour
 	for name, tt := range map[string]struct {
-		before, after time.Duration // until the revocation, until the clock jumps back
+		before, after time.Duration // time until the revocation, and then until the clock jumps back
 		revoke        func(b *authorizetest.Browser, s *authorize.Server, tokens authorizetest.TokenResponse)
 		kept          bool
 	}{

@@ -68,7 +68,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	}
 }
 
-// Expired grants do not count; otherwise short-lived grants would displace a long-lived one.
+// Expired grants are not included in the limit. Otherwise, short-lived grants would displace a long-lived one.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
@@ -86,7 +86,7 @@ func TestEndedFamiliesDoNotCount(t *testing.T) {
 // contendedStore is a store in which another process wins the first write to each list.
 type contendedStore struct {
 	store.Store
-	lost map[string]bool // by key
+	lost map[string]bool // keys whose first write was lost
 }
 
 func (c *contendedStore) Do(ctx context.Context, calls ...*store.Call) error {
@@ -119,7 +119,7 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	}
 }
 
-// A user's sessions are limited in number; another browser displaces the oldest.
+// A user's sessions are limited in number. A sign-in in another browser displaces the oldest session.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
@@ -212,7 +212,6 @@ func TestRevocationsOfOnePersonAreBounded(t *testing.T) {
 	}
 }
 
-// countRevocations counts the revocation entries in a store.
 func countRevocations(t *testing.T, store store.Store) (n int) {
 	t.Helper()
 	keys, err := store.List(t.Context(), "")
@@ -267,7 +266,7 @@ func (m *interruptedStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// While all of a user's grants are revoked, a concurrent request of a session gets no grant that survives.
+// While all of a user's grants are revoked, a concurrent request of a session does not get a grant that survives.
 func TestNoGrantDuringRevocation(t *testing.T) {
 	t.Parallel()
 	store := &interruptedStore{Store: store.NewMemory(0, 0)}
@@ -288,7 +287,7 @@ func TestNoGrantDuringRevocation(t *testing.T) {
 	}
 }
 
-// A session that starts during the revocation ends too, and its grants are void.
+// A session that starts during the revocation is ended too, and its grants are void.
 func TestSessionStartsDuringRevocation(t *testing.T) {
 	t.Parallel()
 	store := &interruptedStore{Store: store.NewMemory(0, 0)}
@@ -304,7 +303,7 @@ func TestSessionStartsDuringRevocation(t *testing.T) {
 	}
 }
 
-// A request during which the session ends gets no grant.
+// If the session ends during a request, the request gets no grant.
 func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {
@@ -325,7 +324,7 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 	}
 }
 
-// After two concurrent revocations, the later cutoff counts, regardless of the write order.
+// After two concurrent revocations, the later cutoff applies, regardless of the write order.
 func TestConcurrentRevocations(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Add", "Put"} {

@@ -55,7 +55,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// Conditions for issuing a refresh token.
+// A refresh token is issued only in the code flow, and only if offline_access or online_access was granted.
 func TestRefreshTokenIssued(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -88,7 +88,7 @@ func TestRefreshTokenIssued(t *testing.T) {
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
-		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): an empty scope is invalid.
+		// RFC 6749 §3.3: "scope = scope-token *( SP scope-token )". An empty scope is invalid.
 		u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
 		if u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("a refresh token alone: %s", u)
@@ -152,7 +152,7 @@ func TestRefreshErrors(t *testing.T) {
 	}
 }
 
-// A public client may omit client_id; a confidential client may not.
+// A public client may omit client_id, but a confidential client may not.
 func TestRefreshWithoutClientID(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
@@ -250,7 +250,7 @@ func TestRefreshBeyondGrantedScope(t *testing.T) {
 	}
 }
 
-// A narrower scope applies to one refresh only; the next refresh has the full scope again (RFC 6749 §6).
+// A narrower scope applies to one refresh only. The next refresh has the full scope again (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.AllowRefreshTokens))
@@ -334,7 +334,7 @@ func TestNoRefreshGrace(t *testing.T) {
 	authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 }
 
-// Another client's use of a refresh token changes nothing, whether or not the token was used.
+// If another client uses a refresh token, nothing changes, regardless of whether the token was used before.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	})
 }
 
-// Exactly one concurrent refresh rotates the token; within the grace period, the others get the same successor.
+// Exactly one of several concurrent refreshes rotates the token. Within the grace period, the others get the same successor.
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
@@ -386,8 +386,8 @@ func TestRefreshAtOnce(t *testing.T) {
 	}
 }
 
-// A refresh token is rejected while its user, client or scope is missing, and accepted again
-// afterwards. A rejection does not use the token up.
+// A refresh token is rejected while its user, client or scope is missing, and accepted again afterwards. A rejection does not
+// mark the token as used.
 func TestRefreshAfterConfigChange(t *testing.T) {
 	t.Parallel()
 	app := func(change func(*client.Client)) func(*authorize.Config) {
@@ -431,7 +431,7 @@ func TestRefreshAfterConfigChange(t *testing.T) {
 	}
 }
 
-// online_access ends with the session, offline_access does not.
+// Access with online_access ends with the session. Access with offline_access does not.
 func TestRefreshAndSession(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -491,7 +491,7 @@ func TestRefreshLifetimes(t *testing.T) {
 	}
 }
 
-// A federated user with a refresh token survives a restart.
+// A refresh token of a federated user is still valid after a restart.
 func TestRefreshOfFederatedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -576,17 +576,17 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A crash or store outage may lose the response with the new token. The grace period then starts at the end
-// of the outage. Tokens rotated after the outage, or well before it, have their ordinary grace period.
+// A crash or store outage may lose the response with the new token. The grace period then starts at the end of the outage.
+// Tokens rotated after the outage, or well before it, have the ordinary grace period.
 func TestGraceAfterOutage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		began time.Duration // start of the outage relative to the rotation; 0: unknown, e.g. a restart
+		began time.Duration // start of the outage relative to the rotation; 0 means unknown, e.g. after a restart
 		down  time.Duration // end of the outage relative to the rotation
 		later time.Duration // time from the end of the outage to the retry
 		grace time.Duration
-		again bool // same successor expected
+		again bool // whether the same successor is expected
 	}{
 		{"restart", 0, time.Minute, 0, 0, true},
 		{"restart, within the grace", 0, time.Hour, 9 * time.Second, 0, true},
@@ -623,7 +623,7 @@ func TestGraceAfterOutage(t *testing.T) {
 	}
 }
 
-// TestSessionIdle checks which sessions end after 15 minutes without activity, and which requests count as activity.
+// TestSessionIdle checks which sessions end after 15 minutes without activity, and which requests are activity.
 func TestSessionIdle(t *testing.T) {
 	t.Parallel()
 	const idle = 15 * time.Minute
@@ -635,7 +635,7 @@ func TestSessionIdle(t *testing.T) {
 	for _, tt := range []struct {
 		name, scope string
 		idle        time.Duration
-		act         func(*authorizetest.Browser, *authorizetest.TokenResponse) // each five minutes
+		act         func(*authorizetest.Browser, *authorizetest.TokenResponse) // repeated every five minutes
 		after       time.Duration
 		signedIn    bool
 		refreshes   bool
@@ -675,8 +675,8 @@ func TestSessionIdle(t *testing.T) {
 	}
 }
 
-// TestSessionFromBeforeIdleLimit checks that a session from before the idle limit was configured continues
-// while its user is active, until its lifetime ends.
+// TestSessionFromBeforeIdleLimit checks that a session from before the idle limit was configured continues while its user is
+// active, until the session expires.
 func TestSessionFromBeforeIdleLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

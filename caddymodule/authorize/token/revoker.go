@@ -19,11 +19,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// RevokedGrants counts the objects revoked by [Revoker.RevokeGrants] besides codes and access tokens.
+// RevokedGrants contains the numbers of objects revoked by [Revoker.RevokeGrants], except codes and access tokens.
 type RevokedGrants struct {
 	Sessions      int `json:"sessions"`       // ended sessions
 	RefreshTokens int `json:"refresh_tokens"` // revoked grants with refresh tokens
-	Consents      int `json:"consents"`       // deleted consents; the next request asks again
+	Consents      int `json:"consents"`       // deleted consents; the next request asks for consent again
 }
 
 // ErrUnknownPrincipal means that the user or client does not exist and that nothing was revoked.
@@ -43,12 +43,11 @@ type Revoker struct {
 	families    *tokenFamilies
 }
 
-// RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all of a
-// client, or all of the pair if both are given. Without a client, the user's sessions end too. With
-// a client, sessions continue and the client receives a back-channel logout (OpenID Connect
-// Back-Channel Logout 1.0). Later grants are unaffected. After an error, completed revocations
-// remain, and the call can be repeated. The error is [ErrUnknownPrincipal] if nothing was revoked and
-// the user or client does not exist.
+// RevokeGrants revokes codes, access tokens, refresh tokens and consents of a user, of a client, or of the pair if both are
+// given. If no client is given, the user's sessions end too. Otherwise, sessions continue and the client receives a
+// back-channel logout (OpenID Connect Back-Channel Logout 1.0). Later grants are unaffected. After an error, completed
+// revocations remain, and the call can be repeated. The error is [ErrUnknownPrincipal] if nothing was revoked and the user or
+// client does not exist.
 func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
 	var revoked RevokedGrants
 	if user == "" && clientID == "" {
@@ -64,7 +63,7 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 
 // RevokeUserGrants calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit log.
 func (r *Revoker) RevokeUserGrants(ctx context.Context, user, reason string) error {
-	if user == "" { // would mean all users
+	if user == "" { // "" would mean all users
 		return ErrUnknownPrincipal
 	}
 	err := r.revokeGrants(ctx, user, "", false, new(RevokedGrants))
@@ -72,8 +71,8 @@ func (r *Revoker) RevokeUserGrants(ctx context.Context, user, reason string) err
 	return err
 }
 
-// revokeGrants ends sessions first, unless the user stays signed in, so that they issue nothing
-// more. It continues after errors.
+// revokeGrants ends sessions first, so that they cannot issue anything else, unless keepSessions is set. It continues after
+// errors.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, keepSessions bool, revoked *RevokedGrants) error {
 	var errs [6]error
 	startedAt := r.revocations.Now()
@@ -87,7 +86,7 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, keepS
 		endedLate, errs[5] = r.sessions.EndByUser(ctx, user)
 		revoked.Sessions += endedLate
 	}
-	if errs[1] == nil { // without the cutoff, a refresh token in rotation would survive
+	if errs[1] == nil { // without the cutoff, a refresh token that is being rotated would survive
 		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
 	}
 	revoked.Consents, errs[2] = r.consents.Delete(ctx, user, clientID)
@@ -97,7 +96,7 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, keepS
 	case keepSessions:
 		errs[3] = r.sessions.RemoveClients(ctx, user)
 	}
-	if user != "" && errors.Join(errs[:]...) == nil { // otherwise the app stays listed for another attempt
+	if user != "" && errors.Join(errs[:]...) == nil { // otherwise the app stays listed so that the revocation can be repeated
 		errs[4] = r.apps.remove(ctx, user, clientID, startedAt)
 	}
 	return errors.Join(errs[:]...)
@@ -117,7 +116,7 @@ func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (de
 // RevokeAppGrants revokes a user's grants to one client, or to all clients if clientID is empty, like
 // [Revoker.RevokeGrants]. The user stays signed in.
 func (r *Revoker) RevokeAppGrants(ctx context.Context, user, clientID string) error {
-	if user == "" { // would mean all users
+	if user == "" { // "" would mean all users
 		return ErrUnknownPrincipal
 	}
 	release, err := r.userQueue.Acquire(ctx, user)
@@ -140,7 +139,7 @@ func cutoffKey(user, clientID string) string {
 	return revocation.PairCutoffKey(user, clientID)
 }
 
-// checkPrincipalExists rejects unknown users and clients, which are probably misspelled.
+// checkPrincipalExists returns an error for unknown users and clients, whose names are probably misspelled.
 func (r *Revoker) checkPrincipalExists(ctx context.Context, user, clientID string) error {
 	client, err := r.clients.Find(ctx, clientID)
 	if err != nil {
@@ -156,8 +155,8 @@ func (r *Revoker) checkPrincipalExists(ctx context.Context, user, clientID strin
 	return nil
 }
 
-// RevokeSignIn revokes everything issued from a sign-in at an identity provider: the session, unless
-// the user has since signed in to it another way, and grants that outlive the session. Idempotent.
+// RevokeSignIn revokes everything issued from a sign-in at an identity provider. This includes grants that outlive the session.
+// It also ends the session, unless the user has since signed in to it in another way. RevokeSignIn is idempotent.
 func (r *Revoker) RevokeSignIn(ctx context.Context, s revalidation.SignIn) error {
 	stored, err := r.sessions.Find(ctx, s.SID)
 	switch {
@@ -205,7 +204,7 @@ type revocationEndpoint struct {
 	verifier      *Verifier
 }
 
-// serve reports success for invalid tokens too (RFC 7009 §2.2).
+// serve handles a revocation request. It also reports success for invalid tokens (RFC 7009 §2.2).
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
 		e.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: err})
@@ -239,7 +238,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// revoke revokes an access token, or the whole grant if it is a refresh token.
+// revoke revokes an access token, or the entire grant if t is a refresh token.
 func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	if t.family != nil {
 		return e.families.revoke(ctx, t.family.Grant)
@@ -259,9 +258,9 @@ type issuedToken struct {
 	clientID, user string
 }
 
-// find returns the token named in a request, or nil if it is invalid. An access token may have
-// expired less than leeway ago. Access and refresh tokens differ in form, which makes
-// token_type_hint unnecessary (RFC 7009 §2.1). An old refresh token still identifies its family.
+// find returns the token in a request, or nil if it is invalid. An access token may have expired less than leeway ago. Access
+// and refresh tokens differ in form, which makes token_type_hint unnecessary (RFC 7009 §2.1). An old refresh token still
+// identifies its family.
 func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, leeway time.Duration) (*issuedToken, error) {
 	raw := p.Get("token")
 	if raw == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// wardLimits sets scope limits for doctors and nurses by group and claim.
+// wardLimits sets scope limits for doctors and nurses by group and by claim.
 func wardLimits(c *authorize.Config) {
 	authorizetest.AllowRefreshTokens(c)
 	c.ScopeLimits = []scopelimit.Row{
@@ -38,8 +38,8 @@ func newWard(t *testing.T, p *providertest.Provider) *authorizetest.Browser {
 	}))
 }
 
-// TestScopeFollowsGroups removes groups of a user with tokens: the access token becomes invalid at
-// once, and a refresh returns the reduced scope.
+// TestScopeFollowsGroups removes groups of a user who has tokens. The access token becomes invalid at once, and a refresh
+// returns the reduced scope.
 func TestScopeFollowsGroups(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -135,8 +135,8 @@ func TestScopeOfGrant(t *testing.T) {
 	}
 }
 
-// TestNamesakes checks that same-named groups of different providers, or of local users, are kept
-// apart by rows with an idp. Claims that are not simple values are reported to rules as unread.
+// TestNamesakes checks that rows with an idp distinguish groups of the same name that belong to different providers or to local
+// users. Claims that are not simple values are reported to rules as unread.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// The response spells scopes like the request, including SMART 1 scopes.
+// The response spells scopes as in the request, including SMART 1 scopes.
 func TestScopeInResponse(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
@@ -238,7 +238,7 @@ func TestErrorDescription(t *testing.T) {
 	}
 }
 
-// Modules of the OpenID Foundation's conformance suite, by name.
+// The cases are modules of the OpenID Foundation's conformance suite, by name.
 func TestOIDF(t *testing.T) {
 	t.Parallel()
 	modules := map[string]func(*testing.T){
@@ -274,7 +274,7 @@ func TestOIDF(t *testing.T) {
 	}
 }
 
-// Tests of Inferno's SMART App Launch STU2.2 suite, by id.
+// The cases are tests of Inferno's SMART App Launch STU2.2 suite, by id.
 func TestInferno(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T, r *http.Response) {

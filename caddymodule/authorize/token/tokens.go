@@ -19,27 +19,28 @@ import (
 type Config struct {
 	*endpoint.Responder
 
-	FHIRBase       string       // aud of access tokens
+	FHIRBase       string       // aud claim of access tokens
 	Keys           keyring.Keys // signing keys
 	Store, Durable store.Store  // stores for codes and for refresh tokens
 	Lifetimes      Lifetimes    // lifetimes of tokens, codes and sessions
 
 	Authenticator *client.Authenticator   // client authentication
-	CountRequest  RequestCounter          // counter of token requests
+	CountRequest  RequestCounter          // counts or rejects token requests
 	Accounts      *people.Accounts        // users
-	Patients      *launch.Patients        // relationships to patients
+	Patients      *launch.Patients        // checks relationships to patients
 	Consents      *consent.Consents       // stored consents
 	Revocations   *revocation.Revocations // revocations and cutoffs
 	Sessions      *session.Sessions       // browser sessions
 }
 
-// RequestCounter counts or rejects a request to the token endpoint. clientID is empty until the client is identified.
+// RequestCounter counts a request to the token endpoint or returns an error to reject it. clientID is empty until the client is
+// identified.
 type RequestCounter func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
 // Tokens issues, verifies and revokes tokens.
 type Tokens struct {
-	Grants   *Grants   // validity of grants
-	Holders  *Holders  // holders of access tokens
+	Grants   *Grants   // checks whether grants are valid
+	Holders  *Holders  // finds holders of access tokens
 	Issuer   *Issuer   // issues tokens
 	Verifier *Verifier // verifies tokens
 	Codes    *Codes    // issues and redeems codes
@@ -51,7 +52,7 @@ type Tokens struct {
 	Endpoints map[string]http.Handler
 }
 
-// New creates Tokens from a configuration.
+// New returns the Tokens for a configuration.
 func New(c Config) *Tokens {
 	apps := &appIndex{durable: c.Durable, grantLifetime: c.Lifetimes.Code + c.Lifetimes.AccessToken}
 	t := &Tokens{

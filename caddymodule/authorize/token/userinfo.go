@@ -36,8 +36,7 @@ func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond sends the claims permitted by a token: as JSON, or signed for clients that registered
-// userinfo_signed_response_alg.
+// respond sends the claims permitted by a token as JSON, or signed for clients that registered userinfo_signed_response_alg.
 func (e *userinfoEndpoint) respond(w http.ResponseWriter, r *http.Request, token *accessTokenClaims) error {
 	user, names, err := e.user(r.Context(), token)
 	if err != nil {
@@ -74,8 +73,8 @@ func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) 
 	return e.tokenClaims(r.Context(), raw)
 }
 
-// formToken returns the access token of a form (RFC 6750 §2.2), or "". It rejects an additional
-// token in the header, which an intermediary might use instead.
+// formToken returns the access token of a form (RFC 6750 §2.2), or "". It returns an error if the header also contains a token,
+// because an intermediary might use that one instead.
 func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
@@ -102,7 +101,7 @@ func headerToken(r *http.Request) (string, error) {
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no error code without a token (RFC 6750 §3.1)
+		return "", &oauth2.Error{Status: http.StatusUnauthorized} // the response has no error code if there is no token (RFC 6750 §3.1)
 	case len(headers) > 1 || len(raw) > oauth2.MaxParameterSize:
 		return "", oauth2.InvalidRequest("send exactly one access token in the Authorization: Bearer header")
 	}

@@ -116,7 +116,7 @@ func TestUserinfoOfClient(t *testing.T) {
 	}
 }
 
-// Claims of each scope at userinfo (OpenID Connect Core §5.4).
+// Userinfo returns the claims of each scope (OpenID Connect Core §5.4).
 func TestScopeClaims(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -147,7 +147,7 @@ func TestScopeClaims(t *testing.T) {
 	}
 }
 
-// address is not a reserved scope of the interface: clients must list it.
+// address is not a reserved scope in docs/evidence/interface.md, so clients must list it.
 func TestAddressMustBeListed(t *testing.T) {
 	t.Parallel()
 	u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(url.Values{"scope": {"openid address"}})))
@@ -156,7 +156,7 @@ func TestAddressMustBeListed(t *testing.T) {
 	}
 }
 
-// The parameter claims (OpenID Connect Core §5.5).
+// The parameter claims requests claims by name (OpenID Connect Core §5.5).
 func TestClaimsParameter(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -228,7 +228,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 	}
 }
 
-// Claims cannot be requested by name without permission for their scope.
+// Claims cannot be requested by name if the client may not request their scope.
 func TestClaimsParameterNeedsScopes(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {

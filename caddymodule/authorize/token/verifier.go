@@ -27,7 +27,7 @@ var ErrInvalidHint = errors.New("id_token_hint is not an ID token of this server
 // maxCachedTokens is the cache size in verified tokens, each about 1 KiB.
 const maxCachedTokens = 20_000
 
-// verifiedToken is a token with a verified signature. Immutable.
+// verifiedToken is a token with a verified signature. It is immutable.
 type verifiedToken struct {
 	claims *accessTokenClaims
 	kid    string
@@ -63,10 +63,10 @@ func (vr *Verifier) verify(ctx context.Context, raw string, leeway time.Duration
 	return v.claims, err
 }
 
-// verifySignature verifies the signature of an access token. A cached result is valid while its key is in
-// the keyring; expiry and revocation are not cached.
+// verifySignature verifies the signature of an access token. A cached result is valid while its key is in the keyring. Expiry
+// and revocation are not cached.
 func (vr *Verifier) verifySignature(ctx context.Context, raw string) (verifiedToken, error) {
-	digest := sha256.Sum256([]byte(raw)) // of the entire token, because parts may occur in another token
+	digest := sha256.Sum256([]byte(raw)) // digest of the entire token, because parts may occur in another token
 	if cached, ok := vr.verifiedTokens.Get(digest); ok {
 		has, err := vr.keys.HasKey(ctx, cached.kid)
 		if err != nil || has {
@@ -115,7 +115,7 @@ func (vr *Verifier) isCurrent(c *accessTokenClaims, leeway time.Duration) bool {
 	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time().Add(leeway))
 }
 
-// VerifyIDTokenHint verifies an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). The error is
+// VerifyIDTokenHint verifies an id_token_hint, even if it has expired (OpenID Connect Core §3.1.2.1). The error is
 // [ErrInvalidHint], or [keyring.ErrUnknownKey] for a possibly retired key.
 func (vr *Verifier) VerifyIDTokenHint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
@@ -144,11 +144,10 @@ type Holders struct {
 	revocations *revocation.Revocations
 }
 
-// Find returns the holder of an access token, or nil if the token is no longer valid: the user was
-// removed or disabled, or changed the password or second factor; the client was removed or
-// replaced; the client or user may no longer have the scope; the client now requires another
-// factor; the session or provider link has ended; or all grants were revoked. It does not check
-// revocation of the token itself; see [revocation.Revocations.IsTokenRevoked].
+// Find returns the holder of an access token. It returns nil if the user was removed or disabled, or changed the password or
+// second factor; if the client was removed or replaced, or now requires another factor; if client or user may no longer have
+// the scope; if the session or provider link has ended; or if all grants were revoked. It does not check revocation of the
+// token itself; see [revocation.Revocations.IsTokenRevoked].
 func (h *Holders) Find(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
@@ -194,7 +193,7 @@ func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, clien
 	return !unlinked, err
 }
 
-// errSuspended rejects tokens of a suspended identity provider. They become valid again when the suspension ends.
+// errSuspended is returned for tokens of a suspended identity provider. They become valid again when the suspension ends.
 var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the user's identity provider is temporarily suspended",
 }

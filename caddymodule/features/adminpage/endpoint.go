@@ -21,22 +21,22 @@ import (
 
 const (
 	// maxSignInAge is the maximum age of a sign-in for opening the page. The sign-in page requests five minutes; the additional
-	// minute tolerates the clocks of identity providers.
+	// minute allows for clock skew at identity providers.
 	maxSignInAge = 6 * time.Minute
 
-	// formLifetime is how long a form of the page can be sent.
+	// formLifetime is how long a form of the page can be submitted.
 	formLifetime = 10 * time.Minute
 
-	// sealPurpose is the purpose of sealing the page's forms.
+	// sealPurpose is the purpose for which the page's forms are sealed.
 	sealPurpose = "admin"
 )
 
 type admin struct {
 	core         *authorize.Core
-	scope        string // required by a scope limit for opening the page
+	scope        string // scope required to open the page
 	store        Store
 	sealer       *browser.Sealer
-	requestQueue *fairqueue.Queue // per administrator, because listing all entries is expensive
+	requestQueue *fairqueue.Queue // one queue per administrator, because listing all entries is expensive
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveAdmin responds to a person who may open the page.
+// serveAdmin responds to a request from an administrator. It waits for the administrator's other requests.
 func (a *admin) serveAdmin(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	release, err := a.requestQueue.Acquire(r.Context(), signedIn.User.ID)
 	if err != nil {
@@ -97,31 +97,31 @@ func (a *admin) requireStepUp(w http.ResponseWriter, r *http.Request, signedIn *
 	}
 }
 
-// redirectToSignIn redirects the browser to the sign-in page, which redirects it back.
+// redirectToSignIn redirects the browser to the sign-in page, which returns to this page after the sign-in.
 func redirectToSignIn(w http.ResponseWriter) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {sealPurpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
 var errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open the page again.")
 
-// seal seals a session for the forms of a page.
+// seal returns the sealed session ID for the forms of a page.
 func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) (string, error) {
 	return a.sealer.Seal(w, r, sealPurpose, signedIn.SID)
 }
 
-// unseal checks that a form was recently shown in this session and browser.
+// unseal returns an error unless the form was recently shown in this session and browser.
 func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed string) error {
 	return a.sealer.Check(r, sealPurpose, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
-// showForm shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider
-// for signing in again.
+// showForm shows a page with forms. The forms are submitted to the page itself, which may redirect to the administrator's
+// identity provider for another sign-in.
 func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
 }
 
-// showError shows an error. Errors that the administrator can correct are in English, as in the configuration.
+// showError shows an error page. Errors that the administrator can correct are in English, as in the configuration.
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
@@ -137,15 +137,15 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// maxListItems is the maximum length of a list.
+// maxListItems is the maximum number of entries in a list.
 const maxListItems = 100
 
 // overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
-	Person       page.Person // the administrator
-	Confirmation *page.Text  // the latest action; nil if none
-	Search       string      // text to search for in the names; "" for all
-	Apps         entryList   // those that await approval first
+	Person       page.Person // signed-in administrator
+	Confirmation *page.Text  // confirmation of the latest action; nil if there was none
+	Search       string      // text that names must contain; "" for all
+	Apps         entryList   // apps, those that await approval first
 	People       entryList   // users in the store
 }
 
@@ -162,44 +162,44 @@ type entryItem struct {
 	Origin   *page.Text // location of the entry
 	Since    string     // date when the entry was added, or ""
 	Problem  string     // why the entry is not active, in English
-	Disabled bool       // reports a user who must not sign in
-	Address  string     // of the entry's page; "" if the entry has no page
+	Disabled bool       // whether sign-in is disabled for the user
+	Address  string     // URL of the entry's page; "" if the entry has no page
 }
 
 // entryPage is the data of templates/adminentry.html: an app or a user, or the form for a new one.
 type entryPage struct {
 	Request         string // sealed session
-	Version         string // version of the entry, to detect changes by others
-	Kind            string // value in the form
-	IsApp           bool   // an app, not a user
-	IsNew           bool   // a new entry
-	Registered      bool   // a self-registered app, which cannot be edited
-	PendingApproval bool   // awaits approval
-	IsSelf          bool   // the administrator's own entry, which they cannot change
-	CanRenewSecret  bool   // the secret or password can be replaced
+	Version         string // version of the entry, to detect concurrent changes
+	Kind            string // value of the form field "kind"
+	IsApp           bool   // whether the entry is an app, not a user
+	IsNew           bool   // whether the form is for a new entry
+	Registered      bool   // whether this is a self-registered app, which cannot be edited
+	PendingApproval bool   // whether the app awaits approval
+	IsSelf          bool   // whether this is the administrator's own entry, which they cannot change
+	CanRenewSecret  bool   // whether the secret or password can be replaced
 	Problem         string // why the entry is not active, in English
 
 	Name  string // client_id, or user name
 	Title string // display name
 
-	RedirectURIs string // of an app, one per line
-	Scopes       string // that an app may be granted, one per line
+	RedirectURIs string // redirect URIs of an app, one per line
+	Scopes       string // scopes that an app may be granted, one per line
 	LaunchURI    string // URL for launches from an EHR
 
-	Groups   string // of a user, one per line
+	Groups   string // groups of a user, one per line
 	FHIRUser string // the user's FHIR resource
 	Email    string // e-mail address of a user
-	Disabled bool   // a user must not sign in
+	Disabled bool   // whether sign-in is disabled for the user
 }
 
-// secretPage is the data of templates/adminsecret.html, which is shown once.
+// secretPage is the data of templates/adminsecret.html, which shows a new secret or password once.
 type secretPage struct {
 	Name   string // name of the app or user
-	IsApp  bool   // an app, not a user
-	Secret string // the secret, or the password
+	IsApp  bool   // whether the entry is an app, not a user
+	Secret string // new secret or password
 }
 
-// show shows the lists, an app or user, or the form for a new entry.
+// show shows the lists, one app or user, or the form for a new entry.
 func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
@@ -237,8 +237,8 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 	}})
 }
 
-// list returns the entries of a kind with names that contain the search text; entries that await approval come first. Users of
-// the configuration are left out.
+// list returns the entries of a kind whose names contain the search text. Entries that await approval come first. Users of the
+// configuration are omitted.
 func (a *admin) list(ctx context.Context, kind, search string) (list entryList, err error) {
 	entries, err := a.store.List(ctx, kind)
 	search = strings.ToLower(search)
@@ -285,7 +285,7 @@ func newEntryItem(kind string, e Entry) entryItem {
 
 var errEntryRemoved = oauth2.NewRestartError("This item was already removed.")
 
-// editableEntry returns an entry that is not in the configuration.
+// editableEntry returns an entry; an error if it doesn't exist or is part of the configuration.
 func (a *admin) editableEntry(ctx context.Context, kind, name string) (*Entry, error) {
 	entries, err := a.store.List(ctx, kind)
 	for _, e := range entries {
@@ -321,16 +321,16 @@ var (
 	errSelfEdit      = oauth2.NewRestartError("You can’t change your own entry. Ask another administrator.")
 )
 
-// confirmations contains the messages in the lists after an action.
+// confirmations contains the message for each action, shown above the lists.
 var confirmations = map[string]*page.Text{
 	"add":     page.T("Added."),
 	"edit":    page.T("Changes saved."),
 	"remove":  page.T("Removed."),
 	"approve": page.T("App approved."),
-	"secret":  nil, // the secret is shown
+	"secret":  nil, // a page with the secret is shown instead
 }
 
-// submit handles the page's forms.
+// submit handles the submitted forms.
 func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil {
@@ -380,7 +380,8 @@ func splitLines(text string) (list []string) {
 	return list
 }
 
-// checkChange rejects a change to an entry that has changed since it was shown, and of the administrator's own entry.
+// checkChange returns an error if the action is not supported, if the entry has changed since it was shown, or if it is the
+// administrator's own.
 func (a *admin) checkChange(ctx context.Context, signedIn *session.SignedInPerson, c Change, version string) error {
 	_, supported := confirmations[c.Action]
 	switch {
@@ -403,13 +404,13 @@ func (a *admin) checkChange(ctx context.Context, signedIn *session.SignedInPerso
 	return nil
 }
 
-// isSelf reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's
+// isSelf reports whether an entry is the administrator's own. Administrators may not assign themselves groups or other people's
 // records.
 func isSelf(signedIn *session.SignedInPerson, kind, name string) bool {
 	return kind == Users && name == signedIn.User.ID
 }
 
-// recordChange records a change or its refusal in the audit log.
+// recordChange records a change, or the reason for its rejection, in the audit log.
 func (a *admin) recordChange(ctx context.Context, signedIn *session.SignedInPerson, c Change, err error) {
 	reasons := map[string]string{"add": "added", "edit": "changed", "remove": "removed", "approve": "approved", "secret": "new secret"}
 	e := audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, User: c.Name, Reason: reasons[c.Action] + " by an administrator", Err: err}

@@ -32,11 +32,11 @@ func init() {
 	page.AddFiles(files)
 }
 
-// AdminPage serves a page at `/oauth2/admin` on which administrators approve self-registered apps, and manage the clients
-// and users in the store.
+// AdminPage serves a page at `/oauth2/admin` on which administrators approve self-registered apps and manage the clients and
+// users in the store.
 type AdminPage struct {
-	// The custom scope for opening the page, such as `fhir-admin`: people to whom a row of `scope_limits` grants it are
-	// administrators after signing in with a second factor. Required.
+	// The custom scope required to open the page, such as `fhir-admin`. People to whom a row of `scope_limits` grants this
+	// scope are administrators once they have signed in with a second factor. Required.
 	Scope string `json:"scope,omitempty"`
 
 	app *fhirapp.App
@@ -54,7 +54,7 @@ func (p *AdminPage) Subdirectives() (fields option.Block, repeatable []string) {
 	return option.Block{"admin_page": option.Word(&p.Scope, checkScope)}, nil
 }
 
-// checkScope rejects a scope that is not a custom scope.
+// checkScope returns an error if the scope is not a custom scope.
 func checkScope(scope string) error {
 	if err := scopelimit.CheckCustomScope(scope); err != nil {
 		return fmt.Errorf("admin_page: %w", err)

@@ -17,22 +17,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Store contains the apps and users. An error that the administrator can correct is an [oauth2.Error].
+// Store contains the apps and users. Its methods return an [oauth2.Error] for errors that the administrator can correct.
 type Store interface {
 	// List returns the entries of a kind ([Clients] or [Users]).
 	List(ctx context.Context, kind string) ([]Entry, error)
 
-	// Change makes a change, and returns the new secret or password, if any.
+	// Change makes a change. It returns the new secret or password, if any.
 	Change(ctx context.Context, c Change) (secret string, err error)
 }
 
-// The kinds of entries.
+// Kinds of entries.
 const (
 	Clients = "clients"
 	Users   = "users"
 )
 
-// Locations of entries outside of the configuration. The page changes no others.
+// Origins of the entries that the page can change. It cannot change entries from other origins, such as the configuration.
 const (
 	Stored     = "store"
 	Registered = "registration"
@@ -40,11 +40,11 @@ const (
 
 // Entry is an app or a user.
 type Entry struct {
-	From            string    // configuration, [Stored] or [Registered]
+	From            string    // origin: configuration, [Stored] or [Registered]
 	Since           time.Time // time when the entry was added, if known
-	PendingApproval bool      // the app awaits approval
-	Secret          bool      // the app has a secret, which can be replaced
-	Problem         string    // why the entry is not active
+	PendingApproval bool      // whether the app awaits approval
+	Secret          bool      // whether the app has a secret, which can be replaced
+	Problem         string    // why the entry is not active; "" if it is
 
 	Fields
 }
@@ -54,25 +54,26 @@ type Fields struct {
 	Name  string // client_id, or user name
 	Title string // display name
 
-	RedirectURIs []string // only of an app
+	RedirectURIs []string // redirect URIs of an app
 	Scopes       []string // scopes that an app may be granted
 	LaunchURI    string   // URL for launches from an EHR
 
-	Groups   []string // only of a user
+	Groups   []string // groups of a user
 	FHIRUser string   // the user's FHIR resource
 	Email    string   // e-mail address of a user
-	Disabled bool     // a user must not sign in
+	Disabled bool     // whether sign-in is disabled for the user
 }
 
 // Change is a change to an entry by an administrator.
 type Change struct {
 	Kind        string // [Clients] or [Users]
-	Action      string // add, edit, remove, approve, or secret for a new secret or password
-	WantsSecret bool   // a new app gets a secret
-	Fields             // the name; for add and edit, all fields
+	Action      string // add, edit, remove, approve, or secret (new secret or password)
+	WantsSecret bool   // whether a new app gets a secret
+	Fields             // for add and edit: all fields; otherwise only the name
 }
 
-// digest identifies the version of an entry that the administrator saw, because a self-registered app can change its metadata.
+// digest identifies the version of an entry that the administrator saw. Self-registered apps can change their metadata in the
+// meantime.
 func (e *Entry) digest() string {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -85,7 +86,7 @@ func (e *Entry) digest() string {
 // managedStore is the Store of a [fhirapp.EntryManager].
 type managedStore struct{ fhirapp.EntryManager }
 
-// List returns the entries of a kind.
+// List implements [Store].
 func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	entries, err := s.EntryManager.List(ctx, kind)
 	if err != nil {
@@ -102,7 +103,8 @@ func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	return list, nil
 }
 
-// convertEntry converts an entry for the page. It fails for entries that a later version of the software wrote.
+// convertEntry converts an entry for the page. If the configuration cannot be decoded, for example because a later version of
+// the software wrote it, Problem contains the reason.
 func convertEntry(kind string, e fhirapp.Entry) (entry Entry, err error) {
 	entry = Entry{From: e.Origin, Since: e.AddedAt, PendingApproval: e.PendingApproval, Secret: e.HasSecret, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
@@ -124,7 +126,7 @@ func convertEntry(kind string, e fhirapp.Entry) (entry Entry, err error) {
 	return entry, nil
 }
 
-// Change makes a change.
+// Change implements [Store].
 func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
 	isUser := c.Kind == Users
 	var changed fhirapp.Entry
@@ -150,7 +152,7 @@ func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
 	return changed.Secret, convertError(err)
 }
 
-// addEntry adds an entry of the page. A user gets a random password.
+// addEntry adds an entry to the store. A user gets a random password.
 func (s managedStore) addEntry(ctx context.Context, c Change) (fhirapp.Entry, error) {
 	fields, password := mergePatch(c.Kind, c.Fields, nil), ""
 	if c.Kind == Users {
@@ -162,7 +164,7 @@ func (s managedStore) addEntry(ctx context.Context, c Change) (fhirapp.Entry, er
 	} else {
 		fields["id"] = c.Name
 	}
-	for member, value := range fields { // null means removal, but only in a patch
+	for member, value := range fields { // in a JSON merge patch, null removes a member; a new entry must omit it
 		if value == nil {
 			delete(fields, member)
 		}
@@ -176,7 +178,7 @@ func (s managedStore) addEntry(ctx context.Context, c Change) (fhirapp.Entry, er
 	return added, err
 }
 
-// renewPassword replaces the password of a user in the store, which ends their sessions.
+// renewPassword replaces the password of a user in the store. This ends the user's sessions.
 func (s managedStore) renewPassword(ctx context.Context, name string) (fhirapp.Entry, error) {
 	password, hash, err := newPassword()
 	if err != nil {
@@ -187,15 +189,15 @@ func (s managedStore) renewPassword(ctx context.Context, name string) (fhirapp.E
 	return changed, err
 }
 
-// newPassword returns a password of 120 random bits, which cannot be guessed from its hash.
+// newPassword returns a password with 120 random bits, too many to guess it from its hash.
 func newPassword() (password, hash string, err error) {
 	password = oauth2.RandomToken()[:20]
 	hashed, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
 	return password, string(hashed), err
 }
 
-// mergePatch returns the fields of an entry as a JSON merge patch of its previous configuration. A changed e-mail address
-// becomes unverified.
+// mergePatch returns the JSON merge patch that changes an entry's configuration was to the fields f. If the e-mail address
+// changes, it becomes unverified.
 func mergePatch(kind string, f Fields, was json.RawMessage) map[string]any {
 	if kind == Clients {
 		return map[string]any{"name": nullIfBlank(f.Title), "redirect_uris": nullIfEmpty(f.RedirectURIs), "scopes": nullIfEmpty(f.Scopes), "launch_uri": nullIfBlank(f.LaunchURI)}
@@ -227,7 +229,7 @@ func nullIfEmpty(words []string) any {
 	return words
 }
 
-// convertError converts a refusal by the admin API to an error with the same text for the administrator.
+// convertError converts an error of the admin API to an error with the same text for the administrator.
 func convertError(err error) error {
 	var apiErr caddy.APIError
 	if errors.As(err, &apiErr) && apiErr.HTTPStatus != http.StatusInternalServerError {

@@ -19,18 +19,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// backup is the response to GET /fhir/backup: a tar archive of the state needed to restore a gateway, with paths below
-// the folder of Caddy's storage. The store is first: the keys written after it can decrypt all its content.
+// backup is the response to GET /fhir/backup: a tar archive of the state needed to restore a gateway, with paths relative to
+// the folder of Caddy's storage. The store comes first, so that the keys, which are written after it, can decrypt all its
+// content.
 type backup struct {
 	ctx       context.Context
-	fileStore fileBackuper      // nil: the durable store is not a file
-	storage   certmagic.Storage // storage of keys and clients; nil: they are in the durable store
+	fileStore fileBackuper      // nil if the durable store is not a file
+	storage   certmagic.Storage // storage of keys and clients; nil if they are in the durable store
 	issuer    string
 }
 
-// fileBackuper is a store in a file.
+// fileBackuper is a store in a single file.
 type fileBackuper interface {
-	// Backup writes a consistent snapshot.
+	// Backup writes a consistent snapshot of the store.
 	Backup(writeHeader func(size int64, copyTo func(io.Writer) error) error) error
 }
 
@@ -64,7 +65,7 @@ func newBackup(r *http.Request, running caddy.Context) (any, error) {
 	return b, nil
 }
 
-// ServeHTTP writes the archive. After an error, it aborts the connection, so that a truncated archive cannot be taken for a complete one.
+// ServeHTTP writes the archive. After an error, it aborts the connection, so that clients detect a truncated archive.
 func (b backup) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-tar")
 	if err := b.writeArchive(tar.NewWriter(w)); err != nil {
@@ -95,7 +96,7 @@ func (b backup) writeArchive(to *tar.Writer) error {
 	return to.Close()
 }
 
-// storageKeys returns the names of keys and registered clients in Caddy's storage.
+// storageKeys returns the keys in Caddy's storage under which signing keys and registered clients are stored.
 func (b backup) storageKeys() ([]string, error) {
 	if b.storage == nil {
 		return nil, nil
@@ -108,7 +109,7 @@ func (b backup) storageKeys() ([]string, error) {
 	return append(names, clients...), nil
 }
 
-// addStorageValue adds a value of Caddy's storage if it exists.
+// addStorageValue adds a value of Caddy's storage to the archive, if it exists.
 func (b backup) addStorageValue(to *tar.Writer, name string) error {
 	value, err := b.storage.Load(b.ctx, name)
 	info, statErr := b.storage.Stat(b.ctx, name)

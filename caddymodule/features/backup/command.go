@@ -93,7 +93,7 @@ func copyStore(flags caddycmd.Flags) (int, error) {
 	return caddy.ExitCodeSuccess, nil
 }
 
-// storeCopier copies the durable store of a configuration to that of another.
+// storeCopier copies the durable store of one configuration to that of another.
 type storeCopier struct {
 	out        io.Writer
 	opener     fhirapp.StoreOpener
@@ -147,7 +147,7 @@ func (c *storeCopier) reportProgress(n storecopy.Counts) {
 	_ = c.printf("%d entries copied, %d verified…\n", n.Copied, n.Compared) // ignore errors: the final report repeats the numbers
 }
 
-// addRemedy adds a remedy to an error.
+// addRemedy adds instructions to errors that the operator can correct.
 func (*storeCopier) addRemedy(err error) error {
 	remedy := "run the same command again to complete the copy"
 	switch {
@@ -167,7 +167,7 @@ func (*storeCopier) addRemedy(err error) error {
 	return fmt.Errorf("%w; %s", err, remedy)
 }
 
-// describeKeys describes the location of signing keys and registered clients after a copy.
+// describeKeys returns a message about the location of signing keys and registered clients after a copy.
 func describeKeys(from, to fhirapp.KeysLocation) string {
 	sameStorage := from.Storage == to.Storage
 	switch {

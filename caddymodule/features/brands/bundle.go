@@ -14,25 +14,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// MaxSize is the maximum size of a Bundle in bytes: enough for thousands of brands, small
-// enough for memory.
+// MaxSize is the maximum size of a Bundle in bytes: enough for thousands of brands, but small enough to keep in memory.
 const MaxSize = 16 << 20
 
 // Bundle is a valid User Access Brands Bundle.
 type Bundle struct {
 	content   []byte
-	etag      string // ETag
+	etag      string // entity tag of the content
 	timestamp time.Time
 	primary   *smart.Identifier
 }
 
-// Primary returns the identifier of this server's brand, or nil if the only brand has no
+// Primary returns the identifier of this server's brand. It is nil if the Bundle has only one brand and that brand has no
 // identifier.
 func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 
-// Parse parses and validates a Bundle. Its errors contain the path of each problem. The
-// primary brand is the brand with the identifier primary or, if primary is nil, the
-// brand with the Endpoint fhirBase.
+// Parse parses and validates a Bundle. The error contains the path of each problem. The primary brand is the brand with the
+// identifier primary or, if primary is nil, the brand with the Endpoint fhirBase.
 func Parse(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
 		return nil, fmt.Errorf("the Bundle has %d bytes: the maximum is %d", len(content), MaxSize)
@@ -49,7 +47,7 @@ func Parse(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle,
 	return &Bundle{content: content, etag: newETag(content), timestamp: root.member("timestamp").requiredInstant(), primary: selected}, err
 }
 
-// decode rejects ambiguous JSON, such as duplicate names.
+// decode parses JSON. It returns an error for ambiguous JSON, such as duplicate names.
 func decode(content []byte) (element, *problems, error) {
 	issues := new(problems)
 	root := element{path: "Bundle", problems: issues}
@@ -67,7 +65,7 @@ func decode(content []byte) (element, *problems, error) {
 	return root, issues, nil
 }
 
-// validateBundle checks the User Access Brands Bundle profile, and returns the resources.
+// validateBundle checks the Bundle against the User Access Brands Bundle profile and returns its resources.
 func validateBundle(root element) resourceIndex {
 	root.checkStructure()
 	root.member("resourceType").checkCode("Bundle")
@@ -108,8 +106,7 @@ func checkMeta(resource element) {
 	}
 }
 
-// choosePrimary returns the identifier for the SMART configuration. Exactly one brand must
-// have it.
+// choosePrimary returns the identifier for the SMART configuration. Exactly one brand must have this identifier.
 func choosePrimary(resources resourceIndex, fhirBase string, identifier *smart.Identifier) (*smart.Identifier, error) {
 	if identifier == nil {
 		brand, err := findBrand(resources, fhirBase)
@@ -131,8 +128,8 @@ func choosePrimary(resources resourceIndex, fhirBase string, identifier *smart.I
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: select one by its identifier with the option primary")
 
-// findBrand returns the brand with the FHIR API as its Endpoint. If several brands match, it is
-// the only brand without partOf.
+// findBrand returns the brand whose Endpoint is this FHIR API. If there are several, it returns the only one that has no
+// partOf.
 func findBrand(resources resourceIndex, fhirBase string) (element, error) {
 	var all, top []element
 	for _, brand := range resources.ofType("Organization") {
@@ -158,7 +155,7 @@ func findBrand(resources resourceIndex, fhirBase string) (element, error) {
 
 func isSameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// identifiers returns the identifiers of a brand that have a value.
+// identifiers returns the identifiers of a brand, except those without a value.
 func identifiers(brand element) (list []smart.Identifier) {
 	for _, identifier := range brand.items("identifier") {
 		if value := identifier.member("value").text(); value != "" {
@@ -168,7 +165,7 @@ func identifiers(brand element) (list []smart.Identifier) {
 	return list
 }
 
-// preferredIdentifier prefers a URL, as SMART recommends.
+// preferredIdentifier returns the identifier to publish for a brand. It prefers a URL, as SMART recommends.
 func preferredIdentifier(brand element) *smart.Identifier {
 	list := identifiers(brand)
 	for i := range list {
@@ -193,7 +190,7 @@ func countIdentifier(resources resourceIndex, target smart.Identifier) (n int) {
 	return n
 }
 
-// checkBrand checks the User Access Brand profile.
+// checkBrand checks a brand against the User Access Brand profile.
 func checkBrand(brand element, bundle resourceIndex) {
 	brand.member("name").requiredText()
 	for _, alias := range brand.items("alias") {
@@ -212,7 +209,7 @@ func checkBrand(brand element, bundle resourceIndex) {
 	checkParent(brand, bundle)
 }
 
-// checkWebsite checks the telecom: one website, or the reason for its absence.
+// checkWebsite checks Organization.telecom: it must contain one website, or the reason for its absence.
 func checkWebsite(brand element) {
 	list := brand.items("telecom")
 	if len(list) != 1 {
@@ -227,7 +224,7 @@ func checkWebsite(brand element) {
 	checkUse(website, "org-3")
 }
 
-// checkUse rejects the use home, which organizations cannot have.
+// checkUse reports the use "home", which is not allowed for organizations.
 func checkUse(e element, invariant string) {
 	if use := e.member("use"); use.exists() && use.text() == "home" {
 		use.fail("must not be home (%s)", invariant)
@@ -242,12 +239,12 @@ func checkIdentifier(identifier element) {
 	}
 }
 
-// URISystem is the system of identifiers that are URLs.
+// URISystem is the identifier system of URLs.
 const URISystem = "urn:ietf:rfc:3986"
 
-// checkAddress allows a state, a city with its state, both with a postal code or also a
-// street, and a postal code alone. With a country, the state may be missing: most
-// countries do not use states in addresses.
+// checkAddress checks the combination of address parts. Allowed are a state; a state and city, optionally with a postal code
+// and street; or a postal code alone. If there is a country, the state may be missing, because most countries do not use states
+// in addresses.
 func checkAddress(address element) {
 	has := func(name string) bool { return address.member(name).exists() }
 	checkUse(address, "org-2")
@@ -263,8 +260,7 @@ func checkAddress(address element) {
 	}
 }
 
-// checkCategories checks that codings have a code and a system. Types from other value sets
-// are allowed.
+// checkCategories checks that each coding has a code and a system. Codes from other value sets are allowed.
 func checkCategories(brand element) {
 	for _, category := range brand.items("type") {
 		for _, coding := range category.items("coding") {
@@ -274,7 +270,7 @@ func checkCategories(brand element) {
 	}
 }
 
-// checkEndpoints returns the references of Organization.endpoint.
+// checkEndpoints checks Organization.endpoint and returns its references.
 func checkEndpoints(brand element, bundle resourceIndex) (references []string) {
 	for _, endpoint := range brand.items("endpoint") {
 		bundle.resolve(endpoint, "Endpoint")
@@ -283,8 +279,7 @@ func checkEndpoints(brand element, bundle resourceIndex) (references []string) {
 	return references
 }
 
-// checkParent checks the depth of the hierarchy: a brand has its own portal, or is part of
-// the brand with the portal.
+// checkParent checks the depth of the hierarchy: a brand either has its own portal or is part of a brand that has one.
 func checkParent(brand element, bundle resourceIndex) {
 	partOf := brand.member("partOf")
 	if !partOf.exists() {
@@ -309,9 +304,9 @@ const (
 	portalExtension = "http://hl7.org/fhir/StructureDefinition/organization-portal"
 )
 
-// nestedExtension is a nested extension.
+// nestedExtension describes an extension within a brand or portal extension.
 type nestedExtension struct {
-	valueElement string // name of the value element
+	valueElement string // name of the member with the value, such as valueUrl
 	repeatable   bool
 	check        func(element)
 }
@@ -335,7 +330,7 @@ var portalExtensions = map[string]nestedExtension{
 	"portalEndpoint":    {"valueReference", true, func(element) {}},
 }
 
-// checkExtensions checks brand and portal extensions. Other extensions are allowed.
+// checkExtensions checks the brand and portal extensions. Other extensions are allowed.
 func checkExtensions(brand element, endpoints []string) {
 	for _, extension := range brand.items("extension") {
 		switch extension.member("url").requiredText() {
@@ -365,7 +360,7 @@ func checkNestedExtensions(extension element, parts map[string]nestedExtension) 
 	}
 }
 
-// checkPortalEndpoints checks the invariant uab-1.
+// checkPortalEndpoints checks the invariant uab-1 of the User Access Brand profile.
 func checkPortalEndpoints(portal element, endpoints []string) {
 	for _, e := range portal.items("extension") {
 		reference := e.member("valueReference").member("reference")
@@ -383,7 +378,7 @@ const (
 	payloadCode      = "none"
 )
 
-// checkEndpoint checks the User Access Endpoint profile.
+// checkEndpoint checks an Endpoint against the User Access Endpoint profile.
 func checkEndpoint(endpoint element, bundle resourceIndex) {
 	endpoint.member("status").checkCode("active", "suspended", "error", "off", "entered-in-error", "test")
 	connection := endpoint.member("connectionType")
@@ -415,7 +410,7 @@ func checkVersions(endpoint element) {
 	}
 }
 
-// checkContact checks that the contact includes a page for developers.
+// checkContact checks that Endpoint.contact includes a page for developers.
 func checkContact(endpoint element) {
 	pages := 0
 	for _, contact := range endpoint.items("contact") {
@@ -441,7 +436,7 @@ func checkPayload(endpoint element) {
 // resourceIndex maps references to the resources of a Bundle.
 type resourceIndex map[string]element
 
-// addEntry adds the resource of an entry.
+// addEntry adds the resource of a Bundle entry.
 func (m resourceIndex) addEntry(entry element) {
 	resource := entry.member("resource")
 	for _, name := range []string{"request", "response", "search"} {
@@ -492,7 +487,7 @@ func (m resourceIndex) ofType(kind string) []element {
 	return list
 }
 
-// resolve returns the resource that a Reference refers to. It must be in the Bundle and have the type kind.
+// resolve returns the resource that a Reference refers to. The resource must be in the Bundle and have the type kind.
 func (m resourceIndex) resolve(reference element, kind string) (element, bool) {
 	text := reference.member("reference").requiredText()
 	resource, ok := m[text]

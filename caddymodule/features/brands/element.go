@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxProblems is the maximum number of reported problems of a Bundle.
+// maxProblems is the maximum number of problems reported for a Bundle.
 const maxProblems = 20
 
 // problems collects the errors of a Bundle with their paths.
@@ -38,7 +38,7 @@ func (p *problems) err() error {
 	return errors.Join(p.list...)
 }
 
-// element is a part of a Bundle. The value of a missing element is nil.
+// element is a part of a Bundle. If the element is missing, its value is nil.
 type element struct {
 	path     string
 	value    any
@@ -75,7 +75,7 @@ func (e element) items(name string) []element {
 	return items
 }
 
-// text returns a string, or "" if the element is missing.
+// text returns the element's string, or "" if the element is missing.
 func (e element) text() string {
 	text, ok := e.value.(string)
 	if e.exists() && !ok {
@@ -84,7 +84,7 @@ func (e element) text() string {
 	return text
 }
 
-// requiredText returns a mandatory string.
+// requiredText returns the element's string. It reports a problem if the element is missing.
 func (e element) requiredText() string {
 	text := e.text()
 	if !e.exists() {
@@ -93,14 +93,14 @@ func (e element) requiredText() string {
 	return text
 }
 
-// checkCode checks a mandatory code.
+// checkCode checks that the element is present and is one of the codes.
 func (e element) checkCode(codes ...string) {
 	if code := e.requiredText(); e.exists() && !slices.Contains(codes, code) {
 		e.fail("%.50q is not allowed: use %s", code, strings.Join(codes, ", "))
 	}
 }
 
-// checkStructure checks the general rules of FHIR JSON and the codes of absence reasons.
+// checkStructure checks the general rules of FHIR JSON, and the codes in dataAbsentReason extensions.
 func (e element) checkStructure() {
 	switch value := e.value.(type) {
 	case nil:
@@ -116,7 +116,7 @@ func (e element) checkStructure() {
 	}
 }
 
-// checkArray allows null in arrays: the null of a primitive that has only extensions.
+// checkArray checks an array. Its items may be null for primitives that have only extensions.
 func (e element) checkArray(items []any) {
 	if len(items) == 0 {
 		e.fail("must not be empty")
@@ -143,7 +143,7 @@ func (e element) checkObject(members map[string]any) {
 // dataAbsentReason is the extension with the reason why a value is absent.
 const dataAbsentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
 
-// isAbsent reports whether an object contains a reason for the absence of a primitive member.
+// isAbsent reports whether an object contains the reason why the primitive member name is absent.
 func (e element) isAbsent(name string) bool {
 	primitive := element{value: e.member("_" + name).value, problems: new(problems)}
 	return slices.ContainsFunc(primitive.items("extension"), func(extension element) bool {
@@ -156,20 +156,20 @@ var (
 	versionPattern = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?$`)
 )
 
-// isWebURL reports whether a text is a URL that browsers can open.
+// isWebURL reports whether text is a URL that browsers can open. schemes are the allowed URL schemes.
 func isWebURL(text string, schemes ...string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Hostname() != "" && u.User == nil && slices.Contains(schemes, u.Scheme)
 }
 
-// checkURL checks a mandatory URL.
+// checkURL checks that the element is present and is a URL with one of the schemes.
 func (e element) checkURL(schemes ...string) {
 	if text := e.requiredText(); e.exists() && !isWebURL(text, schemes...) {
 		e.fail("%.100q must be a URL with the scheme %s and a host", text, strings.Join(schemes, ": or ")+":")
 	}
 }
 
-// isLogoURL reports whether a text is the address or the data of a logo.
+// isLogoURL reports whether text is the URL of a logo or a data URL with its content.
 func isLogoURL(text string) bool {
 	return strings.HasPrefix(text, "data:image/") || isWebURL(text, "https")
 }
@@ -180,7 +180,7 @@ func (e element) checkLogo() {
 	}
 }
 
-// requiredInstant checks a mandatory time (FHIR R4, instant).
+// requiredInstant returns the element's time (FHIR R4, instant). It reports a problem if the element is missing or invalid.
 func (e element) requiredInstant() time.Time {
 	text := e.requiredText()
 	at, err := time.Parse(time.RFC3339, text)

@@ -25,19 +25,19 @@ func init() {
 	endpoint.Register("user-access-brands")
 }
 
-// UserAccessBrands is the organization behind the FHIR API, as apps show it to users who look for their records (SMART
-// App Launch 2.2, User-access Brands). It is served at `{fhir_base}/.well-known/user-access-brands`. The SMART
+// UserAccessBrands describes the organization behind the FHIR API, as apps show it to users who look for their records (SMART
+// App Launch 2.2, User-access Brands). The description is served at `{fhir_base}/.well-known/user-access-brands`, and the SMART
 // configuration links to it.
 type UserAccessBrands struct {
-	// A User Access Brands Bundle. It must conform to the profiles. Required.
+	// The User Access Brands Bundle, which must conform to the profiles. Required.
 	Bundle json.RawMessage `json:"bundle,omitempty"`
 
-	// The identifier of this server's brand in the Bundle. Default: that of the brand with the address of this FHIR
-	// API as its Endpoint.
+	// The identifier of this server's brand in the Bundle. Default: the identifier of the brand whose Endpoint has the address
+	// of this FHIR API.
 	Primary *smart.Identifier `json:"primary,omitempty"`
 
 	position option.Position // position in the Caddyfile
-	bundle   *Bundle         // validated form of the field Bundle
+	bundle   *Bundle         // validated content of the field Bundle
 }
 
 // CaddyModule returns the Caddy module information.
@@ -54,7 +54,7 @@ func (b *UserAccessBrands) Subdirectives() (fields option.Block, repeatable []st
 	return option.Block{"user_access_brands": b.parse}, nil
 }
 
-// parse reads the Bundle from a file into the configuration.
+// parse reads the Bundle from a file and embeds it in the configuration.
 func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 	b.position = option.PositionOf(d)
 	var file string
@@ -65,7 +65,7 @@ func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 	if b.Bundle, err = os.ReadFile(file); err != nil {
 		return d.Errf("user_access_brands: %v", err)
 	}
-	// The adapted configuration is JSON and contains the Bundle.
+	// The adapted configuration is JSON and embeds the Bundle.
 	if err := rawjson.Check(b.Bundle); err != nil {
 		return d.Errf("user_access_brands %s: %v", file, err)
 	}
@@ -76,7 +76,7 @@ func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 	}}.Parse(d)
 }
 
-// parseIdentifier parses an identifier. Without a system, it is a URL.
+// parseIdentifier parses an identifier. If there is no system, the value is a URL.
 func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
 	first, second, err := option.ParseOneOrTwo(d)
 	if second == "" {
@@ -126,7 +126,7 @@ func (b *Bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", b.timestamp, bytes.NewReader(b.content))
 }
 
-// newETag returns a weak ETag of a text.
+// newETag returns a weak entity tag for a text.
 func newETag(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`

@@ -19,7 +19,7 @@ var (
 	// builtInClients are Keycloak's built-in clients.
 	builtInClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
 
-	// ignoredScopes are built-in scopes of Keycloak that every client of the gateway has, or that the gateway does not use.
+	// ignoredScopes are built-in scopes of Keycloak that the gateway either does not use or grants to every client.
 	ignoredScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
 
 	supportedScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
@@ -37,10 +37,11 @@ func (c *converter) writeClients() {
 	}
 }
 
-// trueByDefault returns the value of a member with the default true.
+// trueByDefault returns the value of a JSON member that is true if missing.
 func trueByDefault(b *bool) bool { return b == nil || *b }
 
-// clientSkipReason returns the reason why an app cannot be converted, or "". The admin console masks secrets.
+// clientSkipReason returns the reason why a client cannot be converted, or "". Secrets are missing from exports of the admin
+// console, which masks them.
 func (c *converter) clientSkipReason(app keycloakClient) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isAlteredByCaddy(app.Secret)
 	switch {
@@ -76,7 +77,7 @@ func (app keycloakClient) usesClientCredentials() bool { return app.ServiceAccou
 // usesKeys reports whether the client authenticates with private_key_jwt.
 func (app keycloakClient) usesKeys() bool { return !app.IsPublic && app.Authenticator == "client-jwt" }
 
-// redirectURIs returns the redirect URIs of a client with the authorization code flow.
+// redirectURIs returns the redirect URIs of a client, or nil if it doesn't use the authorization code flow.
 func (app keycloakClient) redirectURIs() []string {
 	if !trueByDefault(app.StandardFlow) {
 		return nil
@@ -98,7 +99,7 @@ func (app keycloakClient) absoluteURIs(uris []string) (all []string) {
 	return all
 }
 
-// jwks returns the JWK Set in a client's export, in one line, or "".
+// jwks returns the JWK Set in a client's export, on one line; "" if there is none.
 func (app keycloakClient) jwks() string {
 	text := app.Attributes["jwks.string"]
 	if app.Attributes["use.jwks.url"] == "true" || app.Attributes["use.jwks.string"] != "true" {
@@ -118,7 +119,7 @@ func (app keycloakClient) jwksURI() string {
 	return app.Attributes["jwks.url"]
 }
 
-// isLiteralJSON reports whether text is JSON that Caddy does not change between back-quotes.
+// isLiteralJSON reports whether text is JSON that the Caddyfile parser leaves unchanged between backquotes.
 func isLiteralJSON(text string) bool {
 	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
 }

@@ -45,7 +45,7 @@ While Keycloak is stopped, export the realm including users and secrets:
 	return cmd
 }
 
-// convertKeycloak prints the fhir block for a realm, and a summary of omissions and differences.
+// convertKeycloak prints the fhir block for a realm, followed by a summary of omissions and changes.
 func convertKeycloak(out, summaryOut io.Writer, file, issuer string) error {
 	if err := authorize.CheckIssuer(issuer); err != nil {
 		return fmt.Errorf("--issuer: %w", err)
@@ -66,7 +66,7 @@ func convertKeycloak(out, summaryOut io.Writer, file, issuer string) error {
 	return err
 }
 
-// checkCaddyfile returns the error of an invalid Caddyfile.
+// checkCaddyfile returns an error if text is not a valid Caddyfile.
 func checkCaddyfile(text string) error {
 	adapter := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}
 	_, _, err := adapter.Adapt([]byte(text), nil)

@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
-// Convert returns a fhir block with the users and clients of an exported realm for an authorization server with this issuer, and
-// a summary of omissions and changes, one line each. An entry that check rejects is omitted; check is called with a fhir block
-// of that entry alone. Convert returns an error if the export cannot be parsed or converted.
+// Convert returns a fhir block with the users and clients of an exported realm, for an authorization server with the given
+// issuer. It also returns a summary of omissions and changes, one line each. check is called with a fhir block that contains a
+// single entry; entries that it rejects are omitted. Convert returns an error if the export cannot be parsed or converted.
 func Convert(export []byte, issuer string, check func(caddyfile string) error) (caddyfile string, summary []string, err error) {
 	r, err := parseRealm(export)
 	if err != nil {
@@ -34,7 +34,7 @@ func Convert(export []byte, issuer string, check func(caddyfile string) error) (
 	return c.output.String(), c.summary, check(c.output.String())
 }
 
-// block writes the content of the fhir block. Clients are first, because a user with the name of a client is omitted.
+// block writes the content of the fhir block. Clients are written first, so that a user with the name of a client is omitted.
 func (c *converter) block() {
 	c.writeOption("issuer", nil, c.issuer)
 	c.writeLifetimes()
@@ -47,7 +47,7 @@ func (c *converter) block() {
 	}
 }
 
-// reportSignIn notes requirements of the browser flow without a counterpart.
+// reportSignIn reports requirements of the browser flow that the gateway does not support.
 func (c *converter) reportSignIn() {
 	if c.signIn.secondFactor {
 		c.reportChange("the browser flow requires a second factor: each client has acr mfa")
@@ -112,11 +112,11 @@ func (l lifespans) offlineMax() int {
 	return l.ClientOfflineMax
 }
 
-// sessionMax returns the lifetime of sessions, and sessionIdle the lifetime of idle sessions.
+// sessionMax returns the maximum lifetime of sessions, sessionIdle the maximum idle time.
 func (l lifespans) sessionMax() int  { return minNonzero(l.SessionMax, l.ClientSessionMax) }
 func (l lifespans) sessionIdle() int { return minNonzero(l.SessionIdle, l.ClientSessionIdle) }
 
-// minNonzero returns the shortest nonzero lifetime, or 0.
+// minNonzero returns the smallest nonzero number of seconds, or 0.
 func minNonzero(seconds ...int) int {
 	shortest := math.MaxInt
 	for _, s := range seconds {
@@ -130,8 +130,8 @@ func minNonzero(seconds ...int) int {
 	return shortest
 }
 
-// shorterLifetimeReason returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients
-// here, or "".
+// shorterLifetimeReason returns a message if a client's lifetimes are shorter than the realm's, otherwise "". The gateway
+// applies the realm's lifetimes to all clients.
 func (l lifespans) shorterLifetimeReason(attributes map[string]string) string {
 	for _, own := range []struct {
 		attribute string
@@ -159,7 +159,7 @@ type flow struct {
 
 type flows []flow
 
-// execution is a step of a flow: an authenticator or another flow.
+// execution is a step of a flow: an authenticator or a subflow.
 type execution struct {
 	Authenticator string `json:"authenticator"`
 	Requirement   string `json:"requirement"`
@@ -169,27 +169,27 @@ type execution struct {
 var (
 	secondFactorSteps = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
 
-	// supportedSteps are authenticators with a counterpart at the gateway, and conditions without effect.
+	// supportedSteps are authenticators that the gateway supports, and conditions that have no effect.
 	supportedSteps = []string{
 		"", "auth-cookie", "auth-spnego", "identity-provider-redirector", "auth-username-password-form", "auth-username-form", "auth-password-form",
 		"conditional-user-configured", "conditional-credential", "organization", "webauthn-authenticator-passwordless",
 	}
 )
 
-// signInRequirements is the second factor and the unsupported steps that a flow requires.
+// signInRequirements are the requirements of a flow: whether it requires a second factor, and its unsupported steps.
 type signInRequirements struct {
-	secondFactor     bool     // required even of users who have not enrolled one
-	unsupportedSteps []string // steps without a counterpart
+	secondFactor     bool     // required even if the user has not enrolled a second factor
+	unsupportedSteps []string // required steps that the gateway does not support
 }
 
-// requirements summarizes the requirements of a flow and its subflows.
+// requirements returns the combined requirements of a flow and its subflows.
 func (all flows) requirements(alias string) (required signInRequirements) {
 	all.walk(alias, true, map[string]bool{}, &required)
 	return required
 }
 
-// walk visits a flow and its subflows once. An unconditional second factor is required. A second factor only for users who
-// have enrolled one needs no option: sign-in at the gateway always requires enrolled factors.
+// walk collects the requirements of a flow and its subflows, each visited once. An unconditional second factor is required. A
+// second factor that only enrolled users need requires no option, because the gateway always requires enrolled factors.
 func (all flows) walk(alias string, unconditional bool, visited map[string]bool, required *signInRequirements) {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {
@@ -209,8 +209,8 @@ func (all flows) walk(alias string, unconditional bool, visited map[string]bool,
 	}
 }
 
-// isOnlyIfEnrolled reports whether a subflow applies only to users who have enrolled the factor. Other conditions, such as roles,
-// count as met.
+// isOnlyIfEnrolled reports whether a subflow applies only to users who have enrolled the factor. Other conditions, such as
+// roles, are assumed to be met.
 func (all flows) isOnlyIfEnrolled(step execution) bool {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == step.FlowAlias })
 	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(all[i].Executions, func(e execution) bool {
@@ -225,7 +225,7 @@ type roleMappings struct {
 	} `json:"roles"`
 	DefaultRole         role                      `json:"defaultRole"`
 	ScopeMappings       []scopeMapping            `json:"scopeMappings"`
-	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // scope mappings to client roles
+	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // restrictions to client roles, by client
 }
 
 type role struct {
@@ -236,11 +236,11 @@ type role struct {
 }
 
 type scopeMapping struct {
-	ClientScope string   `json:"clientScope"` // empty in mappings of clients, which only limit the roles in tokens
+	ClientScope string   `json:"clientScope"` // empty in scope mappings of clients, which only limit the roles in tokens
 	Roles       []string `json:"roles"`
 }
 
-// restrictedScopes returns the client scopes that are restricted to roles that not every user has.
+// restrictedScopes returns the client scopes restricted to roles, unless every user has one of these roles.
 func (r *realm) restrictedScopes() map[string]bool {
 	restricted := map[string]bool{}
 	defaultRoles := r.defaultRoles()
@@ -257,7 +257,7 @@ func (r *realm) restrictedScopes() map[string]bool {
 	return restricted
 }
 
-// defaultRoles returns the realm's default role and its roles if every user has it.
+// defaultRoles returns the realm's default role and its composite roles, or no roles if a user lacks the default role.
 func (r *realm) defaultRoles() map[string]bool {
 	all := map[string]bool{}
 	if !slices.ContainsFunc(r.Users, func(u user) bool { return !slices.Contains(u.RealmRoles, r.DefaultRole.Name) }) {
@@ -266,7 +266,7 @@ func (r *realm) defaultRoles() map[string]bool {
 	return all
 }
 
-// addRole adds a role and its composite roles.
+// addRole adds a role and, recursively, its composite roles.
 func (r *realm) addRole(name string, to map[string]bool) {
 	if name == "" || to[name] {
 		return
@@ -281,7 +281,7 @@ func (r *realm) addRole(name string, to map[string]bool) {
 	}
 }
 
-// reportGroupRoles notes the groups with roles.
+// reportGroupRoles reports the roles of groups, which are omitted.
 func (c *converter) reportGroupRoles(groups []group) {
 	for _, g := range groups {
 		if roles := c.realm.assignedRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
@@ -291,7 +291,7 @@ func (c *converter) reportGroupRoles(groups []group) {
 	}
 }
 
-// assignedRoles returns the roles that Keycloak does not assign to every user.
+// assignedRoles returns the given roles without those that Keycloak assigns to every user.
 func (r *realm) assignedRoles(realmRoles []string, clientRoles map[string][]string) (roles []string) {
 	for _, role := range realmRoles {
 		if !slices.Contains([]string{r.DefaultRole.Name, "default-roles-" + r.Realm, "offline_access", "uma_authorization"}, role) {
@@ -316,15 +316,15 @@ type converter struct {
 	issuer           string
 	check            func(caddyfile string) error
 	currentEntry     string          // current entry, such as "user ada"
-	summary          []string        // omissions and changes
+	summary          []string        // lines about omissions and changes
 	clientIDs        map[string]bool // IDs of converted clients
 	userNames        map[string]bool // names of converted users in lower case
-	ambiguousGroups  map[string]bool // group names used by several groups
+	ambiguousGroups  map[string]bool // names that several groups have in common
 	signIn           signInRequirements
 	restrictedScopes map[string]bool // client scopes restricted to roles
 }
 
-// writeEntry writes the block of a user or client, unless reason is set or this server rejects the block.
+// writeEntry writes the block of a user or client. It omits the entry if reason is set or check rejects the block.
 func (c *converter) writeEntry(kind, name, reason string, write func()) bool {
 	c.currentEntry = kind + " " + name
 	defer func() { c.currentEntry = "realm" }()
@@ -349,12 +349,13 @@ func (c *converter) report(kind, text string) {
 	c.summary = append(c.summary, strings.ToLower(kind)+": "+commentText(text))
 }
 
-// writeOption writes an option with the words that check accepts. A nil check accepts all. Without words, it writes nothing.
+// writeOption writes an option with the words that check accepts. If check is nil, all words are accepted. If there are no
+// words, the option is omitted.
 func (c *converter) writeOption(name string, check func(string) error, words ...string) {
 	c.writeLine(name, c.acceptedWords(name, check, words...)...)
 }
 
-// acceptedWords returns the words that check accepts and that Caddy does not change. It notes the others.
+// acceptedWords returns the words that check accepts and that Caddy does not change. It reports the other words as omitted.
 func (c *converter) acceptedWords(option string, check func(string) error, words ...string) (accepted []string) {
 	for _, word := range words {
 		var err error
@@ -387,12 +388,12 @@ func (c *converter) writeRaw(line string) {
 	c.output.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
 }
 
-// reportChange notes a difference of the current entry from Keycloak's.
+// reportChange reports how the current entry differs from the entry in Keycloak.
 func (c *converter) reportChange(format string, args ...any) {
 	c.report("Changed", c.currentEntry+": "+fmt.Sprintf(format, args...))
 }
 
-// writeNested writes a nested block.
+// writeNested writes a block with the content that write writes.
 func (c *converter) writeNested(head string, write func()) {
 	c.writeRaw(strings.TrimSpace(head + " {"))
 	c.indent++
@@ -404,7 +405,7 @@ func (c *converter) writeNested(head string, write func()) {
 // unquotedWord matches words that need no quotes in any parser.
 var unquotedWord = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
 
-// quote quotes a word so that Caddy does not change it. Text between back-quotes is literal.
+// quote quotes a word so that the Caddyfile parser does not change it. Text between backquotes is literal.
 func quote(word string) string {
 	switch {
 	case unquotedWord.MatchString(word):
@@ -415,7 +416,8 @@ func quote(word string) string {
 	return "`" + word + "`"
 }
 
-// isAlteredByCaddy reports whether Caddy would change a word, for example an environment variable, a placeholder or a line break.
+// isAlteredByCaddy reports whether Caddy would change a word: it contains a placeholder, environment variable, backquote or
+// control character.
 func isAlteredByCaddy(word string) bool {
 	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
 }

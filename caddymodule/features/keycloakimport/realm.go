@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// realm is the parsed part of a RealmRepresentation, exported by `kc.sh export` or the admin console.
+// realm is the parsed part of a RealmRepresentation, the format in which `kc.sh export` and the admin console export a realm.
 type realm struct {
 	Realm             string           `json:"realm"`
 	Users             []user           `json:"users"`
@@ -17,11 +17,11 @@ type realm struct {
 		Alias string `json:"alias"`
 	} `json:"identityProviders"`
 	Groups       []group `json:"groups"`
-	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // default of authenticator app credentials
+	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // default hash algorithm of authenticator apps
 	VerifyEmail  bool    `json:"verifyEmail"`        // users must verify their email address before sign-in
 
 	roleMappings
-	lifespans lifespans // top-level members, parsed separately
+	lifespans lifespans // top-level members that are parsed separately
 
 	BrowserFlow string `json:"browserFlow"`
 	Flows       flows  `json:"authenticationFlows"`
@@ -60,7 +60,7 @@ type user struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
 	ServiceAccount string              `json:"serviceAccountClientId"`
-	FederationLink string              `json:"federationLink"` // LDAP directory or similar source of the user
+	FederationLink string              `json:"federationLink"` // source of the user, such as an LDAP directory
 	RealmRoles     []string            `json:"realmRoles"`
 	ClientRoles    map[string][]string `json:"clientRoles"`
 }
@@ -128,7 +128,7 @@ func parseRealm(export []byte) (*realm, error) {
 	return r, nil
 }
 
-// ambiguousGroups returns the group names used by several groups with members.
+// ambiguousGroups returns the names that several groups with members have in common.
 func (r *realm) ambiguousGroups() map[string]bool {
 	paths, ambiguous := map[string]string{}, map[string]bool{}
 	for _, u := range r.Users {

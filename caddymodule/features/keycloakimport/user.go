@@ -20,7 +20,7 @@ var (
 	fhirUserAttributes = []string{"fhirUser", "fhir_user", "fhirUserReference"}
 )
 
-// writeUsers writes the blocks of users, except service accounts, which belong to clients.
+// writeUsers writes the blocks of users. It omits service accounts, which belong to clients.
 func (c *converter) writeUsers() {
 	for _, u := range c.realm.Users {
 		if u.ServiceAccount != "" {
@@ -123,7 +123,7 @@ func (c *converter) writeUser(u user, hash string) {
 	}
 }
 
-// firstAttribute returns the first value of the first attribute in names.
+// firstAttribute returns the value of the first attribute in names that has one, or "".
 func firstAttribute(attributes map[string][]string, names ...string) string {
 	for _, name := range names {
 		if values := attributes[name]; len(values) > 0 {
@@ -133,7 +133,7 @@ func firstAttribute(attributes map[string][]string, names ...string) string {
 	return ""
 }
 
-// writeFactors writes the key of the first authenticator app with the parameters that all apps support.
+// writeFactors writes the key of the first authenticator app whose parameters all authenticator apps support.
 func (c *converter) writeFactors(u user) {
 	hasApp := false
 	for _, cred := range u.Credentials {
@@ -158,8 +158,8 @@ func (c *converter) writeFactors(u user) {
 	}
 }
 
-// otpKey returns the key of an authenticator app in base32. Unless its encoding is base32,
-// Keycloak uses the bytes of the stored text.
+// otpKey returns the key of an authenticator app in base32. If the stored text is not encoded in base32, Keycloak uses its
+// bytes as the key.
 func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 	data, err := c.decode()
 	if err != nil {
@@ -176,8 +176,8 @@ func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 	return key, totp.CheckSecret(key)
 }
 
-// passwordHash returns the password hash in the format of Argon2's reference implementation, or
-// the reason why this server cannot compare it.
+// passwordHash returns the password hash in the format of Argon2's reference implementation. If the gateway cannot verify the
+// hash, the error is the reason.
 func (u user) passwordHash() (string, error) {
 	i := slices.IndexFunc(u.Credentials, func(cred credential) bool { return cred.Type == "password" })
 	if i < 0 {

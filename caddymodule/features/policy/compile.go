@@ -25,38 +25,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Rule is one rule of a site that allows or denies requests and resources: a CEL expression over `token`, `request`,
-// `resource` and `now`. docs/reference/policies.md describes them.
+// Rule allows or denies requests and resources. It is a CEL expression over `token`, `request`, `resource` and `now`; see
+// docs/reference/policies.md.
 type Rule struct {
-	// `allow` or `deny`. Required. Deny rules take precedence.
+	// `allow` or `deny`. Deny rules take precedence. Required.
 	Effect rule.Effect `json:"effect,omitempty"`
 
-	// The rule's name in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: the rule's
-	// number.
+	// The name of the rule in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: the number of
+	// the rule.
 	Name string `json:"name,omitempty"`
 
-	// The CEL expression, which must be boolean. Required.
+	// The CEL expression. Its result must be boolean. Required.
 	Expression string `json:"expression,omitempty"`
 
 	option.Source
 }
 
-// Set is a site's compiled rules. It is safe for concurrent use.
+// Set is a compiled list of rules. It is safe for concurrent use.
 type Set struct {
 	denyRules, allowRules ruleList
 	elements              []string // resource elements that rules use
 }
 
-// ruleList is the rules with one effect.
+// ruleList contains the rules with one effect.
 type ruleList struct{ requestRules, resourceRules []*compiledRule }
 
 type compiledRule struct {
 	name           string
 	program        cel.Program
-	partialProgram cel.Program // for partially unknown input: before the resource is known, or without claims
+	partialProgram cel.Program // evaluates with unknown values: before the resource is available, or if claims could not be read
 }
 
-// Compile compiles rules. Its error lists all invalid rules.
+// Compile compiles rules. If rules are invalid, the error lists all of them.
 func Compile(rules []Rule) (*Set, error) {
 	env, err := environment()
 	if err != nil {
@@ -145,7 +145,7 @@ func programOptions(o cel.EvalOption) []cel.ProgramOption {
 	}
 }
 
-// issueErrors returns CEL's issues with their positions. CEL counts columns from 0.
+// issueErrors returns CEL's issues as errors with their positions. CEL counts columns from 0.
 func issueErrors(issues *cel.Issues) error {
 	var all []error
 	for _, issue := range issues.Errors() {
@@ -159,16 +159,16 @@ func issueErrors(issues *cel.Issues) error {
 }
 
 const (
-	// maxCost is the limit of an evaluation in CEL's cost units: about a thousand codings.
+	// maxCost limits the cost of an evaluation, in CEL's cost units. It suffices for about a thousand codings.
 	maxCost = 100_000
 	// maxLength is the maximum length of an expression in characters.
 	maxLength = 10_000
-	// interruptInterval is the number of loop steps between checks of the context.
+	// interruptInterval is the number of loop iterations between checks of the context.
 	interruptInterval = 100
 )
 
-// environment declares the variables. Their fields have types, so that wrong names are compile errors. The resource
-// is dynamic because its elements depend on its type.
+// environment returns the CEL environment with the variables. Their fields are typed, so that misspelled names are compile
+// errors. The resource is dynamic because its elements depend on its type.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(ext.ParseStructTags(true), reflect.TypeFor[Token](), reflect.TypeFor[Request]()),
@@ -185,8 +185,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// resourceElements returns the resource elements in an expression. usesResource reports whether there are any. The expression
-// must name them, so that only these are read.
+// resourceElements returns the names of the resource elements in an expression. usesResource reports whether the expression
+// uses the resource at all. Element names must be literals, so that only these elements are read.
 func resourceElements(checked *ast.AST) (elements []string, usesResource bool, err error) {
 	isResource := func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == resourceName
@@ -226,27 +226,27 @@ func selectedElement(node ast.NavigableExpr) (string, bool) {
 	return "", false
 }
 
-// Reasons why [Compile] rejects a rule.
+// Errors of [Compile].
 var (
-	// errInvalidRule is the error of an invalid effect or name.
+	// errInvalidRule is returned for an invalid effect or name.
 	errInvalidRule = errors.New("invalid rule")
-	// errInvalidExpression is the error of an invalid or non-boolean expression.
+	// errInvalidExpression is returned for an invalid or non-boolean expression.
 	errInvalidExpression = errors.New("invalid rule expression")
 )
 
-// Input contains the variables of rules except the resource. It must not be changed while the [rule.Evaluation] is in use.
+// Input contains the variables of rules, except the resource. It must not be changed while the [rule.Evaluation] is in use.
 type Input struct {
-	// Token is the access token.
+	// Token is the client's access token, as the variable token of expressions.
 	Token Token
-	// Request is the request.
+	// Request is the client's request, as the variable request of expressions.
 	Request Request
 	// UnreadClaims are the names of the person's claims that could not be read. Expressions that depend on them fail.
 	UnreadClaims []string
-	// Now is the time of the evaluation.
+	// Now is the time of the evaluation, as the variable now of expressions.
 	Now time.Time
 }
 
-// Token is the access token as seen by rules. Missing values are empty.
+// Token is the access token in expressions. Missing values are empty.
 type Token struct {
 	// Issuer is the iss claim.
 	Issuer string `cel:"issuer"`
@@ -260,15 +260,15 @@ type Token struct {
 	Patient string `cel:"patient"`
 	// FHIRUser is the fhirUser claim.
 	FHIRUser string `cel:"fhir_user"`
-	// IDP is the source of Groups and Claims: an identity provider, or local.
+	// IDP is the source of Groups and Claims: the key of an identity provider, or local.
 	IDP string `cel:"idp"`
 	// Groups are the person's groups.
 	Groups []string `cel:"groups"`
-	// Claims are the additional claims that the site configures. A missing claim has no values.
+	// Claims are the additional claims in the configuration, by name. A missing claim has no values.
 	Claims map[string][]string `cel:"claims"`
 }
 
-// Request is a request or batch entry as seen by rules. Missing values are empty.
+// Request is a request or batch entry in expressions. Missing values are empty.
 type Request struct {
 	// Interaction is the FHIR interaction code, such as read or search-type.
 	Interaction string `cel:"interaction"`
@@ -280,16 +280,16 @@ type Request struct {
 	Compartment string `cel:"compartment"`
 	// Operation is the name of an operation, such as $everything.
 	Operation string `cel:"operation"`
-	// Parameters are the query and form parameters by name, including modifiers.
+	// Parameters are the query and form parameters. Their names include modifiers.
 	Parameters map[string][]string `cel:"parameters"`
 	// Method is the HTTP method.
 	Method string `cel:"method"`
-	// ClientIP is the client's address.
+	// ClientIP is the IP address of the client.
 	ClientIP string `cel:"client_ip"`
 }
 
-// newInput returns the input for a request. Claims that the token lacks have no values, because issuers include different
-// claims.
+// newInput returns the input for a request. Configured claims that are missing from the token have no values, because issuers
+// include different claims.
 func newInput(r rule.Request, claims []string) *Input {
 	i := r.Interaction
 	in := &Input{Now: time.Now(), Request: Request{
@@ -342,14 +342,14 @@ func (variables) Parent() cel.Activation { return nil }
 
 const resourceName = "resource"
 
-// lazyResource are the elements of a resource that rules use, read on first use.
+// lazyResource provides the resource elements that rules use. They are read on first use.
 type lazyResource struct {
 	resource resource.Resource
 	names    []string
 	cached   any
 }
 
-// value returns the resource as a CEL value. If it cannot be read, rules that use it fail.
+// value returns the resource as a CEL value. If it cannot be read, expressions that use it fail.
 func (e *lazyResource) value() any {
 	if e.cached != nil {
 		return e.cached
@@ -371,7 +371,7 @@ func (e *lazyResource) value() any {
 	return e.cached
 }
 
-// readValue reads a JSON value. Numbers without a fraction are integers if they fit.
+// readValue reads a JSON value. Numbers without a fraction become integers if they fit.
 func readValue(c *rawjson.Cursor) (any, error) {
 	switch c.Kind() {
 	case rawjson.Object:

@@ -1,6 +1,6 @@
-// Package policy evaluates a site's own rules, written in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
+// Package policy evaluates rules that an operator writes in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
 //
-// A rule that cannot be evaluated fails safe: a deny rule denies, and an allow rule does not allow.
+// Rules fail safe: a deny rule that cannot be evaluated denies, and an allow rule that cannot be evaluated does not allow.
 //
 // References: Common Expression Language (https://cel.dev).
 package policy
@@ -30,9 +30,9 @@ import (
 
 func init() { caddy.RegisterModule(new(Policy)) }
 
-// Policy allows or denies requests and resources by a site's own rules, in addition to SMART scopes.
+// Policy allows or denies requests and resources by custom rules, in addition to SMART scopes.
 type Policy struct {
-	// The site's own rules. Default: none.
+	// The rules. Default: none.
 	Rules []Rule `json:"rules,omitempty"`
 
 	set    *Set
@@ -67,7 +67,7 @@ func (p *Policy) parseRule(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// Policy implements [bearer.PolicyFeature]: it compiles the rules.
+// Policy implements [bearer.PolicyFeature]. It compiles the rules.
 func (p *Policy) Policy(s bearer.Site) (rule.Policy, error) {
 	p.claims, p.logger = s.Claims, s.Logger
 	p.warnAmbiguousClaims(s)
@@ -76,7 +76,7 @@ func (p *Policy) Policy(s bearer.Site) (rule.Policy, error) {
 	return p, err
 }
 
-// warnAmbiguousClaims warns about rules that would accept one provider's groups or claims as another's.
+// warnAmbiguousClaims logs a warning for each rule that would not distinguish groups or claims of different identity providers.
 func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
 		usesToken := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
@@ -91,7 +91,8 @@ func (p *Policy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
 	return p.set.Evaluate(ctx, newInput(r, p.claims))
 }
 
-// ReportFailure implements [rule.Policy]: it logs the failed rule. The reason may contain patient data, which must not be logged.
+// ReportFailure implements [rule.Policy]. It logs the failed rule or the unread claims. The text of other errors must not be
+// logged, because it may contain patient data.
 func (p *Policy) ReportFailure(r *http.Request, err error) {
 	if errors.Is(err, tokenclaim.ErrUnreadClaims) {
 		user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
@@ -104,8 +105,8 @@ func (p *Policy) ReportFailure(r *http.Request, err error) {
 
 var _ bearer.PolicyFeature = (*Policy)(nil)
 
-// decide evaluates the rules. A failing deny rule denies; a failing allow rule does not allow. The first matching allow rule
-// decides.
+// decide evaluates the rules. If a deny rule fails, the result is a denial. An allow rule that fails does not allow. The first
+// allow rule that matches determines the decision.
 func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d rule.Decision) {
 	for _, r := range denies {
 		if yes, err := r.matches(ctx, v); yes || err != nil {
@@ -135,7 +136,8 @@ func (r *compiledRule) matches(ctx context.Context, v variables) (bool, error) {
 	return value == types.True, nil
 }
 
-// evaluate returns [types.Unknown] if the value depends on unread claims or other unknown attributes.
+// evaluate evaluates the expression. It returns [types.Unknown] if the value depends on unread claims or the given unknown
+// attributes.
 func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
 	for _, name := range v.input.UnreadClaims {
 		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))
@@ -155,7 +157,7 @@ func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*ce
 	return value, err
 }
 
-// Evaluate evaluates a request. The judgement omits resource rules that cannot apply to this request.
+// Evaluate evaluates the rules for a request. The result omits resource rules that cannot apply to this request.
 func (s *Set) Evaluate(ctx context.Context, in *Input) rule.Evaluation {
 	v := variables{input: in}
 	j := rule.Evaluation{Decision: decide(ctx, s.denyRules.requestRules, s.allowRules.requestRules, v)}
@@ -169,10 +171,10 @@ func (s *Set) Evaluate(ctx context.Context, in *Input) rule.Evaluation {
 	return j
 }
 
-// unknownResource marks a resource that is not available yet.
+// unknownResource is the pattern of attributes of a resource that is not available yet.
 var unknownResource = cel.AttributePattern(resourceName)
 
-// pending returns the rules that could be true, or fail, for some resource.
+// pending returns the resource rules that could be true or fail for some resource.
 func (l ruleList) pending(ctx context.Context, v variables) (pending []*compiledRule) {
 	for _, r := range l.resourceRules {
 		if value, err := r.evaluate(ctx, v, unknownResource); err == nil && value == types.False {
@@ -183,7 +185,7 @@ func (l ruleList) pending(ctx context.Context, v variables) (pending []*compiled
 	return pending
 }
 
-// pendingRules are the rules that depend on the resource as well as the request.
+// pendingRules are the rules that depend on both the request and the resource.
 type pendingRules struct {
 	elements       []string // resource elements that rules use
 	input          *Input
@@ -196,7 +198,7 @@ func (o *pendingRules) MayDeny() bool { return len(o.denies) > 0 }
 // MayAllow implements [rule.Resources].
 func (o *pendingRules) MayAllow() bool { return len(o.allows) > 0 }
 
-// DependsOn implements [rule.Resources]. Rules may use an element's extensions in FHIR JSON, too.
+// DependsOn implements [rule.Resources]. Rules may also use an element's extensions in FHIR JSON.
 func (o *pendingRules) DependsOn(element string) bool {
 	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
 }

@@ -1,4 +1,4 @@
-// Package postgres is the module fhir.stores.postgres: a PostgreSQL store that several gateways share.
+// Package postgres is the module fhir.stores.postgres: a PostgreSQL store that several gateways can share.
 package postgres
 
 import (
@@ -19,30 +19,30 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// Store keeps state in one table of a PostgreSQL database (13 or newer) that several gateways share. The table is
-// created at the first start.
+// Store keeps state in one table of a PostgreSQL database (version 13 or newer), which several gateways can share. The table is
+// created when the first gateway starts.
 type Store struct {
-	// A connection string or URL in PostgreSQL's format, such as
-	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. With several hosts, the primary is used.
-	// Placeholders are supported; their values are escaped. `pool_max_conns` is the maximum number of connections besides the
-	// one that listens for notifications, 10 by default. Required.
+	// The connection string or URL in PostgreSQL's format, such as
+	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. If it contains several hosts, the primary is
+	// used. Placeholders are supported; their values are escaped. `pool_max_conns` is the maximum number of connections, not
+	// including the connection that listens for notifications; its default is 10. Required.
 	DSN string `json:"dsn,omitempty"`
 
-	// With any of these options, the server's certificate is verified, regardless of `sslmode` in `dsn`.
+	// If any of these options is set, the server's certificate is verified, regardless of `sslmode` in `dsn`.
 	option.TLS
 
-	// The host, or host:port, of the connection that listens for notifications if the other connections use a
-	// transaction pooler such as PgBouncer. Default: as for the other connections.
+	// The host, or host:port, of the connection that listens for notifications. Required if the other connections use a
+	// transaction pooler such as PgBouncer. Default: the host in `dsn`.
 	ListenAddress string `json:"listen_address,omitempty"`
 
-	// The table, with schema and dot if the schema is not in the search path. Default: `fhir_store`.
+	// The name of the table. If the schema is not in the search path, prefix it: `schema.table`. Default: `fhir_store`.
 	Table string `json:"table,omitempty"`
 
-	// The maximum number of entries, counted periodically. Further entries are rejected. Default: 50000000.
+	// The maximum number of entries, which are counted periodically. Additional entries are rejected. Default: 50000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// The durability of a commit: `remote_apply`, `on`, `remote_write`, `local` or `off`, as in PostgreSQL's setting
-	// of this name. Default: `on`, regardless of the server's setting.
+	// The durability of a commit, as in PostgreSQL's setting `synchronous_commit`: `remote_apply`, `on`, `remote_write`,
+	// `local` or `off`. Default: `on`, regardless of the server's setting.
 	SynchronousCommit string `json:"synchronous_commit,omitempty"`
 
 	stores.Shared
@@ -55,7 +55,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.postgres", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision reuses the store of the previous configuration if its settings are the same.
+// Provision reuses the store of the previous configuration if the settings are equal.
 func (p *Store) Provision(caddy.Context) error {
 	config, err := p.buildConfig()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Store) Provision(caddy.Context) error {
 	})
 }
 
-// buildConfig returns the configuration with its placeholders replaced, without TLS and logger.
+// buildConfig returns the configuration with placeholders replaced, but without TLS and logger.
 func (p *Store) buildConfig() (c postgresstore.Config, err error) {
 	if p.DSN == "" {
 		return c, errNoDSN

@@ -28,18 +28,18 @@ func init() {
 	caddy.RegisterModule(new(Guard))
 }
 
-// countsPool maps issuers, or guards without the fhir app, to their counts, which survive reloads.
+// countsPool maps issuers, or guards without the fhir app, to their counts, so that counts survive reloads.
 var countsPool = caddy.NewUsagePool()
 
 var rejectedRequests = metrics.NewCounters("quota_refusals_total", "Requests rejected by a quota.", "quota")
 
-// limiter applies the quotas of a configuration and keeps the counts of the previous one.
+// limiter applies the quotas of a configuration. It reuses the counts of the previous configuration.
 type limiter struct {
 	set *Set
-	key string // in countsPool; "" before begin
+	key string // key in countsPool; "" before start
 }
 
-// start loads the counts. shared is nil if this gateway counts alone.
+// start loads the counts. If gateways do not share counts, shared is nil.
 func (c *limiter) start(key string, quotas []Quota, shared *Shared) error {
 	if err := checkQuotas(quotas); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (c *limiter) start(key string, quotas []Quota, shared *Shared) error {
 	return nil
 }
 
-// Cleanup leaves the counts to the next configuration.
+// Cleanup releases the counts, which a later configuration may still use.
 func (c *limiter) Cleanup() error {
 	if c.key == "" {
 		return nil
@@ -61,7 +61,7 @@ func (c *limiter) Cleanup() error {
 	return err
 }
 
-// App is the option quota of the fhir app. It counts requests to the token endpoint and to each fhir_bearer.
+// App is the option quota of the fhir app. It limits requests to the token endpoint and to each fhir_bearer.
 type App struct {
 	// The quotas of apps, people and networks. Default: none.
 	Quotas []Quota `json:"quotas,omitempty"`
@@ -94,8 +94,9 @@ func (a *App) Configure(app *fhirapp.App, c *authorize.Config) error {
 	return a.start(app.Issuer, a.Quotas, shared)
 }
 
-// countToken counts a request to the token endpoint: by network if the client is not yet known, otherwise by client. A public
-// client is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
+// countToken counts a request to the token endpoint: per client, or per network before the client is known. A public client is
+// counted separately in each network, because anyone can send its client_id and could otherwise exhaust its quota for all
+// users.
 func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string, public bool) error {
 	by, holder := Client, HolderID(a.issuer, clientID)
 	switch network := requester.NetworkOf(r); {
@@ -110,7 +111,7 @@ func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string
 		return err
 	}
 	if !exceeded.FirstInInterval {
-		audit.FromContext(r.Context()).Rejected = true // already logged within the last minute
+		audit.FromContext(r.Context()).Rejected = true // the rejection is logged at most once a minute
 	}
 	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: exceeded.Diagnostics(), Err: exceeded,
@@ -122,10 +123,9 @@ func (a *App) Admission(s bearer.Site) (bearer.Admission, error) {
 	return &admission{a.set, s.Base, s.Audit}, nil
 }
 
-// Guard is the option quota of a fhir_bearer without the fhir app. It counts in this process only.
+// Guard is the option quota of a fhir_bearer without the fhir app. It counts the requests in this process only.
 type Guard struct {
-	// The quotas of apps, people and networks, without the fhir app. With the app, they are an option of the
-	// app. Default: no quotas.
+	// The quotas of apps, people and networks. Only without the fhir app; with the app, configure quotas there. Default: none.
 	Quotas []Quota `json:"quotas,omitempty"`
 
 	limiter
@@ -162,14 +162,14 @@ var (
 	_ caddy.CleanerUpper      = (*Guard)(nil)
 )
 
-// admission counts the requests to one fhir_bearer, except requests from this process itself.
+// admission counts the requests to one fhir_bearer, except internal requests of this process.
 type admission struct {
 	set      *Set
 	basePath string // path of the FHIR API
 	audit    func(ctx context.Context, e audit.Event)
 }
 
-// AdmitUnverified implements [bearer.Admission]: it counts a request by network, before the token is verified.
+// AdmitUnverified implements [bearer.Admission]. It counts a request by network before the token is verified.
 func (a *admission) AdmitUnverified(w http.ResponseWriter, r *http.Request) error {
 	if !a.set.HasLimit(Network) || guard.TokenFromContext(r.Context()) != nil {
 		return nil
@@ -178,7 +178,7 @@ func (a *admission) AdmitUnverified(w http.ResponseWriter, r *http.Request) erro
 	return a.reject(r, audit.Event{Anonymous: true}, err)
 }
 
-// Admit implements [bearer.Admission]: it counts a request by the client and the person of its token.
+// Admit implements [bearer.Admission]. It counts a request by the client and the person of its token.
 func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error {
 	if guard.TokenFromContext(r.Context()) != nil {
 		return nil
@@ -191,10 +191,10 @@ func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token
 	return a.reject(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
 }
 
-// clientID identifies the client of a token, or the token's subject if the issuer names no client.
+// clientID identifies the client of a token. If the token has no client_id, it identifies the subject.
 func clientID(t *guard.Token) string { return HolderID(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
 
-// personID identifies the person of a token; "" for a client acting for itself (RFC 9068 §2.2).
+// personID identifies the person of a token. It returns "" if the client acts on its own behalf (RFC 9068 §2.2).
 func personID(t *guard.Token) string {
 	if t.Subject == "" || t.Subject == t.ClientID {
 		return ""
@@ -202,7 +202,8 @@ func personID(t *guard.Token) string {
 	return HolderID(t.Issuer, t.Subject)
 }
 
-// reject converts a refusal to a response and records it at most once a minute for each holder.
+// reject converts an [ExceededError] to a response with status 429. It records rejections in the audit log at most once a
+// minute for each holder.
 func (a *admission) reject(r *http.Request, e audit.Event, err error) error {
 	exceeded, isExceeded := errors.AsType[*ExceededError](err)
 	if !isExceeded {
@@ -216,7 +217,8 @@ func (a *admission) reject(r *http.Request, e audit.Event, err error) error {
 	return caddyhttp.Error(http.StatusTooManyRequests, exceeded)
 }
 
-// RecordDecision implements [bearer.Admission]: it counts the entries of a batch or transaction, which was admitted as one request.
+// RecordDecision implements [bearer.Admission]. It counts the entries of a batch or transaction, which was admitted as a single
+// request.
 func (a *admission) RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.basePath || r.URL.Path == a.basePath+"/") && d.Interaction.Kind != interaction.Bundle
 	if !isEntry || b.Token == nil || guard.TokenFromContext(r.Context()) != nil {

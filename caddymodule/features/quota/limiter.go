@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Set is the quotas of a configuration. A nil Set has no quotas. It is safe for concurrent use.
+// Set contains the quotas of a configuration. A nil Set has no quotas. It is safe for concurrent use.
 type Set struct {
 	limits     map[HolderKind][]*limit
 	counts     *Counts
@@ -22,8 +22,8 @@ type Set struct {
 	onExceeded func(name string)
 }
 
-// NewSet returns a set of quotas with existing counts. shared is the common store, nil if this gateway counts alone. onExceeded
-// is called with the name of a quota that refuses a request.
+// NewSet returns a set of quotas with existing counts. shared is the store that gateways share; nil if this gateway counts
+// alone. onExceeded is called with the name of a quota when that quota rejects a request.
 func NewSet(quotas []Quota, counts *Counts, shared *Shared, onExceeded func(name string)) *Set {
 	s := &Set{limits: map[HolderKind][]*limit{}, counts: counts, shared: shared, onExceeded: onExceeded}
 	for _, q := range quotas {
@@ -32,11 +32,11 @@ func NewSet(quotas []Quota, counts *Counts, shared *Shared, onExceeded func(name
 	return s
 }
 
-// HasLimit reports whether a quota counts by a kind of holder.
+// HasLimit reports whether there is a quota for a kind of holder.
 func (s *Set) HasLimit(kind HolderKind) bool { return s != nil && len(s.limits[kind]) > 0 }
 
-// Consume counts a request in all quotas of a kind of holder, and adds RateLimit fields. If a quota is used up, it returns a
-// [*ExceededError] and counts the request in no quota.
+// Consume counts a request in all quotas for a kind of holder, and adds RateLimit fields. If a quota is used up, it returns an
+// [*ExceededError] and counts the request in none of them.
 func (s *Set) Consume(ctx context.Context, to http.Header, holderKind HolderKind, holderID, requestKind string) error {
 	if !s.HasLimit(holderKind) {
 		return nil
@@ -63,7 +63,7 @@ func (s *Set) Consume(ctx context.Context, to http.Header, holderKind HolderKind
 	return nil
 }
 
-// Charge counts further cost of an admitted request, even over the limit.
+// Charge adds the cost of an additional request to all quotas for a kind of holder, even over the limit.
 func (s *Set) Charge(holderKind HolderKind, holderID, requestKind string) {
 	if !s.HasLimit(holderKind) {
 		return
@@ -87,7 +87,7 @@ func (s *Set) admit(ctx context.Context, l *limit, h *holder, cost int) quotaSta
 	return s.leaseFromStore(ctx, l, h, cost, standing)
 }
 
-// admitLocally counts a request at this gateway. needsStore reports whether a step of the store is needed.
+// admitLocally counts a request at this gateway. needsStore reports whether the request also needs a lease from the store.
 func (s *Set) admitLocally(l *limit, h *holder, cost int) (_ quotaState, needsStore bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,14 +111,14 @@ func (s *Set) admitLocally(l *limit, h *holder, cost int) (_ quotaState, needsSt
 }
 
 const (
-	storeTimeout = time.Second // maximum wait of a request for the store
-	storeBackoff = time.Second // pause after an unanswered call, or a refusal by the store
+	storeTimeout = time.Second // maximum time that a request waits for the store
+	storeBackoff = time.Second // pause after a failed call, or after the store rejected a request
 )
 
-// leaseFromStore leases the cost of a request that this gateway has counted. If the store does not respond in time, or other
-// gateways win every round, the request is admitted.
+// leaseFromStore leases the cost of a request that this gateway has counted. If the store does not respond in time, or changes
+// by other gateways conflict each time, the request is admitted.
 func (s *Set) leaseFromStore(ctx context.Context, l *limit, h *holder, cost int, local quotaState) quotaState {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // a client that disconnects is counted all the same
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout) // count the request even if the client disconnects
 	defer cancel()
 	select {
 	case h.lease.storeCalls <- struct{}{}:
@@ -143,14 +143,14 @@ func (s *Set) leaseFromStore(ctx context.Context, l *limit, h *holder, cost int,
 	return s.applyLease(l, h, cost, local, b, err)
 }
 
-// applyLease records the result of borrowing from the store.
+// applyLease records the result of a lease from the store.
 func (s *Set) applyLease(l *limit, h *holder, cost int, local quotaState, b leaseResult, err error) quotaState {
 	h.mu.Lock()
 	now := s.counts.now()
 	e := &h.lease
 	switch {
 	case err != nil:
-		e.remaining -= cost // reported later
+		e.remaining -= cost // reported to the store with the next lease
 		if !errors.Is(err, errConflicts) {
 			e.retryStoreAt = now + int64(storeBackoff)
 		}
@@ -169,7 +169,7 @@ func (s *Set) applyLease(l *limit, h *holder, cost int, local quotaState, b leas
 	return local
 }
 
-// scheduleReturn returns the unused part of a lease when it ends. The caller must hold the lock.
+// scheduleReturn schedules the return of the unused part of a lease. The caller must hold h.mu.
 func (s *Set) scheduleReturn(l *limit, h *holder) {
 	if h.lease.returnTimer != nil {
 		h.lease.returnTimer.Stop()
@@ -195,18 +195,19 @@ func (s *Set) returnLease(l *limit, h *holder) {
 	}
 	h.mu.Unlock()
 	if unused > l.Limit/minReturnShare {
-		_ = s.shared.returnUnused(ctx, l, h, unused) // on failure, the unused part counts as used until the window has passed
+		_ = s.shared.returnUnused(ctx, l, h, unused) // on failure, the unused part remains counted until the window has passed
 	}
 }
 
-// MaxHolders is the maximum number of holders counted at once, at about 1 KB each. The least recently active are dropped.
+// MaxHolders is the maximum number of holders that are counted at once, at about 1 KB each. Beyond it, the least recently
+// active holders are dropped.
 const MaxHolders = 100_000
 
-// Counts are the used quotas of the holders in a process, across reloads.
+// Counts are the used quotas of the holders in a process. They survive reloads.
 type Counts struct {
 	started time.Time
 
-	mu      sync.Mutex // guards lookup and insertion of a holder
+	mu      sync.Mutex // guards holders
 	holders boundedcache.Cache[holderKey, *holder]
 }
 
@@ -217,14 +218,14 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Destruct does nothing: leases end by themselves.
+// Destruct implements [caddy.Destructor]. There is nothing to release, because leases end by themselves.
 func (*Counts) Destruct() error { return nil }
 
-// holderKey is a hash, so that keys have a fixed size and no names stay in memory.
+// holderKey is a hash, so that keys have a fixed size and memory contains no names.
 type holderKey [16]byte
 
-// newHolderKey returns the key of a holder of a quota. It contains the window, because counts in parts of another window are
-// meaningless.
+// newHolderKey returns the key of a holder of a quota. The key includes the window, because counts are invalid after the length
+// of the window changes.
 func newHolderKey(q *Quota, holderID string) (key holderKey) {
 	text := make([]byte, 0, 128)
 	text = append(text, q.Name...)
@@ -242,7 +243,7 @@ type holder struct {
 
 	mu         sync.Mutex
 	usage      slidingWindow // usage at this gateway
-	nextReport int64         // end of the interval without further notes of a refusal
+	nextReport int64         // time until which further rejections are not reported
 	lease      lease
 }
 
@@ -257,10 +258,10 @@ func (c *Counts) holder(key holderKey) *holder {
 	return h
 }
 
-// now returns the nanoseconds since the counts began, by the monotonic clock.
+// now returns the nanoseconds since the start of the counts, by the monotonic clock.
 func (c *Counts) now() int64 { return int64(time.Since(c.started)) }
 
-// refund returns the cost of an admitted request.
+// refund returns the cost of a request that was admitted.
 func (h *holder) refund(cost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -268,7 +269,7 @@ func (h *holder) refund(cost int) {
 	h.lease.remaining += cost
 }
 
-// reject returns the cost of a request that this gateway has counted, and refuses it.
+// reject returns the cost of a request that this gateway has counted. The resulting state rejects the request.
 func (h *holder) reject(cost int, wait time.Duration) quotaState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -276,7 +277,7 @@ func (h *holder) reject(cost int, wait time.Duration) quotaState {
 	return quotaState{true, max(0, min(h.lease.storeRemaining, cost-1)), wait}
 }
 
-// rejectReportInterval is the minimum interval between notes of refusals for a holder.
+// rejectReportInterval is the minimum interval between reports of rejections for a holder.
 const rejectReportInterval = time.Minute
 
 func (h *holder) shouldReport(now int64) (due bool) {
@@ -288,13 +289,13 @@ func (h *holder) shouldReport(now int64) (due bool) {
 	return due
 }
 
-// Number of parts of a window: in this process, and in a shared store, where entries should be short.
+// Number of parts of a window: in this process, and in a shared store, where entries should be small.
 const (
 	localPartCount  = 128
 	sharedPartCount = 64
 )
 
-// partitioner divides time into parts of a window. Part numbers are compared only by difference, so they may wrap.
+// partitioner divides time into parts of a window. Only differences between part numbers matter, so the numbers may wrap.
 type partitioner struct {
 	partLength time.Duration
 	partCount  uint32
@@ -304,20 +305,20 @@ func newPartitioner(window time.Duration, parts uint32) partitioner {
 	return partitioner{window / time.Duration(parts), parts}
 }
 
-// slidingWindow is the usage in each of the last parts.
+// slidingWindow is the usage in each of the latest parts.
 type slidingWindow struct {
-	parts []usedPart // the oldest first
+	parts []usedPart // oldest part first
 	sum   int
 }
 
 type usedPart struct{ index, cost uint32 }
 
-// partAt returns the part of a time in nanoseconds since a fixed moment.
+// partAt returns the number of the part that contains a time, in nanoseconds since a fixed moment.
 func (r partitioner) partAt(nanoseconds int64) uint32 {
 	return uint32(nanoseconds / int64(r.partLength))
 } //nolint:gosec // it may wrap
 
-// expire removes parts older than the window. The oldest part counts until all of it is older.
+// expire removes parts that are older than the window. The oldest part counts until all of it is older.
 func (w *slidingWindow) expire(r partitioner, nanoseconds int64) {
 	now, n := r.partAt(nanoseconds), 0
 	for n < len(w.parts) && now-w.parts[n].index > r.partCount {
@@ -343,7 +344,7 @@ func (w *slidingWindow) add(r partitioner, nanoseconds int64, used int) {
 	w.parts = append(w.parts, usedPart{now, uint32(used)}) //nolint:gosec // at most the sum
 }
 
-// removeLatest removes the usage counted last.
+// removeLatest removes usage, beginning with the latest.
 func (w *slidingWindow) removeLatest(unused int) {
 	for n := len(w.parts); n > 0 && unused > 0; n = len(w.parts) {
 		last := &w.parts[n-1]
@@ -357,7 +358,7 @@ func (w *slidingWindow) removeLatest(unused int) {
 	}
 }
 
-// timeUntilFree returns the time until some of the usage expires.
+// timeUntilFree returns the time until the given amount of usage has expired.
 func (w *slidingWindow) timeUntilFree(r partitioner, nanoseconds int64, amount int) time.Duration {
 	for _, u := range w.parts {
 		if amount -= int(u.cost); amount <= 0 {
@@ -369,7 +370,8 @@ func (w *slidingWindow) timeUntilFree(r partitioner, nanoseconds int64, amount i
 	return 0
 }
 
-// appendEncoded encodes a window: the first part, then differences of parts, each with its usage.
+// appendEncoded appends the encoded window: the number of the first part, then the differences between part numbers, each with
+// the usage of the part.
 func (w *slidingWindow) appendEncoded(b []byte) []byte {
 	last := uint32(0)
 	for _, u := range w.parts {
@@ -382,7 +384,7 @@ func (w *slidingWindow) appendEncoded(b []byte) []byte {
 
 var errCorruptCount = errors.New("corrupt usage count")
 
-// decodeWindow decodes the output of appendEncoded.
+// decodeWindow decodes a window that appendEncoded encoded.
 func decodeWindow(b []byte) (w slidingWindow, err error) {
 	last := uint32(0)
 	for len(b) > 0 {

@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// HolderKind is the kind of holder that a quota counts.
+// HolderKind is the kind of holder to which a quota applies.
 type HolderKind string
 
 // Kinds of holders.
 const (
-	Client  HolderKind = "client"  // an app, by its client_id
-	Person  HolderKind = "person"  // the signed-in person, by sub
+	Client  HolderKind = "client"  // an app, identified by client_id
+	Person  HolderKind = "person"  // the signed-in person, identified by sub
 	Network HolderKind = "network" // an IPv4 address, or the /64 of an IPv6 address
 )
 
@@ -32,23 +32,24 @@ const (
 	Token   = "token"   // a request to the token endpoint
 )
 
-// Quota limits the requests of each app, person or network in any time window. Requests over the limit get 429 with Retry-After.
+// Quota limits the requests of each app, person or network per time window. Requests over the limit get 429 with Retry-After.
 // Gateways with a shared store count together.
 type Quota struct {
-	// The name in RateLimit fields and metrics: lower-case letters, digits, `-` and `_`. Required.
+	// The name of the quota in RateLimit fields and metrics: lower-case letters, digits, `-` and `_`. Required.
 	Name string `json:"name,omitempty"`
 
-	// The kind of holder: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of an IPv6 address). Required.
+	// The kind of holder to which the quota applies: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of
+	// an IPv6 address). Required.
 	HolderKind HolderKind `json:"by,omitempty"`
 
-	// The maximum cost in any window. Required.
+	// The maximum total cost of the requests in any window. Required.
 	Limit int `json:"limit,omitempty"`
 
-	// The length of the window: whole seconds, from 1s to 31d. Required.
+	// The length of the window: from 1s to 31d, in whole seconds. Required.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// The cost of each counted kind: `request`, `token`, or operations such as `$expand`. Other kinds are free. Default: each
-	// request to the FHIR API costs 1.
+	// The cost of each kind of request: `request`, `token`, or an operation such as `$expand`. Other requests are free.
+	// Default: each request to the FHIR API costs 1.
 	Costs map[string]int `json:"costs,omitempty"`
 }
 
@@ -158,7 +159,7 @@ func (q *Quota) checkCost(requestKind string, cost int) error {
 	return nil
 }
 
-// cost returns the cost of a request; 0 if it does not count.
+// cost returns the cost of a request; 0 if the quota does not count it.
 func (q *Quota) cost(requestKind string) int {
 	switch cost, ok := q.Costs[requestKind]; {
 	case ok:
@@ -171,7 +172,7 @@ func (q *Quota) cost(requestKind string) int {
 	return q.Costs[Request]
 }
 
-// HolderID returns the name of a holder from its identifying parts.
+// HolderID returns the identifier of a holder with the given parts.
 func HolderID(parts ...string) string { return strings.Join(parts, "\x00") }
 
 // RequestKind returns the kind of a request to the FHIR API from its path.
@@ -195,8 +196,8 @@ func newLimit(q Quota) *limit {
 	return &limit{q, newPartitioner(window, localPartCount), newPartitioner(window, sharedPartCount), policyField(q)}
 }
 
-// policyField returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is
-// omitted.
+// policyField returns the RateLimit-Policy field of a quota (draft-ietf-httpapi-ratelimit-headers-10, §3). It omits the
+// partition key, pk.
 func policyField(q Quota) string {
 	return fmt.Sprintf("%q;q=%d;w=%d", q.Name, q.Limit, int64(time.Duration(q.Window)/time.Second))
 }
@@ -205,28 +206,28 @@ func policyField(q Quota) string {
 type quotaState struct {
 	exceeded  bool
 	remaining int
-	wait      time.Duration // until a refused request would be admitted; if admitted, until some usage expires
+	wait      time.Duration // time until a rejected request would be admitted; if admitted, time until some usage expires
 }
 
 const (
-	unreportedShare = 128 // fraction (1/n) of a limit that a gateway admits before it updates the store
-	leaseShare      = 16  // largest fraction (1/n) of the remaining quota that a gateway leases,
-	minLeaseShare   = 64  // and fraction of the limit that it may always lease, up to half of the remaining quota
-	minReturnShare  = 256 // smallest fraction (1/n) of the limit worth returning
+	unreportedShare = 128 // fraction (1/n) of the limit that a gateway admits without reporting it to the store
+	leaseShare      = 16  // fraction (1/n) of the remaining quota that a gateway may lease
+	minLeaseShare   = 64  // fraction (1/n) of the limit that it may always lease, up to half of the remaining quota
+	minReturnShare  = 256 // minimum fraction (1/n) of the limit that is returned to the store
 
-	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // limits of a lease's duration
+	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // bounds of the duration of a lease
 )
 
 func (l *limit) leaseTime() time.Duration {
 	return min(max(l.sharedParts.partLength, minLease), maxLease)
 }
 
-// maxLeaseSize returns how much of the remaining quota may be leased.
+// maxLeaseSize returns how much of the remaining quota, free, a gateway may lease.
 func (l *limit) maxLeaseSize(free int) int {
 	return max(free/leaseShare, min(free/2, l.Limit/minLeaseShare))
 }
 
-// setHeaders adds the RateLimit fields (§3, §4) of a quota.
+// setHeaders adds the RateLimit fields of a quota (draft-ietf-httpapi-ratelimit-headers-10, §3, §4).
 func (l *limit) setHeaders(to http.Header, state quotaState) {
 	to.Add("RateLimit-Policy", l.policy)
 	field := make([]byte, 0, 64)
@@ -235,19 +236,19 @@ func (l *limit) setHeaders(to http.Header, state quotaState) {
 	to.Add("RateLimit", string(strconv.AppendInt(field, ceilSeconds(state.wait), 10)))
 }
 
-// ceilSeconds rounds up, so that clients do not try again too early.
+// ceilSeconds rounds up to whole seconds, so that clients do not retry too early.
 func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// ExceededError is the error of a used-up quota.
+// ExceededError is returned when a quota is used up.
 type ExceededError struct {
 	Quota           string     // name of the quota
 	HolderKind      HolderKind // kind of the holder
-	FirstInInterval bool       // first refusal of this holder in a minute, worth logging
+	FirstInInterval bool       // whether to log it: the first rejection of this holder within a minute
 
 	wait int64 // seconds
 }
 
-// exceededError returns a refusal and sets Retry-After (RFC 6585 §4), which equals t in RateLimit.
+// exceededError returns the error for a rejected request. It sets Retry-After (RFC 6585 §4) to the parameter t of RateLimit.
 func (l *limit) exceededError(to http.Header, at quotaState, first bool) *ExceededError {
 	r := &ExceededError{l.Name, l.HolderKind, first, max(1, ceilSeconds(at.wait))}
 	to.Set("Retry-After", strconv.FormatInt(r.wait, 10))
@@ -262,8 +263,8 @@ func (r *ExceededError) Error() string {
 // IssueType returns the code of the OperationOutcome.
 func (r *ExceededError) IssueType() string { return "throttled" }
 
-// Diagnostics returns the message for the client's developer. It must not contain quotation marks, which error_description
-// excludes (RFC 6749 §5.2).
+// Diagnostics returns the message for the developer of the client. It must not contain quotation marks, which error_description
+// does not allow (RFC 6749 §5.2).
 func (r *ExceededError) Diagnostics() string {
 	return fmt.Sprintf("The quota %s of this %s is exceeded. Try again in %d s.", r.Quota, r.HolderKind, r.wait)
 }

@@ -11,31 +11,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const maxUpdateAttempts = 20 // attempts while other gateways win the race
+const maxUpdateAttempts = 20 // attempts if other gateways change the entry concurrently
 
-// Shared is the store in which several gateways count together.
+// Shared is the store in which gateways count together.
 type Shared struct {
 	Store store.Store // contains an entry for each holder
 	Keys  MAC         // the same at all gateways: a reader of the store cannot find networks by trying all of them
 }
 
-// MAC computes keyed hashes.
+// store with an entry for each holder
 type MAC interface {
-	// MAC returns the hash of a text.
+	// key shared by all gateways, so that readers of the store cannot recover network addresses by trying all of them
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// leaseResult is the answer of the store to a request for quota.
+// leaseResult is the result of a request for a lease.
 type leaseResult struct {
 	leased    int
-	reported  int           // earlier usage, reported with this step
+	reported  int           // usage reported with this step
 	remaining int           // remaining quota in the store
-	wait      time.Duration // time until enough remains; 0 if enough remained
+	wait      time.Duration // time until enough quota remains; 0 if enough remained
 }
 
 var errConflicts = errors.New("too many conflicting changes by other gateways")
 
-// leaseQuota takes the cost of a request, the unreported usage and, if possible, more from the store.
+// leaseQuota adds the cost of a request and the unreported usage to the entry of a holder. If possible, it also leases up to
+// want more.
 func (s *Shared) leaseQuota(ctx context.Context, l *limit, h *holder, cost, unreported, want int) (b leaseResult, err error) {
 	err = s.updateEntry(ctx, l, h, func(w *slidingWindow, now int64) (again bool) {
 		b.remaining = max(0, l.Limit-w.sum)
@@ -59,8 +60,8 @@ func (s *Shared) returnUnused(ctx context.Context, l *limit, h *holder, unused i
 	})
 }
 
-// updateEntry updates the entry of a holder. It takes one round trip if no other gateway has changed the entry since it was
-// last seen. If alter rejects a change, this counts only after reading the current entry.
+// updateEntry updates the entry of a holder. It takes one round trip unless another gateway has changed the entry since it was
+// last read. If alter rejects a change to the last known entry, the current entry is read and alter is called again.
 func (s *Shared) updateEntry(ctx context.Context, l *limit, h *holder, alter func(w *slidingWindow, now int64) bool) error {
 	sum, err := s.Keys.MAC(ctx, "quota\x00"+string(h.key[:]))
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Shared) updateEntry(ctx context.Context, l *limit, h *holder, alter fun
 	return errConflicts
 }
 
-// updatedEntry returns the new value of an entry; nil if alter rejects the change.
+// updatedEntry returns the new value of an entry, or nil if alter rejects the change.
 func updatedEntry(stored []byte, l *limit, now int64, alter func(w *slidingWindow, now int64) bool) ([]byte, error) {
 	w, err := decodeWindow(stored)
 	if err != nil {
@@ -109,24 +110,25 @@ func updatedEntry(stored []byte, l *limit, now int64, alter func(w *slidingWindo
 	return w.appendEncoded([]byte{}), nil
 }
 
-// lease is the quota that a gateway may admit without a call to the store.
+// lease is the quota that a gateway may admit without calling the store.
 type lease struct {
-	remaining      int // negative: usage not reported to the store
-	lastSize       int // size of the last lease beyond the need
+	remaining      int // if negative, usage that has not been reported to the store
+	lastSize       int // size of the last lease, not including its request
 	storeRemaining int // remaining quota in the store after the last lease
 	lastCall       int64
-	retryStoreAt   int64 // end of the pause after an unanswered call
+	retryStoreAt   int64 // end of the pause after a failed call
 
-	rejectedCost               int   // cost of the request that the store refused
-	rejectedUntil, quotaFreeAt int64 // end of the refusal's validity, and time of sufficient quota
+	rejectedCost               int   // cost of the request that the store rejected
+	rejectedUntil, quotaFreeAt int64 // end of the validity of the rejection; time when enough quota is free
 
-	storeCalls  chan struct{} // semaphore for calls to the store; guards the fields below
-	storedEntry []byte        // last known entry
-	conflicted  bool          // another gateway has changed the entry
+	storeCalls  chan struct{} // semaphore for calls to the store; guards storedEntry and conflicted
+	storedEntry []byte        // last known value of the entry
+	conflicted  bool          // whether another gateway has changed the entry
 	returnTimer *time.Timer
 }
 
-// tryConsume uses the lease or, while enough quota remains, unreported usage. It reports whether this covers the cost.
+// tryConsume uses the lease, or a small unreported amount while enough quota remains. It reports whether the request is
+// covered.
 func (e *lease) tryConsume(cost int, l *limit, now int64) bool {
 	maxUnreported := l.Limit / unreportedShare
 	if e.lastCall != 0 && e.storeRemaining < l.Limit/leaseShare {
@@ -139,10 +141,10 @@ func (e *lease) tryConsume(cost int, l *limit, now int64) bool {
 	return true
 }
 
-// reset resets the lease of a holder without usage in the window: leased and unreported quota is as old.
+// reset resets the lease of a holder that has no usage in the window, because its leased and unreported quota has expired too.
 func (e *lease) reset() { e.remaining, e.lastCall = 0, 0 }
 
-// capRemaining caps a standing's remaining quota at the value that the store recently reported.
+// capRemaining limits the remaining quota of a state to the value that the store recently reported.
 func (e *lease) capRemaining(at quotaState, l *limit, now int64) quotaState {
 	if e.lastCall != 0 && now-e.lastCall <= int64(l.leaseTime()) {
 		at.remaining = max(0, min(at.remaining, e.storeRemaining+max(e.remaining, 0)))
@@ -150,7 +152,8 @@ func (e *lease) capRemaining(at quotaState, l *limit, now int64) quotaState {
 	return at
 }
 
-// rejectionWait returns the wait for a request that the store would refuse, as known from its last refusal, or 0.
+// rejectionWait returns how long to wait if the store would reject the request, as known from its last rejection. Otherwise it
+// returns 0.
 func (e *lease) rejectionWait(cost int, now int64) time.Duration {
 	if now >= e.rejectedUntil || cost < e.rejectedCost {
 		return 0
@@ -158,7 +161,8 @@ func (e *lease) rejectionWait(cost int, now int64) time.Duration {
 	return time.Duration(e.quotaFreeAt - now)
 }
 
-// nextSize returns the size of the next lease beyond the need: doubled as long as leases are used up before they end.
+// nextSize returns the size of the next lease, not including its request. The size doubles as long as leases are used up before
+// they end.
 func (e *lease) nextSize(l *limit, now int64) int {
 	if e.lastCall == 0 || now-e.lastCall > int64(l.leaseTime()) {
 		return 0

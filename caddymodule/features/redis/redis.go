@@ -1,4 +1,4 @@
-// Package redis is the module fhir.stores.redis: a Redis store that several gateways share.
+// Package redis is the module fhir.stores.redis: a Redis store that several gateways can share.
 package redis
 
 import (
@@ -26,29 +26,29 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// Store keeps all state in Redis 6.2 or newer, or in Valkey, shared by several gateways. It is also the durable
-// store. The server must persist its data (`appendonly yes`) and evict nothing when its memory is full
-// (`maxmemory-policy noeviction`). Validating a configuration does not connect to the server.
+// Store keeps all state in Redis 6.2 or newer, or in Valkey, which several gateways can share. It is also the durable store.
+// The server must persist its data (`appendonly yes`) and must not evict entries when memory is full (`maxmemory-policy
+// noeviction`). Validating a configuration does not connect to the server.
 type Store struct {
-	// The address of the server and the credentials: `redis://[<user>:<password>@]<host>[:<port>][/<database>]`,
-	// `rediss://…` for TLS, or `unix://[<user>:<password>@]/<socket>[?db=<database>]`. With the parameter
-	// `master_name=<name>`, the host is a Sentinel that names the server; `addr=<host:port>` is another Sentinel, and
-	// `sentinel_username` and `sentinel_password` are the Sentinel user. With `cluster=true`, the host and each `addr`
-	// are nodes of a cluster. Placeholders are supported; their values are escaped. Default: `redis://localhost:6379`.
+	// The address of the server and the credentials: `redis://[<user>:<password>@]<host>[:<port>][/<database>]`, `rediss://…`
+	// for TLS, or `unix://[<user>:<password>@]/<socket>[?db=<database>]`. With the parameter `master_name=<name>`, the host is
+	// a Sentinel through which the gateway finds the server; `addr=<host:port>` is another Sentinel, and `sentinel_username`
+	// and `sentinel_password` are the credentials for Sentinels. With `cluster=true`, the host and each `addr` are nodes of a
+	// cluster. Placeholders are supported; their values are escaped. Default: `redis://localhost:6379`.
 	URL string `json:"url,omitempty"`
 
 	// TLS settings for the servers, including Sentinels. Only with `rediss://`.
 	option.TLS
 
-	// The prefix of all keys, so that several issuers can use one server. Default: `fhir:`.
+	// The prefix of all keys. With different prefixes, several issuers can use one server. Default: `fhir:`.
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
-	// The number of replicas that must confirm a change (`WAIT`). Without confirmation within half a second, the
-	// response is 503. Default: 0.
+	// The number of replicas that must confirm a change (`WAIT`). If they do not confirm it within half a second, the response
+	// is 503. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
 
-	// The maximum number of keys in the database, counted each second. Further entries are rejected. Default: limited only by
-	// the server's memory.
+	// The maximum number of keys in the database, which are counted every second. Additional entries are rejected. Default:
+	// limited only by the server's memory.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	stores.Shared
@@ -59,7 +59,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.redis", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision reuses the connections of the previous configuration if all settings are the same.
+// Provision reuses the connections of the previous configuration if all settings are equal.
 func (r *Store) Provision(caddy.Context) error {
 	options, key, err := r.buildOptions()
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Store) Provision(caddy.Context) error {
 	return r.Open("redis", key, func(*slog.Logger) (*stores.Remote, error) { return openStore(options), nil })
 }
 
-// buildOptions replaces placeholders. It also returns a key of the settings.
+// buildOptions returns the options with placeholders replaced, and a key that identifies the settings.
 func (r *Store) buildOptions() (options redisstore.Options, key string, err error) {
 	url, err := option.ResolveConnection("url", cmp.Or(r.URL, "redis://localhost:6379"))
 	if err != nil {
@@ -115,8 +115,8 @@ func openStore(options redisstore.Options) *stores.Remote {
 	}
 }
 
-// settingsKey returns a hash of all settings, including the contents of certificate authority files, so that
-// configurations with different connections differ. The hash reveals no secrets.
+// settingsKey returns a hash of all settings, including the contents of certificate authority files. Configurations with
+// different settings do not share connections. The hash reveals no secrets.
 func (r *Store) settingsKey(url string, authorities []byte) (string, error) {
 	text, err := json.Marshal([]any{r.TLS, authorities, url, r.KeyPrefix, r.WaitReplicas, r.MaxEntries})
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
@@ -154,7 +154,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 )
 
-// Errors of a URL quote no input: after a mistake, any part of it may be a password.
+// Errors about a URL never quote the input: if it is malformed, any part may be a password.
 var (
 	errURL = errors.New("invalid url: use redis://[<user>:<password>@]<host>[:<port>][/<database>], rediss://… or unix://[<user>:<password>@]/<socket>; " +
 		"percent-encode the user and password: %40 for @, %2F for /, %3A for :, %3F for ? and %23 for #")
@@ -163,7 +163,7 @@ var (
 	errURLDatabase  = errors.New("url selects a database, but a cluster has only database 0")
 )
 
-// parseURL parses the servers' addresses and the credentials.
+// parseURL parses a URL into the addresses of the servers and the credentials.
 func parseURL(text string) (o redisstore.Options, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
@@ -204,7 +204,7 @@ func parseURL(text string) (o redisstore.Options, err error) {
 	return o, applyParameters(&o, q)
 }
 
-// withDefaultPort adds the default port.
+// withDefaultPort returns the host with the default port if it has none.
 func withDefaultPort(host string) (string, error) {
 	u := url.URL{Host: host}
 	port := u.Port()
@@ -217,7 +217,7 @@ func withDefaultPort(host string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// applyParameters changes the address to Sentinels or cluster nodes if parameters select them.
+// applyParameters applies the query parameters that select Sentinels or cluster nodes.
 func applyParameters(o *redisstore.Options, q url.Values) error {
 	addresses := []string{o.Address}
 	for name, values := range q {

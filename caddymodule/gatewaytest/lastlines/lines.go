@@ -1,4 +1,4 @@
-// Package lastlines keeps the last lines of a log, for display if a test fails.
+// Package lastlines stores the last lines of a log, so that they can be printed if a test fails.
 package lastlines
 
 import (
@@ -9,7 +9,7 @@ import (
 // maxLines is the maximum number of lines.
 const maxLines = 20
 
-// Lines keeps the last lines written to it.
+// Lines stores the last lines written to it.
 type Lines struct {
 	mu    sync.Mutex
 	lines [][]byte
@@ -27,7 +27,7 @@ func (l *Lines) Write(line []byte) (int, error) {
 // Close implements [io.Closer].
 func (*Lines) Close() error { return nil }
 
-// String returns the lines.
+// String returns the stored lines.
 func (l *Lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

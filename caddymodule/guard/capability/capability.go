@@ -1,5 +1,5 @@
-// Package capability adapts the CapabilityStatement of a FHIR server to the guard. [Metadata] answers GET metadata, which needs
-// no token. [ApplyChanges] replaces differing elements and adds the OAuth endpoints; all other bytes stay unchanged.
+// Package capability adapts the FHIR server's CapabilityStatement to the guard. [Metadata] answers GET metadata, which requires
+// no token. [ApplyChanges] replaces the elements that differ and adds the OAuth endpoints; all other bytes stay unchanged.
 //
 // References: FHIR R4, CapabilityStatement; SMART App Launch 2.2.0, "Conformance".
 package capability
@@ -27,40 +27,40 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement, adapted to the guard. The
-// statement is in JSON, and lists no other format. The mode terminology is forwarded unchanged. Metadata is safe for concurrent
-// use, and must not be changed or copied once in use.
+// Metadata answers GET metadata, which requires no token, with the FHIR server's CapabilityStatement, adapted to the guard. The
+// statement is JSON and lists only JSON as a format. Responses to mode=terminology are forwarded unchanged. Metadata is safe
+// for concurrent use. It must not be modified or copied after first use.
 type Metadata struct {
 	// Base is the path of the FHIR API. Required.
 	Base string
 	// Changes are the changes to the statement.
 	Changes Changes
-	// LocalOperations returns the operations that handlers in front of the FHIR server answer, once the request was handled. They are
-	// added to those of Changes. Default: none.
+	// LocalOperations returns the operations that handlers in front of the FHIR server answered; it is called after the request
+	// was handled. They are added to Changes.LocalOperations. Default: none.
 	LocalOperations func(r *http.Request) []LocalOperation
-	// Limit is the maximum size in bytes of a statement that is changed; a larger one is an error. Default: 16 MiB.
+	// Limit is the maximum size of the FHIR server's statement in bytes; larger ones are an error. Default: 16 MiB.
 	Limit int64
-	// Memory limits the memory of all requests. Default: unlimited.
+	// Memory limits the memory used by all requests together. Default: unlimited.
 	Memory *fairmemory.Memory
-	// Network returns the network of a request, which determines its share of the memory, because the request has no token.
-	// Default: all requests have one share.
+	// Network returns the client network of a request, which determines its share of the memory, because the request has no
+	// token. Default: all requests use the same share.
 	Network func(r *http.Request) string
 
 	mu    sync.Mutex
-	cache []cachedStatement // latest last
+	cache []cachedStatement // most recently used last
 }
 
-// cachedStatement is a cached result. Statements can exceed a megabyte, and FHIR servers return the same one for minutes.
+// cachedStatement is an adapted statement. Statements can exceed a megabyte, but FHIR servers return the same one for minutes.
 type cachedStatement struct {
-	sourceHash [sha256.Size]byte // hash of the FHIR server's statement and the number of answered operations
+	sourceHash [sha256.Size]byte // hash of the FHIR server's statement and the number of local operations
 	text       []byte
 	etag       string
 }
 
-// maxStatements is the size of the cache. Each value of _summary and _elements has its own statement.
+// maxStatements is the maximum number of cached statements. Each value of _summary and _elements has a separate statement.
 const maxStatements = 4
 
-// ServeHTTP answers a request. Any error is a *guard.Error or an error of the next handler.
+// ServeHTTP answers GET metadata. Errors are a *guard.Error or come from the next handler.
 func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next message.NextHandler) error {
 	parameters, err := parseMetadataQuery(r.URL.RawQuery)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	return a.Write(w, r)
 }
 
-// memoryShare returns the request's share of the memory.
+// memoryShare returns the memory share of the request's network.
 func (m *Metadata) memoryShare(r *http.Request) *fairmemory.Share {
 	network := ""
 	if m.Network != nil {
@@ -91,7 +91,7 @@ func (m *Metadata) memoryShare(r *http.Request) *fairmemory.Share {
 	return m.Memory.Share(fairmemory.Network(network))
 }
 
-// parseMetadataQuery parses the parameters of a request for metadata.
+// parseMetadataQuery parses the query of GET metadata and rejects parameters that R4 does not define for it.
 func parseMetadataQuery(query string) ([]smart.Parameter, error) {
 	parameters, err := smart.ParseParameters(query)
 	if err != nil {
@@ -103,7 +103,7 @@ func parseMetadataQuery(query string) ([]smart.Parameter, error) {
 	return parameters, message.CheckParameterNames("metadata", parameters, metadataParameters)
 }
 
-// Handle returns the FHIR server's statement with the changes.
+// Handle requests the FHIR server's statement and returns it with the changes.
 func (m *Metadata) Handle(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Response, error) {
 	if _, err := parseMetadataQuery(c.Query); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (m *Metadata) Handle(x *fhirserver.Server, c message.Call, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"Location", "Content-Location"} { // the FHIR server's own address
+	for _, name := range []string{"Location", "Content-Location"} { // these contain the FHIR server's own address
 		a.Header.Del(name)
 	}
 	if a.Status == http.StatusOK && a.IsJSON() {
@@ -121,12 +121,12 @@ func (m *Metadata) Handle(x *fhirserver.Server, c message.Call, r *http.Request)
 	return a, err
 }
 
-// metadataParameters are the parameters of R4 (http.html#capabilities, #parameters). With other parameters, a server without
-// metadata could execute a search.
+// metadataParameters are the parameters that R4 defines (http.html#capabilities, #parameters). With other parameters, a server
+// that does not implement metadata could execute a search.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// adaptStatement changes a statement, or takes the result from the cache. A response that is not a statement is kept if it
-// certainly contains no patient data, and otherwise withheld, because no token is required.
+// adaptStatement applies the changes to the statement in a, or replaces it by the cached result. A response that is not a
+// CapabilityStatement passes only if it certainly contains no patient data, because no token is required.
 func (m *Metadata) adaptStatement(a *message.Response, r *http.Request) error {
 	changes := m.Changes
 	if m.LocalOperations != nil {
@@ -152,7 +152,7 @@ func (m *Metadata) adaptStatement(a *message.Response, r *http.Request) error {
 	return nil
 }
 
-// hasNoPatientData reports whether a text is TerminologyCapabilities or not FHIR at all: an object without resourceType is no
+// hasNoPatientData reports whether text is a TerminologyCapabilities, or not FHIR: an object without resourceType is not a
 // resource.
 func hasNoPatientData(text []byte) bool {
 	if res, err := resource.Parse(text); err == nil {
@@ -185,32 +185,32 @@ func (m *Metadata) addToCache(s cachedStatement) {
 
 // Changes are the changes to the CapabilityStatement of a guarded FHIR server.
 type Changes struct {
-	// BaseURL is the public URL of the API, which replaces the FHIR server's. Default: the FHIR server's.
+	// BaseURL is the public URL of the API, which replaces the FHIR server's. Default: the FHIR server's URL is unchanged.
 	BaseURL string
-	// OAuth are the endpoints of the authorization server. Default, or without Token: not listed.
+	// OAuth are the endpoints of the authorization server. Default: not listed; nor are they listed if Token is empty.
 	OAuth smart.OAuthURIs
 	// CORS is true if browsers may call the API from other origins. Default: false.
 	CORS bool
 	// Operations are the permitted operations. Others are removed from the statement. Default: those of [operation.NewOperations].
 	Operations operation.Operations
-	// LocalOperations are operations that are answered in front of the FHIR server.
+	// LocalOperations are operations that are answered in front of the FHIR server. Default: none.
 	LocalOperations []LocalOperation
 }
 
-// LocalOperation is an operation in a CapabilityStatement.
+// LocalOperation is an operation that is answered in front of the FHIR server, as listed in a CapabilityStatement.
 type LocalOperation struct {
-	// Type is the resource type on which it is called.
+	// Type is the resource type on which the operation is called.
 	Type string
-	// Name is the name without the dollar sign.
+	// Name is the operation's name without the dollar sign.
 	Name string
 	// Definition is the canonical URL of the OperationDefinition.
 	Definition string
 }
 
-// ErrInvalidStatement means that a text is not a CapabilityStatement that can be changed.
+// ErrInvalidStatement means that the text is not a valid CapabilityStatement, so it cannot be changed.
 var ErrInvalidStatement = errors.New("text is not a CapabilityStatement")
 
-// ApplyChanges returns a CapabilityStatement with the changes. Unaffected parts stay unchanged, byte for byte.
+// ApplyChanges returns statement with the changes. Unaffected parts stay unchanged, byte for byte.
 func ApplyChanges(statement []byte, changes Changes) ([]byte, error) {
 	res, err := resource.Parse(statement)
 	if err != nil || res.Type != "CapabilityStatement" {
@@ -245,7 +245,7 @@ func (e capabilityEditor) rewriteAddress(value []byte) ([]byte, error) {
 	return json.Marshal(strings.TrimSuffix(e.BaseURL+rest, "/"))
 }
 
-// filterMessaging removes the messaging element, unless messages are permitted.
+// filterMessaging removes the messaging element, unless $process-message is permitted.
 func (e capabilityEditor) filterMessaging(value []byte) ([]byte, error) {
 	if _, ok := e.Operations.Find(interaction.Interaction{Operation: "$process-message"}); !ok {
 		return nil, nil
@@ -253,7 +253,7 @@ func (e capabilityEditor) filterMessaging(value []byte) ([]byte, error) {
 	return value, nil
 }
 
-// filterFormats keeps only JSON, because judged responses are JSON.
+// filterFormats removes all formats except JSON, because judged responses are JSON.
 func filterFormats(value []byte) ([]byte, error) {
 	jsonFormats, err := editElements(dropNonJSON)(value)
 	if jsonFormats == nil && err == nil {
@@ -269,7 +269,7 @@ func dropNonJSON(format []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// editRest changes an element of CapabilityStatement.rest.
+// editRest edits an element of CapabilityStatement.rest.
 func (e capabilityEditor) editRest(rest []byte) ([]byte, error) {
 	if mode, _ := resource.Field(rest, "mode"); resource.Text(mode) != "server" {
 		return rest, nil
@@ -285,7 +285,7 @@ func (e capabilityEditor) editRest(rest []byte) ([]byte, error) {
 	return e.addResources(rest)
 }
 
-// operationFilter keeps the permitted operations of a type, or of the system.
+// operationFilter returns an edit that removes the operations that are not permitted on a type, or on the system.
 func (e capabilityEditor) operationFilter(resourceType string) edit {
 	return editElements(func(operation []byte) ([]byte, error) {
 		name, _ := resource.Field(operation, "name")
@@ -297,7 +297,7 @@ func (e capabilityEditor) operationFilter(resourceType string) edit {
 	})
 }
 
-// editResource changes an element of CapabilityStatement.rest.resource.
+// editResource edits an element of CapabilityStatement.rest.resource.
 func (e capabilityEditor) editResource(of []byte) ([]byte, error) {
 	typ, _ := resource.Field(of, "type")
 	resourceType := resource.Text(typ)
@@ -308,7 +308,7 @@ func (e capabilityEditor) editResource(of []byte) ([]byte, error) {
 	return e.addOperations(of, resourceType)
 }
 
-// addOperations adds the operations that are answered in front of the FHIR server, unless they are listed already.
+// addOperations adds the local operations of resourceType that are not listed yet.
 func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte, error) {
 	existing, _ := resource.Field(of, "operation")
 	operations := slices.Collect(elements(existing))
@@ -329,13 +329,13 @@ func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte,
 	return rawjson.WithMember(of, "operation", encodeArray(operations))
 }
 
-// hasSameName reports whether an element of operation has the same name.
+// hasSameName reports whether operation, an element of CapabilityStatement.rest.resource.operation, has o's name.
 func (o LocalOperation) hasSameName(operation []byte) bool {
 	name, _ := resource.Field(operation, "name")
 	return strings.TrimPrefix(resource.Text(name), "$") == o.Name
 }
 
-// addResources adds the types that are missing and have answered operations.
+// addResources adds the types that have local operations but are not listed yet.
 func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 	existing, _ := resource.Field(rest, "resource")
 	resources := slices.Collect(elements(existing))
@@ -362,8 +362,8 @@ func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 	return rawjson.WithMember(rest, "resource", encodeArray(resources))
 }
 
-// TerminologyOperations returns the operations that a terminology service in front of the FHIR server answers: all, or only
-// $expand.
+// TerminologyOperations returns the operations that a terminology service in front of the FHIR server answers: if all is false,
+// only $expand.
 func TerminologyOperations(all bool) []LocalOperation {
 	operations := []LocalOperation{newLocalOperation("ValueSet", "expand")}
 	if !all {
@@ -378,10 +378,10 @@ func newLocalOperation(resourceType, name string) LocalOperation {
 	return LocalOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
 }
 
-// oauthURIs is the extension for the OAuth endpoints (SMART App Launch 1, which many clients still use).
+// oauthURIs is the URL of the extension with the OAuth endpoints (SMART App Launch 1, which many clients still use).
 const oauthURIs = "http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris"
 
-// extension is an Extension with a URI or with nested extensions.
+// extension is a FHIR Extension with either a URI or nested extensions.
 type extension struct {
 	URL       string      `json:"url"`
 	ValueURI  string      `json:"valueUri,omitempty"`
@@ -403,11 +403,11 @@ func securityElement(o smart.OAuthURIs, cors bool) []byte {
 		"coding": []map[string]string{{"system": "http://profiles.ihe.net/fhir/ihe.securityTypes/CodeSystem/securityTypes", "code": "IUA"}}, // IHE ITI TF-1 34.1.1.3
 		"text":   "IHE Internet User Authorization (see https://profiles.ihe.net/ITI/IUA)",
 	}}}
-	text, _ := json.Marshal(security) // strings never fail
+	text, _ := json.Marshal(security) // marshaling strings never fails
 	return text
 }
 
-// oauthExtensions returns the extension oauth-uris, which requires a token endpoint.
+// oauthExtensions returns the extension oauth-uris, or none if there is no token endpoint, because the extension requires one.
 func oauthExtensions(o smart.OAuthURIs) []extension {
 	if o.Token == "" {
 		return nil
@@ -424,10 +424,10 @@ func oauthExtensions(o smart.OAuthURIs) []extension {
 	return []extension{{URL: oauthURIs, Extension: uris}}
 }
 
-// edit returns the new JSON value: the given value to keep it, nil to remove it.
+// edit returns the new JSON for a value: value itself to leave it unchanged, nil to remove it.
 type edit func(value []byte) ([]byte, error)
 
-// edits are edits of an object's members.
+// edits are the edits of an object's members, by name.
 type edits []struct {
 	name string
 	edit edit
@@ -455,7 +455,7 @@ func (list edits) apply(object []byte) ([]byte, error) {
 	return object, nil
 }
 
-// editElements edits the elements of an array. An empty result is removed, since FHIR has no empty arrays.
+// editElements returns an edit that applies change to each element of an array. FHIR has no empty arrays, so it removes them.
 func editElements(change edit) edit {
 	return func(value []byte) ([]byte, error) {
 		var remaining [][]byte
@@ -480,7 +480,7 @@ func editElements(change edit) edit {
 	}
 }
 
-// elements returns the elements of an array; none for another value.
+// elements returns the elements of an array; none if value is not an array.
 func elements(value []byte) iter.Seq[[]byte] {
 	if len(value) == 0 || value[0] != '[' {
 		return func(func([]byte) bool) {}

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// server is the FHIR server.
+// server is a FHIR server that answers requests with a function.
 type server http.HandlerFunc
 
 func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -24,7 +24,7 @@ func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// serverWithBody returns a server that answers every request with a text.
+// serverWithBody returns a server that answers every request with text.
 func serverWithBody(text string) server {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -69,7 +69,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// A response that is not a CapabilityStatement and contains no patient data stays unchanged.
+// A response that is neither a CapabilityStatement nor contains patient data stays unchanged.
 func TestMetadataPasses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -115,7 +115,7 @@ func TestMetadataRefused(t *testing.T) {
 	}
 }
 
-// A server that interprets metadata as a resource type does not reveal its search results.
+// If the FHIR server interprets metadata as a resource type, its search results are not revealed.
 func TestMetadataIsNoSearch(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, `{"resourceType":"Patient","id":"a"}`, `{"resourceType":"CapabilityStatement"`, `{"resourcetype":"Patient"}`, `{"entry":[]}`, `[{}]`} {
@@ -126,7 +126,7 @@ func TestMetadataIsNoSearch(t *testing.T) {
 	}
 }
 
-// The ETag is that of the changed statement, and stays as long as the statement does.
+// The ETag identifies the changed statement and is stable while the FHIR server's statement is unchanged.
 func TestMetadataETag(t *testing.T) {
 	t.Parallel()
 	m := &capability.Metadata{Base: "/fhir/R4"}
@@ -231,7 +231,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// A partial statement gets no elements that were not requested.
+// A statement that was requested with _elements or _summary gets no additional elements.
 func TestCapabilitiesInPart(t *testing.T) {
 	t.Parallel()
 	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`

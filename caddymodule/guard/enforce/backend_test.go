@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/responsemark"
 )
 
-// Requests to the FHIR server contain no client header that would affect judging.
+// Requests to the FHIR server contain no client headers that would affect the access check.
 func TestBackendRequestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -50,7 +50,7 @@ func TestBackendRequestHeaders(t *testing.T) {
 	}
 }
 
-// A response that passes is requested in full and uncompressed, because its links and addresses are rewritten.
+// Responses that pass unjudged are requested in full and uncompressed, because their links and addresses are rewritten.
 func TestBackendRequestUnrestricted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -66,7 +66,7 @@ func TestBackendRequestUnrestricted(t *testing.T) {
 	}
 }
 
-// TestWithheld lists responses that cannot be judged.
+// Responses that cannot be judged are withheld.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	const own = `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`
@@ -108,12 +108,12 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// handler is a next handler as a function.
+// handler implements the next handler by a function.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
 
-// read reads a resource of the patient through a handler.
+// read sends a read of patient a's resource with f as the next handler.
 func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
@@ -123,7 +123,7 @@ func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, er
 	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
 }
 
-// TestNextHandler lists handlers that violate their contract.
+// Next handlers that violate their contract cause an error.
 func TestNextHandler(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("no connection")
@@ -136,7 +136,7 @@ func TestNextHandler(t *testing.T) {
 	}
 	_, err = handler(func(w http.ResponseWriter, _ *http.Request) error {
 		if _, err := w.Write(make([]byte, 200)); err != nil {
-			panic(http.ErrAbortHandler) // like httputil.ReverseProxy
+			panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
 		}
 		return nil
 	}).read(t, 100)
@@ -145,7 +145,7 @@ func TestNextHandler(t *testing.T) {
 	}
 }
 
-// A panic is recovered only if the guard caused the abort.
+// A panic is recovered only if the guard aborted the response itself.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []any{http.ErrAbortHandler, "a bug"} {
@@ -161,7 +161,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// The number of requests to the FHIR server is limited per request.
+// The number of requests to the FHIR server per client request is limited.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -176,7 +176,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// bodyOf returns a response's body.
+// bodyOf returns the body of a response.
 func bodyOf(t *testing.T, response *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(response.Body)
@@ -186,7 +186,7 @@ func bodyOf(t *testing.T, response *http.Response) string {
 	return string(text)
 }
 
-// A judged response has no headers of the original body, and none that name the FHIR server.
+// A judged response has no headers that describe the original body or reveal the FHIR server.
 func TestResponseHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -212,7 +212,7 @@ func TestResponseHeaders(t *testing.T) {
 	}
 }
 
-// TestSearchResponse lists search responses that reveal too much, or fail.
+// Search responses that reveal too much, or are errors, are withheld.
 func TestSearchResponse(t *testing.T) {
 	t.Parallel()
 	const own = `{"resource":{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"performer":[{"reference":"Practitioner/alice"}]},"search":{"mode":"match","score":0.7}}`
@@ -253,7 +253,7 @@ func TestSearchResponse(t *testing.T) {
 	}
 }
 
-// A page link works only with GET, and gets 404 if the request would now be split into other searches.
+// A page link works only with GET. It returns 404 if the request would now be split into different searches.
 func TestPageLinkIsOnlyRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -280,7 +280,7 @@ func (a paging) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// lateHeaderWriter is an intermediate handler that writes the header together with the body.
+// lateHeaderWriter delays the header until the first write of the body.
 type lateHeaderWriter struct {
 	http.ResponseWriter
 	status int
@@ -295,8 +295,8 @@ func (l *lateHeaderWriter) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// Only responses to terminology operations pass unbuffered, and only if this process generated them: no response of another
-// server can be marked.
+// Only responses to terminology operations pass unbuffered, and only if this process generated them. Responses of other servers
+// cannot be marked as local.
 func TestLocalResponseHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"
@@ -350,12 +350,12 @@ func TestLocalResponseHeader(t *testing.T) {
 	}
 }
 
-// wrappedWriter is a writer of another handler.
+// wrappedWriter is a writer as wrapped by another handler.
 type wrappedWriter struct{ http.ResponseWriter }
 
 func (w wrappedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// wholeRequests are requests for each way through the guard, as method, path and body.
+// wholeRequests contains a request for each code path of the guard: method, path and body.
 var wholeRequests = [][3]string{
 	{"GET", "Observation/a1", ""},
 	{"HEAD", "Observation/a1", ""},
@@ -373,7 +373,7 @@ var wholeRequests = [][3]string{
 	{"GET", "metadata", ""},
 }
 
-// sendThroughGateway sends a request to a gateway over HTTP, in front of a handler.
+// sendThroughGateway sends a request over HTTP to a gateway with next as its next handler.
 func sendThroughGateway(t *testing.T, h access.Holder, method, path, body string, next handler) *http.Response {
 	t.Helper()
 	response, _ := sendThroughGatewayLogged(t, h, method, path, body, next)
@@ -414,8 +414,8 @@ func sendThroughGatewayLogged(t *testing.T, h access.Holder, method, path, body 
 	return response, logged
 }
 
-// Requests for credentials and redirects by the FHIR server become 502 under every scope, without its headers, and the log
-// contains a remedy.
+// If the FHIR server requests credentials or redirects, the client gets 502 without the server's headers for every scope. The
+// log contains a remedy.
 func TestCredentialsAndRedirects(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{300, 301, 302, 303, 307, 308, 401, 407} {
@@ -428,7 +428,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.WriteHeader(status)
 			if _, err := io.WriteString(w, "backend"); err != nil {
-				panic(http.ErrAbortHandler) // like httputil.ReverseProxy
+				panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
 			}
 			return nil
 		})
@@ -464,7 +464,7 @@ func TestCredentialsAndRedirects(t *testing.T) {
 	}
 }
 
-// The same applies to metadata, which needs no token.
+// Redirects and requests for credentials become 502 for metadata too, which requires no token.
 func TestPublicMetadataRedirects(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?mode=terminology"} {
@@ -481,7 +481,7 @@ func TestPublicMetadataRedirects(t *testing.T) {
 	}
 }
 
-// TestGatewayHeaders lists the FHIR server's headers that reach clients. Headers of other handlers stay.
+// Only some of the FHIR server's headers reach clients. Headers of other handlers stay.
 func TestGatewayHeaders(t *testing.T) {
 	t.Parallel()
 	next := handler(func(w http.ResponseWriter, _ *http.Request) error {
@@ -522,7 +522,7 @@ func compress(t *testing.T, encoding, text string) string {
 	return b.String()
 }
 
-// An unrequested compression is decompressed before judging or rewriting; unsupported ones are rejected.
+// Compression that was not requested is decoded before judging or rewriting; unsupported codings are rejected.
 func TestCompressedUnrequested(t *testing.T) {
 	t.Parallel()
 	const found = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation?patient=a"},` +
@@ -572,7 +572,7 @@ func TestCompressedUnrequested(t *testing.T) {
 	}
 }
 
-// A response above the size limit is rejected with the limit and a remedy, unlike an unreadable one.
+// The error for a response above the size limit contains the limit and a remedy; the error for an unreadable response does not.
 func TestTooLong(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation?patient=a", "Observation/a1", "Patient/a/$everything"} {

@@ -14,20 +14,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 )
 
-// submit sends a Bundle with entries.
+// submit sends a Bundle of type kind with entries.
 func (g *gateway) submit(h access.Holder, kind string, entries ...string) *http.Response {
 	g.t.Helper()
 	return g.post(h, `{"resourceType":"Bundle","type":"`+kind+`","entry":[`+strings.Join(entries, ",")+`]}`)
 }
 
-// post sends a body to the FHIR base by POST.
+// post sends body to the FHIR base URL by POST.
 func (g *gateway) post(h access.Holder, body string) *http.Response {
 	g.t.Helper()
 	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
 	return g.send(h, r)
 }
 
-// responses is the response to a batch or transaction.
+// responses is the response Bundle of a batch or transaction.
 type responses struct {
 	Type  string
 	Entry []struct {
@@ -44,7 +44,7 @@ type responses struct {
 
 func (r responses) status(n int) string { return r.Entry[n].Response.Status[:3] }
 
-// said returns the diagnostics in the outcome of an entry.
+// said returns the diagnostics in the outcome of entry n.
 func (r responses) said(n int) string {
 	if issues := r.Entry[n].Response.Outcome.Issue; len(issues) > 0 {
 		return issues[0].Diagnostics
@@ -52,7 +52,7 @@ func (r responses) said(n int) string {
 	return ""
 }
 
-// parseBatchResponse parses the response to a batch or transaction with a number of entries.
+// parseBatchResponse parses the response to a batch or transaction and checks the number of entries.
 func parseBatchResponse(t *testing.T, response *http.Response, entries int) (r responses) {
 	t.Helper()
 	body, _ := io.ReadAll(response.Body)
@@ -100,8 +100,8 @@ func TestBatchEntry(t *testing.T) {
 		{"a DELETE without the permission", reader, bundleEntry("DELETE", "Observation/a1"), "403"},
 		{"a POST without the permission", reader, entryWithResource("POST", "Observation", records[3]), "403"},
 		{"history of everything", patientA, bundleEntry("GET", "_history"), "403"},
-		{"metadata", patientA, bundleEntry("GET", "metadata"), "501"}, // the status of fhirtest
-		{"an export", patientA, bundleEntry("GET", "$export"), "400"}, // respond-async is missing
+		{"metadata", patientA, bundleEntry("GET", "metadata"), "501"}, // status of fhirtest
+		{"an export", patientA, bundleEntry("GET", "$export"), "400"}, // because Prefer: respond-async is missing
 		{"an operation not on the list", clinician, bundleEntry("GET", "Patient/a/$secret"), "403"},
 		{"a page", patientA, bundleEntry("GET", "_page/1234"), "404"},
 		{"another form of answer", patientA, bundleEntry("GET", "Patient/a?_format=xml"), "200"},
@@ -150,7 +150,7 @@ func TestBatchEntry(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// The second entry prevents forwarding the batch as a whole.
+			// The second entry prevents the batch from being forwarded in one request.
 			r := parseBatchResponse(t, newGateway(t, records...).submit(tt.holder, "batch", tt.entry, bundleEntry("GET", "x")), 2)
 			if r.status(0) != tt.status || r.Type != "batch-response" {
 				t.Errorf("%s %s: %s, want %s", r.Type, r.Entry[0].Response.Status, r.said(0), tt.status)
@@ -168,7 +168,7 @@ func jsonPatch(operations string) string {
 		base64.StdEncoding.EncodeToString([]byte(operations)) + `"}`
 }
 
-// A rejected entry has the same description as the rejected request.
+// The outcome of a rejected entry has the same diagnostics as the outcome of the corresponding rejected request.
 func TestBatchRefusals(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "patient/Observation.r", Patient: "a"}
@@ -183,7 +183,7 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
-// Common mistakes of clients get a helpful description.
+// Diagnostics help with common mistakes of clients.
 func TestBatchMistakes(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -197,8 +197,8 @@ func TestBatchMistakes(t *testing.T) {
 	}
 }
 
-// A resource that differs from request.url is rejected, because a FHIR server that uses the resource would write another resource
-// than was judged.
+// An entry whose resource differs from request.url is rejected: a FHIR server that uses the resource's id would write a
+// resource that was not judged.
 func TestBatchOtherResource(t *testing.T) {
 	t.Parallel()
 	for _, entry := range []string{entryWithResource("POST", "Observation", records[0]), entryWithResource("PUT", "Observation/a2", records[3])} {
@@ -287,7 +287,7 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// If all entries of a batch would pass, the batch is forwarded as one request, serialized again.
+// If all entries of a batch pass, the batch is forwarded as one request after being re-serialized.
 func TestBatchForwarded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -311,7 +311,7 @@ func TestBatchForwarded(t *testing.T) {
 	}
 }
 
-// entryWithFullURL returns an entry with a fullUrl.
+// entryWithFullURL is like entryWithResource, but sets fullUrl.
 func entryWithFullURL(fullURL, method, target, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":%q,"url":%q},"resource":%s}`, fullURL, method, target, resource)
 }
@@ -324,17 +324,17 @@ const (
 	provenance     = `{"resourceType":"Provenance","target":[{"reference":"urn:uuid:o"}]}`
 )
 
-// document has a reference between its own entries, which is not one of the surrounding Bundle.
+// document contains a reference between its own entries that must not be resolved in the surrounding Bundle.
 const document = `{"resourceType":"Bundle","type":"document","entry":[` +
 	`{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Composition","subject":{"reference":"Patient/a"},"section":[{"entry":[{"reference":"urn:uuid:2"}]}]}},` +
 	`{"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"}}}]}`
 
-// conditionalCreateEntry returns an entry that creates a resource unless one matches the criteria.
+// conditionalCreateEntry returns an entry that creates a resource unless a resource matches the criteria.
 func conditionalCreateEntry(fullURL, criteria, resource string) string {
 	return fmt.Sprintf(`{"fullUrl":%q,"request":{"method":"POST","url":"Observation","ifNoneExist":%q},"resource":%s}`, fullURL, criteria, resource)
 }
 
-// A transaction with a rejected entry is rejected and not executed.
+// A transaction that contains a rejected entry is rejected as a whole.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	plain := entryWithResource("POST", "Observation", newObservation)
@@ -430,7 +430,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// Invisible and missing resources are rejected with the same description.
+// Rejections of invisible and of missing resources have the same diagnostics.
 func TestTransactionRevealsNothing(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"GET", "DELETE"} {
@@ -468,13 +468,13 @@ func TestTransactionResponse(t *testing.T) {
 	if got := r.Entry[5].Response.Location; got != "https://gateway.example/fhir/R4/Device/a1" {
 		t.Errorf("found %s", got)
 	}
-	// The search is executed last.
+	// Searches are executed last.
 	if text := string(r.Entry[0].Resource); !strings.Contains(text, `"new-`) || strings.Contains(text, `"id":"a1"`) || strings.Contains(text, `"id":"a2"`) {
 		t.Errorf("search: %s", text)
 	}
 }
 
-// A written resource without read access is not returned.
+// A resource that the client may write but not read is not returned.
 func TestTransactionWithoutRead(t *testing.T) {
 	t.Parallel()
 	r := parseBatchResponse(t, newGateway(t, records...).submit(access.Holder{Scope: "patient/Observation.c", Patient: "a"}, "transaction", entryWithResource("POST", "Observation", newObservation)), 1)
@@ -483,7 +483,7 @@ func TestTransactionWithoutRead(t *testing.T) {
 	}
 }
 
-// Only the judged writes are forwarded, with the versions for If-Match, and no other text of the client.
+// The forwarded transaction contains only the judged writes and the versions for If-Match.
 func TestTransactionSent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -506,7 +506,7 @@ func TestTransactionSent(t *testing.T) {
 	}
 }
 
-// Policies judge the read of a newly written resource.
+// Policies judge the read access to a resource that a transaction creates.
 func TestTransactionRules(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny request.interaction == 'create' && resource.meta.versionId == '1'")

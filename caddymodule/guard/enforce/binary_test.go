@@ -17,16 +17,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// pdf is a Binary of Patient/a with the content hello.
+// pdf is a Binary of Patient/a with the content "hello".
 const pdf = `{"resourceType":"Binary","id":"pdf","contentType":"application/pdf","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`
 
-// TestBinaryContent lists the requests that return a Binary's content.
+// Only some requests for a Binary return its content instead of the resource.
 func TestBinaryContent(t *testing.T) {
 	t.Parallel()
 	kind := func(contentType string) string { return strings.Replace(pdf, "application/pdf", contentType, 1) }
 	for _, tt := range []struct {
 		name, stored, request, accept string
-		contentType                   string // empty: the resource
+		contentType                   string // empty if the resource is expected
 	}{
 		{"nothing accepted in particular", pdf, "GET Binary/pdf", "", "application/pdf"},
 		{"anything", pdf, "GET Binary/pdf", "*/*", "application/pdf"},
@@ -73,7 +73,7 @@ func TestBinaryContent(t *testing.T) {
 	}
 }
 
-// A Binary is judged before its content is returned. Other types have no content.
+// A Binary is judged before its content is returned. Resources of other types have no content.
 func TestBinaryContentIsJudged(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, append(slices.Clone(writable), pdf,
@@ -93,7 +93,7 @@ func TestBinaryContentIsJudged(t *testing.T) {
 	}
 }
 
-// An uploaded content is written as a Binary.
+// Uploaded content is written as a Binary.
 func TestBinaryUpload(t *testing.T) {
 	t.Parallel()
 	const own, asPDF = "X-Security-Context: Patient/a", "Content-Type: application/pdf\n"
@@ -135,7 +135,7 @@ func TestBinaryUpload(t *testing.T) {
 	}
 }
 
-// documentReference returns a DocumentReference with an attachment.
+// documentReference returns a DocumentReference with an attachment at url.
 func documentReference(id, category, subject, more, url string) string {
 	return `{"resourceType":"DocumentReference","id":"` + id + `","status":"current","category":[{"coding":[{"code":"` + category + `"}]}],"subject":{"reference":"` + subject + `"}` +
 		more + `,"content":[{"attachment":{"contentType":"text/plain","url":"` + url + `"}}]}`
@@ -148,7 +148,7 @@ const (
 	notesOnly = "patient/DocumentReference.rs?category=clinical-note patient/Binary.rs"
 )
 
-// TestBinaryByReferrer lists the documents that make a Binary without a securityContext readable.
+// A Binary without a securityContext is readable through some documents that refer to it.
 func TestBinaryByReferrer(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 21)
@@ -212,7 +212,7 @@ func TestBinaryByReferrer(t *testing.T) {
 	}
 }
 
-// A document does not open a Binary that has a securityContext or that a policy denies.
+// A document does not make a Binary readable that has a securityContext or that a policy denies.
 func TestBinaryContextDecides(t *testing.T) {
 	t.Parallel()
 	for context, want := range map[string]int{
@@ -237,7 +237,7 @@ func TestBinaryContextDecides(t *testing.T) {
 	}
 }
 
-// A client bound to patient a cannot write a DocumentReference with a Binary that the client may not read, in any spelling.
+// A client bound to patient a cannot write a DocumentReference to a Binary that it may not read, whatever the URL's spelling.
 func TestAttachment(t *testing.T) {
 	t.Parallel()
 	secured := func(id, context string) string {
@@ -284,7 +284,7 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
-// A transaction may only attach the Binaries that it writes.
+// In a transaction, documents may attach only Binaries that the same transaction writes.
 func TestAttachmentInTransaction(t *testing.T) {
 	t.Parallel()
 	own := `{"resourceType":"Binary","id":"x","contentType":"text/plain","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`
@@ -308,14 +308,14 @@ func TestAttachmentInTransaction(t *testing.T) {
 	}
 }
 
-// longContent is a FHIR server with a Binary of patient a of any length.
+// longContent is a FHIR server with a Binary of patient a of configurable size.
 type longContent struct {
 	size                  int
-	etags                 [2]string // of the Binary and of its content
+	etags                 [2]string // ETags of the Binary and of its content
 	contentType, context  string    // Content-Type and X-Security-Context of the content
 	status                int
 	asked                 []string
-	inline                string // Binary in FHIR JSON
+	inline                string // the Binary in FHIR JSON
 	sentRange, sentAccept string
 }
 
@@ -347,7 +347,7 @@ func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	part := make([]byte, 64<<10)
 	for left := s.size; left > 0; left -= len(part) {
 		if _, err := w.Write(part[:min(left, len(part))]); err != nil {
-			panic(http.ErrAbortHandler) // like a reverse proxy
+			panic(http.ErrAbortHandler) // as a reverse proxy does
 		}
 	}
 	return nil
@@ -364,14 +364,14 @@ func (d *byteCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A content of 100 MB is streamed without buffering, and only if it belongs to the judged version.
+// A content of 100 MB is streamed without buffering, but only if it belongs to the judged version.
 func TestBinaryStream(t *testing.T) {
 	const small = `{"resourceType":"Binary","id":"n","contentType":"application/dicom","data":"aGVsbG8="}`
 	for _, tt := range []struct {
 		name   string
 		server longContent
 		method string
-		bytes  int // that the client gets; 5 for the Binary in FHIR JSON
+		bytes  int // content bytes that the client receives; 5 for the Binary in FHIR JSON
 	}{
 		{"100 MB", longContent{size: 100 << 20, etags: [2]string{`W/"1"`, `W/"1"`}, status: 200}, "GET", 100 << 20},
 		{"a strong ETag", longContent{size: 7, etags: [2]string{`W/"1"`, `"1"`}, status: 200}, "GET", 7},
@@ -416,7 +416,7 @@ func TestBinaryStream(t *testing.T) {
 	}
 }
 
-// A content that HAPI stores outside of the Binary is returned only if it belongs to the judged version.
+// Content that HAPI stores outside of the Binary is returned only if it belongs to the judged version.
 func TestBinaryOutside(t *testing.T) {
 	t.Parallel()
 	const outside = `{"resourceType":"Binary","id":"n","contentType":"application/dicom","_data":{"extension":[{"url":"http://hapifhir.io/fhir/StructureDefinition/externalized-binary-hash-sha256","valueString":"cafe"}]}}`
@@ -434,8 +434,8 @@ func TestBinaryOutside(t *testing.T) {
 	}
 }
 
-// A DocumentReference written under a grant without a patient, by a policy or another scope, opens no Binary for a token that
-// may read Binaries of one patient only.
+// A DocumentReference that was written without a patient restriction (by a policy or another scope) does not make a Binary
+// readable for a token that may read Binaries of one patient only.
 func TestAttachmentUnbound(t *testing.T) {
 	t.Parallel()
 	staff := interaction.Reference{Type: "Practitioner", ID: "alice"}
@@ -449,7 +449,7 @@ func TestAttachmentUnbound(t *testing.T) {
 		{"a policy beside scopes to write", `allow request.interaction != 'read' && resource.resourceType == 'DocumentReference'`, "patient/*.cruds", true},
 		{"a scope for all documents", "", "user/DocumentReference.cruds patient/Binary.rs", true},
 		{"a scope for all documents, of a category", "", "user/DocumentReference.cruds?category=clinical-note patient/Binary.rs", true},
-		{"scopes to search everything", "", "user/*.s user/DocumentReference.cruds patient/Binary.rs", false}, // including Binaries
+		{"scopes to search everything", "", "user/*.s user/DocumentReference.cruds patient/Binary.rs", false}, // the searches include Binaries
 		{"a scope to read all Binaries", "", "user/DocumentReference.cruds user/Binary.r patient/*.rs", false},
 		{"a scope to create Binaries", "", "user/DocumentReference.cruds user/Binary.c patient/Binary.rs", false},
 		{"no scope to read Binaries", "", "user/DocumentReference.cruds patient/Patient.rs", false},
@@ -488,8 +488,8 @@ func TestAttachmentUnbound(t *testing.T) {
 	}
 }
 
-// Documents open only Binaries, whatever other types a site judges by securityContext, because only attached Binaries are
-// checked on writes.
+// Documents make only Binaries readable, even if a site judges other types by securityContext, because only attached Binaries
+// are checked on writes.
 func TestReferrerOfBinary(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, append(slices.Clone(records), `{"resourceType":"Media","id":"m","status":"completed","subject":{"reference":"Patient/b"}}`, documentReference("w", "clinical-note", "Patient/a", "", "Media/m"))...)
@@ -499,7 +499,7 @@ func TestReferrerOfBinary(t *testing.T) {
 	}
 }
 
-// No part of a denied Binary is returned, regardless of the element that the policy evaluates and of how the FHIR server sends it.
+// No part of denied content is returned, whatever element the policy evaluates and however the FHIR server sends the content.
 func TestDeniedContent(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{
@@ -530,7 +530,7 @@ func TestDeniedContent(t *testing.T) {
 	}
 }
 
-// A transaction that seems to write a Binary with an existing id does not open the existing one.
+// A transaction entry that seems to write a Binary with an existing id does not make the existing Binary attachable.
 func TestBinaryInTransaction(t *testing.T) {
 	t.Parallel()
 	own := `{"resourceType":"Binary","id":"n","contentType":"text/plain","securityContext":{"reference":"Patient/a"},"data":"aGVsbG8="}`

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// carriers are resources of patient a that carry another, as <text> or <reference>. The id of each is carrier.
+// carriers are resources of patient a that contain (<text>) or refer to (<reference>) another resource. Their id is "carrier".
 var carriers = map[string]string{
 	"contained":             `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`,
 	"target":                `{"resourceType":"Provenance","id":"carrier","target":[{"reference":"<reference>"}]}`,
@@ -25,7 +25,7 @@ var carriers = map[string]string{
 	"contained in an entry": `{"resourceType":"Bundle","id":"carrier","type":"collection","entry":[{"resource":{"resourceType":"Observation","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}}]}`,
 }
 
-// carried are carried resources, with a constraint that they match, and one that they do not.
+// carried are the contained resources, each with a search constraint that it matches and one that it does not match.
 var carried = map[string]struct{ text, matching, other string }{
 	"Condition":         {`{"resourceType":"Condition","id":"x","category":[{"coding":[{"code":"problem-list-item"}]}],"subject":{"reference":"Patient/a"}}`, "category=problem-list-item", "category=encounter-diagnosis"},
 	"DocumentReference": {`{"resourceType":"DocumentReference","id":"x","status":"current","category":[{"coding":[{"code":"psychotherapy"}]}],"subject":{"reference":"Patient/a"}}`, "category=psychotherapy", "category=clinical-note"},
@@ -35,8 +35,8 @@ var carried = map[string]struct{ text, matching, other string }{
 	"Medication":        {`{"resourceType":"Medication","id":"x","status":"active"}`, "status=active", "status=inactive"},
 }
 
-// carriedScopes are scopes for the carried <type>, and whether they cover it. The carried resource matches the constraint
-// <matching>, but not <other>.
+// carriedScopes maps scopes for the carried <type> to whether they cover the resource. The carried resource matches the
+// constraint <matching>, but not <other>.
 var carriedScopes = map[string]bool{
 	"":                             false,
 	"patient/*.rs":                 true,
@@ -48,14 +48,14 @@ var carriedScopes = map[string]bool{
 	"patient/<type>.rs?<other>":    false,
 	"patient/<type>.rs?<other> patient/<type>.rs?<matching>":                true,
 	"patient/<type>.rs?<other>&<matching>":                                  false,
-	"user/<type>.rs":                                                        false, // in the record of patient c
+	"user/<type>.rs":                                                        false, // the resource belongs to patient c
 	"system/<type>.rs":                                                      true,
 	"system/<type>.rs?<other>":                                              false,
 	"patient/AllergyIntolerance.rs openid launch/patient":                   false,
 	"patient/<type>.rs?<other> patient/<type>.cud?<matching> user/<type>.r": false,
 }
 
-// carrierScopes are the scopes for the carrier itself and its other dependencies.
+// carrierScopes are the scopes for each carrier itself and its other dependencies.
 var carrierScopes = map[string]string{
 	"contained":             "patient/Observation.rs patient/DiagnosticReport.rs",
 	"target":                "patient/Provenance.rs",
@@ -66,11 +66,11 @@ var carrierScopes = map[string]string{
 	"contained in an entry": "patient/Bundle.rs patient/Observation.rs",
 }
 
-// everyones are the shared types among the carried ones.
+// everyones are the keys of carried whose type is shared by all patients.
 var everyones = []string{"Practitioner", "Medication"}
 
-// A carrier is returned if and only if the scopes cover the resource that it carries, for each way to find it. Contained
-// resources of shared types need no scope.
+// For each request that can find a carrier, it is returned if and only if the scopes cover the resource that it carries.
+// Contained resources of shared types don't need a scope.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}
@@ -109,7 +109,7 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// newCarrierGateway returns a gateway for a server with a carrier and the resource that it carries.
+// newCarrierGateway returns a gateway for a FHIR server with a carrier and the resource that it carries.
 func newCarrierGateway(t *testing.T, text, carrier string) *gateway {
 	t.Helper()
 	g := newGateway(t, append(slices.Clone(records), text, carrier,
@@ -143,14 +143,14 @@ func carrierRequests(carrier, scope, resourceType string) map[string]string {
 	return ways
 }
 
-// A carrier can be written only if a scope permits writing or reading the carried resource in that record.
+// A carrier can be written only if a scope permits writing or reading the carried resource in the same patient's record.
 func TestCarriedWrites(t *testing.T) {
 	t.Parallel()
 	for of, carrier := range carriers {
 		for resourceType, c := range carried {
 			isContained, isShared := strings.HasPrefix(of, "contained"), slices.Contains(everyones, resourceType)
 			if isShared && !isContained || resourceType == "Device" && !isContained {
-				continue // patient-bound clients write no shared resources
+				continue // clients bound to a patient cannot write shared resources
 			}
 			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
 			text := fill.Replace(carrier)
@@ -192,8 +192,8 @@ func TestCarriedWrites(t *testing.T) {
 	}
 }
 
-// A resource that also refers to a contained Patient is not returned, although another reference puts it into the compartment
-// of patient a.
+// A resource that refers to a contained Patient is not returned, even if another reference puts it into the compartment of
+// patient a.
 func TestContainedSubject(t *testing.T) {
 	t.Parallel()
 	tested := 0
@@ -206,11 +206,11 @@ func TestContainedSubject(t *testing.T) {
 				for reference, want := range map[string]int{"#p": 404, "#rp": 404, "#missing": 404, "#o": 200, "Organization/o": 200} {
 					text := `{"resourceType":"` + resourceType + `","id":"x","contained":[{"resourceType":"Patient","id":"p"},{"resourceType":"Organization","id":"o"}],` +
 						elementAt(path.Elements, `[{"reference":"Patient/a"},{"reference":"`+reference+`"}]`) + "}"
-					if reference == "#rp" { // related to the contained Patient
+					if reference == "#rp" { // the RelatedPerson refers to the contained Patient
 						text = strings.Replace(text, `{"resourceType":"Organization"`, `{"resourceType":"RelatedPerson","id":"rp","patient":{"reference":"#p"}},{"resourceType":"Organization"`, 1)
 					}
 					if reference == "#o" && resourceType == "Provenance" {
-						want = 404 // the contained target does not identify its patient
+						want = 404 // contained targets do not identify their patient
 					}
 					g := newGateway(t, text, `{"resourceType":"Organization","id":"o"}`)
 					if got := g.get(patientA, resourceType+"/x").StatusCode; got != want {
@@ -225,7 +225,7 @@ func TestContainedSubject(t *testing.T) {
 	}
 }
 
-// Contained resources that carry others are not judged, so their carriers are withheld.
+// Contained resources that carry other resources cannot be judged, so their carriers are withheld.
 func TestCarriedTwice(t *testing.T) {
 	t.Parallel()
 	carrier := `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`
@@ -258,7 +258,7 @@ func TestCarriedTwice(t *testing.T) {
 				kind, _, _ := strings.Cut(referenceOf(stored), "/")
 				for _, target := range []string{kind + "/carrier", kind + "/carrier/_history/1", kind + "/carrier/_history", kind + "?_id=carrier"} {
 					if kind == "Bundle" && strings.Contains(target, "?") {
-						continue // no search finds it
+						continue // the carrier matches no search
 					}
 					body, _ := io.ReadAll(g.get(h, target).Body)
 					if got := strings.Contains(string(body), `"carrier"`); got != text.shown {
@@ -270,7 +270,7 @@ func TestCarriedTwice(t *testing.T) {
 	}
 }
 
-// elementAt returns the member of a resource with a value at a path.
+// elementAt returns a JSON member that contains value at path.
 func elementAt(path []string, value string) string {
 	for n, name := range slices.Backward(path) {
 		if value = `"` + name + `":` + value; n > 0 {
@@ -317,7 +317,7 @@ func TestReferences(t *testing.T) {
 	})
 }
 
-// A reference to another patient's record is rejected like one to a missing resource.
+// References to another patient's record and to a missing resource are rejected alike.
 func TestReferencesLookAlike(t *testing.T) {
 	t.Parallel()
 	answers := map[string]bool{}
@@ -348,7 +348,7 @@ func TestDotSegments(t *testing.T) {
 	}
 }
 
-// A conditional reference is replaced by the match of the client's own search.
+// A conditional reference is replaced by the match of a search with the client's permissions.
 func TestConditionalReferences(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

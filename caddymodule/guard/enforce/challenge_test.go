@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// challengedRequests are a request for each interaction, with a type <T>.
+// challengedRequests has a request for each interaction. <T> is replaced by the resource type.
 var challengedRequests = []string{
 	"GET <T>/x", "GET <T>/x/_history/1", "GET <T>/x/_history", "GET <T>/_history", "GET _history",
 	"GET <T>", "GET <T>?_id=x", "POST <T>/_search", "GET Patient/a/<T>", "GET ?_type=<T>", "GET <T>?_summary=count",
@@ -37,7 +37,7 @@ var challengedRequests = []string{
 	"GET $export?_type=<T>", "GET Patient/$export?_type=<T>",
 }
 
-// challengedScopes are scopes of a token with patient a and, as the user, a practitioner or patient c.
+// challengedScopes are the scopes of a token with patient a and, as the user, a practitioner or patient c.
 var challengedScopes = []string{
 	"", "openid fhirUser", "patient/*.rs", "patient/*.cruds", "patient/*.r patient/*.s", "patient/*.r", "patient/*.s", "patient/Patient.r",
 	"patient/<T>.r", "patient/<T>.s", "patient/<T>.r patient/<T>.s", "patient/*.s patient/<T>.r", "patient/<T>.cud", "patient/<T>.u patient/<T>.rs", "patient/<T>.rs?_id=x",
@@ -47,12 +47,12 @@ var challengedScopes = []string{
 
 var slow = flag.Bool("slow", false, "test every combination")
 
-// everyCase are types with different rules, tested with each request and set of scopes. Of the combinations with other
-// types, one in seven is tested, unless -slow is set.
+// everyCase are types with different rules, tested with each request and set of scopes. Other types are tested with every
+// seventh combination, unless -slow is set.
 var everyCase = []string{"Patient", "Observation", "Binary", "Bundle", "Provenance", "Group", "Device", "Practitioner", "Subscription", "ValueSet", "Library", "Task"}
 
-// A challenge never names a scope that the token has, and a client that gets the named scopes gets a response, or a rejection
-// without a challenge.
+// A challenge never contains a scope that the token has. A client that gets the scopes in the challenge gets a response, or a
+// rejection without a challenge.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
 	practitioner, patient := clinician.User, interaction.Reference{Type: "Patient", ID: "c"}
@@ -82,15 +82,15 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// challenges are the rejections of requests about one type.
+// challenges checks the challenges in rejections of requests for one type.
 type challenges struct {
 	t    *testing.T
 	g    *gateway
-	text string                  // JSON of a resource of the type
-	done map[string]*guard.Error // by holder and request
+	text string                  // a resource of the type, as JSON
+	done map[string]*guard.Error // rejections that were already obtained, by holder and request
 }
 
-// check sends a request, and again with each scope in a challenge, until the rejection has no challenge.
+// check sends a request and repeats it with each scope in the challenge until the rejection contains none.
 func (c challenges) check(h access.Holder, line string, step int) {
 	c.t.Helper()
 	refusal := c.of(h, line)
@@ -115,7 +115,7 @@ func (c challenges) check(h access.Holder, line string, step int) {
 	}
 }
 
-// of returns the rejection of a request; nil if it succeeds.
+// of returns the rejection of a request, or nil if the request succeeds.
 func (c challenges) of(h access.Holder, line string) *guard.Error {
 	key := h.Scope + " " + h.User.String() + " " + line
 	refusal, ok := c.done[key]
@@ -158,7 +158,7 @@ func (c challenges) send(h access.Holder, line string) *guard.Error {
 	return refusal
 }
 
-// recordOfPatient returns a resource of a type that belongs to patient a, if the type can name its patient.
+// recordOfPatient returns a resource of resourceType that belongs to patient a if the type can refer to a patient.
 func recordOfPatient(resourceType string) string {
 	text := `{"resourceType":"` + resourceType + `","id":"x"`
 	for _, name := range append(membershipOf(resourceType), "patient") {
@@ -175,7 +175,7 @@ func membershipOf(resourceType string) []string {
 	return slices.Clone(names)
 }
 
-// others are resources that patient a may not see, one or more for each rule. no is a placeholder for the id.
+// others are resources that patient a may not see, at least one for each rule. The id "no" is a placeholder.
 var others = map[string]string{
 	"in the compartment":               `{"resourceType":"Observation","id":"no","status":"final","subject":{"reference":"Patient/b"}}`,
 	"a Patient":                        `{"resourceType":"Patient","id":"no","name":[{"family":"Brown"}]}`,
@@ -196,7 +196,7 @@ var others = map[string]string{
 	"a record that others are part of": `{"resourceType":"Observation","id":"no","status":"final","subject":{"reference":"Patient/a"},"contained":[{"resourceType":"Observation","id":"x","status":"final","subject":{"reference":"Patient/b"}}]}`,
 }
 
-// askings are requests about a resource of type T with id I. Text after the first blank line is the body.
+// askings are requests for a resource of type T with id I. Text after the first blank line is the body.
 var askings = map[string]string{
 	"read":                    "GET T/I",
 	"vread":                   "GET T/I/_history/1",
@@ -221,7 +221,7 @@ var askings = map[string]string{
 	"transaction":             "POST \n\n" + `{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"GET","url":"Patient/a"}},{"request":{"method":"GET","url":"T/I"}}]}`,
 }
 
-// Requests for another patient's resource and for a missing one cause the same number and kind of requests to the FHIR server,
+// A request for another patient's resource causes as many backend requests, and of the same kinds, as for a missing resource,
 // so that response times do not reveal existence.
 func TestAsksAlike(t *testing.T) {
 	t.Parallel()
@@ -247,8 +247,8 @@ func TestAsksAlike(t *testing.T) {
 	}
 }
 
-// TestAsksMoreOfOwn documents the information that the number of requests reveals (docs/evidence/guard.md): how many of the
-// patient's own records a Provenance names before one of another patient.
+// The number of backend requests reveals how many of the patient's own records a Provenance refers to before one of another
+// patient (see docs/evidence/guard.md).
 func TestAsksMoreOfOwn(t *testing.T) {
 	t.Parallel()
 	for targets, want := range map[string]int{
@@ -263,12 +263,12 @@ func TestAsksMoreOfOwn(t *testing.T) {
 	}
 }
 
-// backendRequests returns the requests to the FHIR server for a request about a resource or a missing id, and the response.
+// backendRequests returns the FHIR server's requests caused by a request for a resource or a missing id, and the response.
 func backendRequests(t *testing.T, h access.Holder, text, asking, id string) (kinds []string) {
 	t.Helper()
 	g := newGateway(t, append(slices.Clip(records), `{"resourceType":"Patient","id":"c"}`)...)
 	for range 3 {
-		g.server.Put(text) // several versions
+		g.server.Put(text) // store several versions
 	}
 	g.server.OnRequest = func(r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/fhir/R4/")
@@ -295,7 +295,7 @@ func backendRequests(t *testing.T, h access.Holder, text, asking, id string) (ki
 	return append(kinds, response.Status)
 }
 
-// resourcesFor returns resources of patient a that match the parameters of a search.
+// resourcesFor returns n resources of patient a that match the parameters of a search.
 func resourcesFor(t *testing.T, search string, n int) (all []string) {
 	t.Helper()
 	resourceType, query, _ := strings.Cut(search, "?")
@@ -329,7 +329,7 @@ func resourcesFor(t *testing.T, search string, n int) (all []string) {
 	return all
 }
 
-// costRow matches a row of the table: a search, and its number of requests for one page and for three.
+// costRow matches a row of the table: a search, and the number of backend requests for one page and for three.
 var costRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([0-9]+) \\| ([0-9]+) \\|$")
 
 // The requests for searches of SMART apps match the table in docs/evidence/guard.md.
@@ -354,7 +354,7 @@ func TestRequestsOfApps(t *testing.T) {
 	}
 }
 
-// countPageRequests returns the number of requests of a search of seven resources on one page, and on three.
+// countPageRequests returns how many backend requests a search for seven resources causes on one page, and on three pages.
 func countPageRequests(t *testing.T, search string) (one, three string) {
 	t.Helper()
 	g := newGateway(t, resourcesFor(t, search, 7)...)
@@ -376,7 +376,7 @@ func countPageRequests(t *testing.T, search string) (one, three string) {
 	return walk(10), walk(3)
 }
 
-// A search with an app's parameters for the patient needs a single request; other parameters do not confine it.
+// A search by patient causes a single backend request only if one of its parameters confines it to that patient.
 func TestConfinedByApp(t *testing.T) {
 	t.Parallel()
 	for search, want := range map[string]int{
@@ -404,7 +404,7 @@ func TestConfinedByApp(t *testing.T) {
 
 const ofA = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 
-// A FHIR server that responds to an update with another resource, or with another Content-Type, is not trusted.
+// If the FHIR server responds to an update with a different resource or Content-Type, its response is not returned.
 func TestUntrustedWriteResponse(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -428,7 +428,7 @@ func TestUntrustedWriteResponse(t *testing.T) {
 	}
 }
 
-// TestWriteConditions lists the conditions in write requests to the FHIR server.
+// Write requests to the FHIR server contain conditions.
 func TestWriteConditions(t *testing.T) {
 	t.Parallel()
 	patch := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
@@ -450,7 +450,7 @@ func TestWriteConditions(t *testing.T) {
 	}
 }
 
-// TestWriteBounds lists writes with excessive content or effects.
+// Writes with excessive content or effects are rejected.
 func TestWriteBounds(t *testing.T) {
 	t.Parallel()
 	all := access.Holder{Scope: "system/Observation.cruds"}
@@ -496,7 +496,7 @@ func TestUnrequestedBackendIncludes(t *testing.T) {
 	}
 }
 
-// A total that may count other patients' groups is omitted, even if this page contains none.
+// A total that may include other patients' groups is omitted, even if the page contains none of these groups.
 func TestGroupsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -511,7 +511,7 @@ func TestGroupsAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestSearchesOfOtherResources lists parameters that would compare other resources.
+// Search parameters that would compare other resources are rejected.
 func TestSearchesOfOtherResources(t *testing.T) {
 	t.Parallel()
 	two := access.Holder{Scope: "user/Observation.rs user/Patient.rs", User: clinician.User}
@@ -537,7 +537,7 @@ func TestSearchesOfOtherResources(t *testing.T) {
 	}
 }
 
-// A FHIR server's error message is not repeated, and no operation combines patients.
+// A FHIR server's error message is not returned, and operations do not combine the data of several patients.
 func TestOperationsRevealLittle(t *testing.T) {
 	t.Parallel()
 	g := newOperationGateway(t)
@@ -556,7 +556,7 @@ func TestOperationsRevealLittle(t *testing.T) {
 	}
 }
 
-// A page link of an operation gets 404 after a site has disabled the operation.
+// A page link of an operation gets 404 after the site has disabled the operation.
 func TestOperationPageOff(t *testing.T) {
 	t.Parallel()
 	g := newOperationGateway(t)
@@ -572,7 +572,7 @@ func TestOperationPageOff(t *testing.T) {
 	expectStatus(t, g.get(patientA, link), http.StatusNotFound)
 }
 
-// A rule that allows an interaction allows neither another interaction nor the next entry.
+// A rule that allows one interaction allows neither other interactions nor the next entry.
 func TestRulesAllowOnlyTheirInteraction(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction == 'read'", "allow request.id == 'b1' && request.interaction == 'update'")
@@ -587,7 +587,7 @@ func TestRulesAllowOnlyTheirInteraction(t *testing.T) {
 	}
 }
 
-// TestUnrestrictedBatchIsRejected lists batches of an unrestricted client that must not be forwarded unchanged.
+// Some batches of a client with unrestricted scopes are not forwarded unchanged.
 func TestUnrestrictedBatchIsRejected(t *testing.T) {
 	t.Parallel()
 	own := strings.Replace(records[3], `"id":"a1"`, `"id":"a2"`, 1)
@@ -614,7 +614,7 @@ func TestUnrestrictedBatchIsRejected(t *testing.T) {
 	}
 }
 
-// Look-ups for one entry are not reused for the next.
+// Results of lookups for one entry are not reused for the next.
 func TestEntriesShareNoLookups(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -691,7 +691,7 @@ func TestLenientHandling(t *testing.T) {
 			}
 		})
 	}
-	// Later pages are requested without the header.
+	// Later pages are requested without the Prefer header.
 	for _, rule := range []string{"", "deny resource.id == 'none'"} {
 		g := newGateway(t, records...)
 		if rule != "" {

@@ -31,8 +31,8 @@ const (
 	tableEnd      = "<!-- TestDecisionTable has written what precedes. -->\n"
 )
 
-// TestDecisionTable sends each interaction under each kind of scope, and compares the results with docs/evidence/guard.md.
-// -update writes them there.
+// TestDecisionTable sends each interaction under each kind of scope and compares the results with docs/evidence/guard.md. With
+// -update, it writes them to that file.
 func TestDecisionTable(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(guardDocument)
@@ -65,7 +65,7 @@ func TestDecisionTable(t *testing.T) {
 const legend = "A cell has the status and, for a Bundle, whose records it contains: *own*, *all*, only *shared*, or *none*. Round brackets contain the total, " +
 	"or the statuses of a batch's entries. – means that there is no such link. Numbers in headings are those of the cases; cases with equal results share a column, and interactions a row.\n"
 
-// caseTable returns the numbered cases.
+// caseTable returns a table of the numbered cases.
 func caseTable(cases []decisionColumn) string {
 	var b strings.Builder
 	b.WriteString("\n| case | scopes and user | requested resource |\n|--:|---|---|\n")
@@ -79,12 +79,12 @@ func caseTable(cases []decisionColumn) string {
 	return b.String()
 }
 
-// decisionTable returns the decisions, one table per title. Equal columns of a table are merged under the names of their cases.
+// decisionTable returns one table of decisions per title. Equal columns are merged; their heading lists all cases.
 func decisionTable(t *testing.T, columns []decisionColumn) string {
 	t.Helper()
 	var b strings.Builder
-	g := newGateway(t, decided...) // gateway for requests that change nothing
-	var rows [][]string            // current table: interaction, then a cell per case
+	g := newGateway(t, decided...) // gateway for read-only requests
+	var rows [][]string            // current table: the interaction, followed by a cell per case
 	for _, row := range dispatchTable {
 		if row.request == "" {
 			b.WriteString(mergeEqual(rows))
@@ -106,7 +106,7 @@ func decisionTable(t *testing.T, columns []decisionColumn) string {
 	return b.String() + mergeEqual(rows)
 }
 
-// mergeEqual returns a table with the heading as its first row. Equal columns and equal rows are merged.
+// mergeEqual formats rows as a table whose heading is the first row. Equal columns and equal rows are merged.
 func mergeEqual(rows [][]string) string {
 	if rows == nil {
 		return ""
@@ -150,7 +150,7 @@ func mergeEqual(rows [][]string) string {
 	return b.String()
 }
 
-// outcomeOf sends the request of a cell. It fails if data of b leaks or changes although the holder may not see it.
+// outcomeOf sends a cell's request and summarizes the response. It fails the test if patient b's data leaks or changes.
 func (g *gateway) outcomeOf(row decisionRow, column decisionColumn) string {
 	g.t.Helper()
 	response := g.decide(row, column)
@@ -172,7 +172,7 @@ func (g *gateway) outcomeOf(row decisionRow, column decisionColumn) string {
 	return outcome(response.StatusCode, body)
 }
 
-// decide sends a cell's request, and returns the response; nil if the column has no such request.
+// decide sends a cell's request and returns the response, or nil if the row has no request for the column.
 func (g *gateway) decide(row decisionRow, column decisionColumn) *http.Response {
 	g.t.Helper()
 	another := ofSystem
@@ -192,7 +192,7 @@ func (g *gateway) decide(row decisionRow, column decisionColumn) *http.Response 
 	return g.sendTo(server, column.holder, row.requestBy(column))
 }
 
-// follow requests a link; nil without a link.
+// follow requests a link; it returns nil if the link is empty.
 func (g *gateway) follow(server operatingServer, h access.Holder, link string) *http.Response {
 	g.t.Helper()
 	if link == "" {
@@ -207,7 +207,7 @@ func (g *gateway) firstPage(server operatingServer, h access.Holder, resourceTyp
 	return g.sendTo(server, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/"+resourceType+"?_count=1", nil))
 }
 
-// lastPage returns the last page of that search; nil if it has a single page.
+// lastPage returns the last page of the search of firstPage, or nil if there is a single page.
 func (g *gateway) lastPage(server operatingServer, h access.Holder, resourceType string) (last *http.Response) {
 	g.t.Helper()
 	next := g.nextOf(g.firstPage(server, h, resourceType))
@@ -223,7 +223,7 @@ func (g *gateway) lastPage(server operatingServer, h access.Holder, resourceType
 	return last
 }
 
-// nextOf returns the next link of a response; empty if none.
+// nextOf returns the URL of the response's next link, or "".
 func (g *gateway) nextOf(response *http.Response) string {
 	g.t.Helper()
 	body, err := io.ReadAll(response.Body)
@@ -258,7 +258,7 @@ func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Reques
 	return w.Result()
 }
 
-// outcome summarizes a response: the status, the owners of a Bundle's records, and the statuses of a batch's entries.
+// outcome summarizes a response: the status, the owners of the records in a Bundle, and the statuses of a batch's entries.
 func outcome(status int, body []byte) string {
 	var b struct {
 		ResourceType, Type string
@@ -297,7 +297,7 @@ func outcome(status int, body []byte) string {
 	return said + " none"
 }
 
-// ownershipOf returns own for a record of patient a, all for one of patient b, and shared for one without a patient.
+// ownershipOf returns "own" for a record of patient a, "all" for one of patient b, and "shared" for a resource of no patient.
 func ownershipOf(resourceType, id string) string {
 	switch {
 	case id == "b":
@@ -308,7 +308,7 @@ func ownershipOf(resourceType, id string) string {
 	return "own"
 }
 
-// decided are the records of the decision table. Records of b contain the text "of b".
+// decided are the records of the decision table. Records of patient b contain the text "of b".
 var decided = []string{
 	`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,
 	`{"resourceType":"Patient","id":"b","name":[{"family":"Brown","text":"of b"}],"generalPractitioner":[{"reference":"Practitioner/p"}]}`,
@@ -322,7 +322,7 @@ var decided = []string{
 	`{"resourceType":"DiagnosticReport","id":"b","status":"final","subject":{"reference":"Patient/b"},"result":[{"reference":"Observation/b"}],"conclusion":"of b"}`,
 }
 
-// decidedTexts are the records by reference.
+// decidedTexts maps references to the records of decided.
 var decidedTexts = func() map[string]string {
 	texts := map[string]string{}
 	for _, text := range decided {
@@ -336,12 +336,12 @@ func decidedObservation(id, patient, category, more string) string {
 		`"subject":{"reference":"Patient/%s"},"encounter":{"reference":"Encounter/e"},"performer":[{"reference":"Practitioner/p"}]%s}`, id, category, patient, more)
 }
 
-// decisionColumn is a column: a kind of scope, and the requested resource.
+// decisionColumn is a column of the decision table: a kind of scope and the requested resource.
 type decisionColumn struct {
 	name, kind, target string // shown in the heading and the table of cases
 	holder             access.Holder
 	of                 interaction.Reference
-	owner              string // owner of the resource
+	owner              string // patient who owns the resource
 }
 
 var (
@@ -381,7 +381,7 @@ var askers = []decisionColumn{
 	{"17", "no resource scope", "anything", ofOpenID, ownRecord, "a"},
 }
 
-// permitted are the columns of the second table: single permissions.
+// permitted are the columns of the second table: scopes with a single permission.
 var permitted = func() []decisionColumn {
 	var all []decisionColumn
 	for _, p := range []string{"c", "r", "u", "d", "s", "rs", "read", "write"} {
@@ -390,15 +390,15 @@ var permitted = func() []decisionColumn {
 	return all
 }()
 
-// mayKnow reports whether the holder may see data of b.
+// mayKnow reports whether the holder may see data of patient b.
 func (a decisionColumn) mayKnow() bool {
 	return a.holder.Scope == ofSystem.Scope || a.holder.User == userClinician.User
 }
 
-// decisionRow is a row: an interaction and its request. In the request, {type}, {id}, {owner} and {other} are replaced by the
-// column's values, {new} by a new version of the resource, and {moved} by one that names another patient.
+// decisionRow is a row of the decision table: an interaction and its request. In the request, {type}, {id}, {owner} and {other}
+// stand for the column's values, {new} for a new version of the resource, and {moved} for one that refers to another patient.
 type decisionRow struct {
-	interaction, request string // without a request, a title for the rows that follow
+	interaction, request string // if request is empty, interaction is the title of the following rows
 	body, header         string
 }
 
@@ -481,7 +481,7 @@ var dispatchTable = []decisionRow{
 	{"a type that R4 does not have", "GET Unheard/1", "", ""},
 }
 
-// requestBy returns the request of a row for a column.
+// requestBy returns the row's request for a column.
 func (row decisionRow) requestBy(a decisionColumn) *http.Request {
 	method, target, _ := strings.Cut(a.fill(row.request), " ")
 	path, query, _ := strings.Cut(target, "?")
@@ -498,7 +498,7 @@ func (row decisionRow) requestBy(a decisionColumn) *http.Request {
 	return r
 }
 
-// chains and reverseChains are searches over other types, by requested type.
+// chains and reverseChains are chained searches, by requested type.
 var (
 	chains = map[string]string{
 		"Observation": "subject:Patient.family={family}", "Patient": "general-practitioner:Practitioner.name=Park",
@@ -508,7 +508,7 @@ var (
 	families      = map[string]string{"a": "Adams", "b": "Brown"}
 )
 
-// fill replaces the placeholders in a part of a request.
+// fill replaces the placeholders in part of a request.
 func (a decisionColumn) fill(text string) string {
 	other := map[string]string{"a": "b", "b": "a"}[a.owner]
 	with := func(name, value string) string {
@@ -522,8 +522,8 @@ func (a decisionColumn) fill(text string) string {
 	).Replace(text)
 }
 
-// operatingServer is a FHIR server that also has histories of types, JSON Patch, and operations that return everything. It
-// ignores chains as unknown parameters.
+// operatingServer is a FHIR server that also supports type-level histories, JSON Patch, and operations that return all records.
+// It ignores chains like unknown parameters.
 type operatingServer struct{ *fhirtest.Server }
 
 func (s operatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -586,7 +586,7 @@ type rejectedRequest struct {
 	holder                access.Holder
 }
 
-// refusals are the descriptions that apps see. Those without a holder use ofPatient.
+// refusals are the rejections whose descriptions are documented. Requests without a holder are sent by ofPatient.
 var refusals = []rejectedRequest{
 	{"GET Observation/b", "", "", access.Holder{}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}},
@@ -628,7 +628,7 @@ var refusals = []rejectedRequest{
 	{"GET $export", "", "", ofSystem},
 }
 
-// refusalTable returns the descriptions.
+// refusalTable returns a table of the descriptions in refusals.
 func refusalTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

@@ -19,11 +19,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// deniedCase is a request that is sent to a server with denied records, and to one without.
+// deniedCase is a request that is sent to one server with denied records and to one without.
 type deniedCase struct {
 	request string // method, path and query
 	body    string
-	header  string // name and value; may be empty
+	header  string // "Name: value", or empty
 }
 
 func deniedReads(requests ...string) (cases []deniedCase) {
@@ -161,7 +161,7 @@ var deniedCases = map[string][]deniedCase{
 	"$versions":            deniedReads("$versions"),
 }
 
-// conditionalReads returns reads with conditions and in other formats.
+// conditionalReads returns conditional reads and reads in other formats.
 func conditionalReads(targets ...string) (cases []deniedCase) {
 	for _, target := range targets {
 		for _, header := range []string{
@@ -175,7 +175,7 @@ func conditionalReads(targets ...string) (cases []deniedCase) {
 	return cases
 }
 
-// deniedBundles returns requests as entries of batches and transactions.
+// deniedBundles returns batches and transactions that contain such requests as entries.
 func deniedBundles() (cases []deniedCase) {
 	for _, kind := range []string{"batch", "transaction"} {
 		for _, entry := range []string{
@@ -197,10 +197,10 @@ func deniedBundles() (cases []deniedCase) {
 	return cases
 }
 
-// deniedRules are rules with the records that they deny, by reference.
+// deniedRules maps rules to the records that they deny, by reference.
 var deniedRules = map[string]struct {
 	rule   string
-	denied map[string][]string // versions to store before a record; empty: a deletion
+	denied map[string][]string // versions to store before the final record; an empty one is a deletion
 }{
 	"research": {
 		`deny resource.resourceType == 'Patient'`,
@@ -218,13 +218,13 @@ var deniedRules = map[string]struct {
 	},
 }
 
-// label adds the label VIP to a resource.
+// label adds the security label VIP to a resource.
 func label(resource string) string {
 	return strings.TrimSuffix(resource, "}") + `,"meta":{"security":[{"code":"VIP"}]}}`
 }
 
-// The responses to each request, and to all links in them, are byte for byte equal with and without the denied records. An
-// interaction or operation without requests is an error.
+// The responses to each request and to all links in them are byte for byte equal with and without the denied records. The test
+// fails if an interaction or operation has no requests.
 func TestDeniedRecord(t *testing.T) {
 	t.Parallel()
 	names := slices.Collect(maps.Keys(operation.NewOperations()))
@@ -257,7 +257,7 @@ func TestDeniedRecord(t *testing.T) {
 	}
 }
 
-// Binaries that contain the files of an export cannot be read or found if rules may deny their content.
+// If rules may deny the content of export files, Binaries that contain such files cannot be read or found.
 func TestDeniedExportBinary(t *testing.T) {
 	t.Parallel()
 	for name, rules := range deniedRules {
@@ -276,7 +276,7 @@ func TestDeniedExportBinary(t *testing.T) {
 	}
 }
 
-// The files of a type that a rule denies as a whole are not read to detect visible lines.
+// If a rule denies an entire type, its export files are not read to find visible lines.
 func TestDeniedTypeIsNotRead(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -294,10 +294,10 @@ var (
 	newID      = regexp.MustCompile(`new-\d+`)
 )
 
-// maxFollowed is the maximum number of links to follow from one response.
+// maxFollowed is the maximum number of links followed from one response.
 const maxFollowed = 40
 
-// deniedAnswers returns the responses to a request and to all links in them, without random differences.
+// deniedAnswers returns the responses to a request and to all links in them, without their random parts.
 func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder access.Holder, c deniedCase) string {
 	t.Helper()
 	g := newDeniedGateway(t, denied).withRules(rule)
@@ -324,14 +324,14 @@ func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder
 		}
 		text := fmt.Sprint(got.StatusCode, got.Header, "\n", string(body), "\n")
 		for _, link := range sealedLink.FindAllString(text, -1) {
-			if !seen[link] { // a page links to itself
+			if !seen[link] { // a page can link to itself
 				seen[link] = true
 				links = append(links, link)
 			}
 		}
 		out.WriteString(newID.ReplaceAllString(sealedLink.ReplaceAllString(text, "<$1>"), "new"))
 		if got.StatusCode == http.StatusAccepted && strings.Contains(r.URL.Path, "/_job/") {
-			links = append(links, r.URL.String()) // the job is in progress
+			links = append(links, r.URL.String()) // job still in progress
 		}
 		if len(links) == 0 {
 			return out.String()
@@ -344,7 +344,7 @@ func deniedAnswers(t *testing.T, rule string, denied map[string][]string, holder
 	}
 }
 
-// newDeniedGateway returns a gateway for a server with records, and with denied ones.
+// newDeniedGateway returns a gateway for a server with the test records and the denied ones.
 func newDeniedGateway(t *testing.T, denied map[string][]string) *gateway {
 	t.Helper()
 	g := newGateway(t)
@@ -352,8 +352,8 @@ func newDeniedGateway(t *testing.T, denied map[string][]string) *gateway {
 	for _, text := range slices.Concat(records, []string{
 		ofStar, `{"resourceType":"Provenance","id":"p","target":[{"reference":"Patient/star"}]}`, `{"resourceType":"Observation","id":"z","status":"final","code":{"coding":[{"system":"http://c","code":"seen"}]},"subject":{"reference":"Patient/a"},"encounter":{"reference":"Encounter/e"}}`,
 		`{"resourceType":"Encounter","id":"e","status":"finished","subject":{"reference":"Patient/a"}}`,
-		// The only referrer among these is a denied Observation of Patient/a. The Location refers to an Organization that is
-		// not denied.
+		// The only resource that refers to this Location is a denied Observation of Patient/a. The Location refers to an
+		// Organization that is not denied.
 		`{"resourceType":"Observation","id":"weight","status":"final","subject":{"reference":"Patient/b"},"performer":[{"reference":"Organization/org"}]}`,
 		`{"resourceType":"Practitioner","id":"hidden"}`, `{"resourceType":"Organization","id":"org"}`,
 		`{"resourceType":"Group","id":"g","type":"person","actual":true,"member":[{"entity":{"reference":"Patient/a"}},{"entity":{"reference":"Patient/star"}}]}`,
@@ -374,7 +374,7 @@ func newDeniedGateway(t *testing.T, denied map[string][]string) *gateway {
 		s.Put(text)
 	}
 	s.ChecksReferences = true
-	// everything behaves like HAPI: it returns the resources of a compartment and all resources that they refer to, in pages.
+	// everything behaves like HAPI: it returns a compartment's resources and all resources that they refer to, in pages.
 	everything := func(path string, keep func(key, text string) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			all, keys := s.All(), []string{}
@@ -448,8 +448,8 @@ func newDeniedGateway(t *testing.T, denied map[string][]string) *gateway {
 	return g
 }
 
-// A denied match on the last page of a FHIR server without totals affects no total, because the total does not depend on
-// whether that page is full.
+// If the FHIR server returns no totals, a denied match on the last page affects no total: the total does not depend on whether
+// that page is full.
 func TestDeniedTotal(t *testing.T) {
 	t.Parallel()
 	rules := deniedRules["vip"]

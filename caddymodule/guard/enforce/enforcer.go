@@ -28,20 +28,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Enforcer restricts requests to a FHIR server, and their responses, to the scopes of the token. It is safe for concurrent
-// use, and must not be changed once in use.
+// Enforcer restricts requests to a FHIR server, and their responses, to the scopes of the token. It is safe for concurrent use.
+// It must not be modified after first use.
 type Enforcer struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
-	// BaseURL is the public URL of the FHIR API, a prefix for relative links. Default: links stay relative.
+	// BaseURL is the public URL of the FHIR API. It is prepended to relative links. Default: links stay relative.
 	BaseURL string
-	// TypeRules are the rules for types outside of compartments.
+	// TypeRules are the rules for types outside of compartments. Default: patient-bound grants do not cover these types.
 	TypeRules TypeRules
 	// Sealing seals page links and links to export jobs. Required.
 	Sealing Sealing
-	// PageStates stores page states that are too long for a link. Default: links of unlimited length.
+	// PageStates stores page states that are too long for a link. Default: links contain all states, whatever their length.
 	PageStates PageStates
-	// Parameters are the supported search parameters: a site's own in addition to those of R4. Default: those of R4.
+	// Parameters are the supported search parameters: those of R4 and any site-specific ones. Default: those of R4.
 	Parameters searchparam.Set
 	// SupportsCompartmentSearch enables searches by Patient/id/Type (FHIR R4 §3.1.1.4), which few FHIR servers support.
 	// Default: one search per membership parameter, with merged results.
@@ -51,22 +51,22 @@ type Enforcer struct {
 	// ExpandScopes are alternative scopes for terminology operations; a token needs one of them. Default: any token
 	// suffices.
 	ExpandScopes []string
-	// Policies judge requests and resources in addition to scopes.
+	// Policies judge requests and resources in addition to scopes. Default: none.
 	Policies []rule.Policy
-	// AllowsUpsert permits an update to create a resource even if the scopes do not cover all resources of the type. This reveals
-	// to the client which ids exist. Default: 404, as for a resource that the scopes do not cover.
+	// AllowsUpsert permits an update to create a resource even if the scopes do not cover all resources of the type. This
+	// reveals to the client which ids exist. Default: such updates get 404, like updates of uncovered resources.
 	AllowsUpsert bool
-	// Metadata answers GET metadata in batches. Default: the FHIR server's statement with the addresses replaced.
+	// Metadata answers GET metadata in batches. Default: the FHIR server's statement with rewritten addresses.
 	Metadata *capability.Metadata
 	// Limits are the limits of a single request.
 	Limits Limits
-	// Memory limits the total size of the bodies and responses that are buffered for judging. Each client and each person
-	// has a share. Default: unlimited.
+	// Memory limits the total size of the bodies and responses that are buffered for judging. It is shared fairly between
+	// clients and persons. Default: unlimited.
 	Memory *fairmemory.Memory
-	// BeforeJudging is called before a call is judged, and returns the context for judging it and a function that is called
+	// BeforeJudging is called before a call is judged. It returns the context for judging and a function that is called
 	// afterwards. Default: none.
 	BeforeJudging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
-	// Logger logs responses that operators should investigate: removed headers and aborted responses. Default: no log.
+	// Logger logs responses that operators should investigate: those with removed headers and aborted ones. Default: no log.
 	Logger *slog.Logger
 	// OnDecision is called with each decision, after the response. Default: none.
 	OnDecision func(r *http.Request, b Bearer, d Decision)
@@ -81,12 +81,12 @@ type Bearer struct {
 	Rights *Rights
 	// Binding identifies everything that a page link is bound to: subject, client, patient and scopes.
 	Binding string
-	// Token is the token, for policies and decisions. May be nil.
+	// Token is the token, for policies and decisions. Optional.
 	Token *guard.Token
 }
 
 type (
-	// Sealing seals links so that only this server can create and read them.
+	// Sealing seals links so that only this server can create and open them.
 	Sealing = paging.Sealing
 
 	// PageStates stores page states that are too long for a link.
@@ -102,17 +102,17 @@ type (
 // ErrNoPageState means that a page state has expired or was discarded.
 var ErrNoPageState = paging.ErrNoState
 
-// NewOperations returns the default operations and a site's own, which replace defaults of the same name.
+// NewOperations returns the default operations and the site-specific ones in own, which replace defaults of the same name.
 func NewOperations(own ...Operation) operation.Operations { return operation.NewOperations(own...) }
 
-// ParseOperation parses the definition of an operation: its name, its effect and its types.
+// ParseOperation parses the definition of an operation: its name, effect and resource types.
 func ParseOperation(words ...string) (Operation, error) { return operation.ParseOperation(words...) }
 
-// MaxResponseSize returns the maximum size of a response that can be judged with a given amount of memory, in bytes.
+// MaxResponseSize returns the default maximum size of a judged response in bytes, for memory in bytes.
 func MaxResponseSize(memory int64) int64 { return fhirserver.MaxResponseSize(memory) }
 
-// NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit
-// requires it.
+// NewMemory returns a memory of size bytes for responses up to the limit in l. If size is 0, it is 256 MiB, or more if the
+// limit requires it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	return fhirserver.NewMemory(size, l)
 }
@@ -128,23 +128,23 @@ type (
 	TypeRules = access.TypeRules
 )
 
-// NewRights returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a
-// constraint that cannot be checked grants nothing.
+// NewRights returns the rights of a token's holder. A scope grants nothing if it is malformed, lacks its launch context, or has
+// a constraint that cannot be checked.
 func NewRights(h Holder, shared TypeRules) *Rights { return access.New(h, shared) }
 
-// TerminologyGrants returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
+// TerminologyGrants returns the grants that every valid token has, for [Rights.Add]: reading and searching definitions.
 func TerminologyGrants() []access.Grant { return access.TerminologyGrants() }
 
-// NewTypeRules returns the default rules with a site's changes.
+// NewTypeRules returns the default rules, overridden by own.
 func NewTypeRules(own TypeRules) TypeRules { return access.NewTypeRules(own) }
 
-// FindTypeRule returns the rule with a name; nil if it does not exist.
+// FindTypeRule returns the rule with the given name, or nil.
 func FindTypeRule(name string) *access.Rule { return access.FindRule(name) }
 
 // TypeRuleNames returns the names of the rules that a site can assign to types.
 func TypeRuleNames() []string { return access.RuleNames() }
 
-// Decision is the decision about a request.
+// Decision is the access decision for a request.
 type Decision struct {
 	// Interaction is the requested interaction. Its Kind is 0 if the request is not a FHIR interaction.
 	Interaction interaction.Interaction
@@ -156,10 +156,10 @@ type Decision struct {
 	rights *access.Rights
 }
 
-// Scope returns the scope that allows the interaction: the first, if several do. Empty if none does, or none is needed.
+// Scope returns the first scope that allows the interaction. It is empty if no scope allows it, or if it requires none.
 func (d Decision) Scope() string { return firstAllowingScope(d.rights, d.Interaction) }
 
-// IsRejected reports whether the request was rejected, as opposed to answered or failed (5xx).
+// IsRejected reports whether the request was rejected. Successful and failed (5xx) requests are not rejections.
 func (d Decision) IsRejected() bool {
 	rejection, ok := errors.AsType[*guard.Error](d.Err)
 	return ok && rejection.Status < 500
@@ -193,8 +193,7 @@ func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, us
 	return relatedperson.Patients(res, time.Now()), nil
 }
 
-// memoryShare returns a share of the memory that counts toward the token's client and person. A client's token for itself has no
-// person.
+// memoryShare returns the memory share of the token's client and person. A token that a client got for itself has no person.
 func (e *Enforcer) memoryShare(t *guard.Token) *fairmemory.Share {
 	if t == nil {
 		return e.Memory.Share()
@@ -206,8 +205,7 @@ func (e *Enforcer) memoryShare(t *guard.Token) *fairmemory.Share {
 	return e.Memory.Share(fairmemory.Person(t.Issuer, t.Subject), client)
 }
 
-// Serve answers a request within the bearer's rights. Any error is a *guard.Error or an error of the next
-// handler.
+// Serve answers a request within the bearer's rights. Errors are a *guard.Error or come from the next handler.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
 	x := &exchange{enforcer: e, bearer: b, request: r, server: fhirserver.New(e.Base, e.Limits, e.memoryShare(b.Token), next, r)}
@@ -239,7 +237,7 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	return err
 }
 
-// sealedLinks are the paths below the FHIR base of sealed links.
+// sealedLinks maps paths below the FHIR base to the handlers of sealed links.
 var sealedLinks = []struct {
 	path  string
 	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error)
@@ -254,7 +252,7 @@ var sealedLinks = []struct {
 	}},
 }
 
-// serve answers the client's request, and returns its interaction. A nil answer means that the response is already written.
+// serve answers the client's request and returns its interaction. If a is nil, the response has already been written.
 func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Response, err error) {
 	c, err := x.toCall()
 	if err != nil {
@@ -314,7 +312,7 @@ func (x *exchange) startJudging(ctx context.Context, i interaction.Interaction) 
 	return x.enforcer.BeforeJudging(ctx, i)
 }
 
-// mayForward reports whether a request is forwarded to the next handler unjudged, and its response to the client.
+// mayForward reports whether the request and its response pass unjudged.
 func (x *exchange) mayForward(i interaction.Interaction) bool {
 	row := dispatchTable[i.Kind]
 	return row.mayForward != nil && row.mayForward(x, i) && paging.RejectPagingLinks(i.Parameters) == nil
@@ -351,8 +349,8 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 // callHandler answers the calls of an exchange, including the entries of a bundle: see [bundle.Handler.EntryHandler].
 type callHandler struct {
 	*exchange
-	judge     *judge.Judge    // of the call; replaces that of the exchange
-	collector write.Collector // collects the writes of a transaction; nil: writes are sent
+	judge     *judge.Judge    // the call's judge; replaces the judge of the exchange
+	collector write.Collector // collects the writes of a transaction; nil if writes are sent immediately
 }
 
 // handlerBeforePolicies returns the callHandler of the client's request, which policies have not judged yet.
@@ -366,12 +364,12 @@ func (x callHandler) forCall(ctx context.Context, c message.Call, i interaction.
 	return callHandler{exchange: x.exchange, judge: of}, err
 }
 
-// Handle answers a call, which is the client's or an entry of its batch.
+// Handle answers a call: the client's request or an entry of its batch.
 func (x callHandler) Handle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	return x.CollectWrite(ctx, c, i, nil)
 }
 
-// CollectWrite is like Handle, but for a write that the collector defers. With a nil collector, the write is sent.
+// CollectWrite is like Handle, but passes a write to the collector. If the collector is nil, the write is sent.
 func (x callHandler) CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Response, err error) {
 	ctx, done := x.startJudging(ctx, i)
 	defer func() { done(err) }()
@@ -390,7 +388,7 @@ func (x callHandler) CollectWrite(ctx context.Context, c message.Call, i interac
 	return a, err
 }
 
-// CheckSearch returns the rejection of a search without executing the search.
+// CheckSearch returns the rejection of a search, if any, without executing the search.
 func (x callHandler) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	of, err := x.forCall(ctx, c, i)
 	if err != nil {
@@ -399,19 +397,19 @@ func (x callHandler) CheckSearch(ctx context.Context, c message.Call, i interact
 	return of.searchHandler().CheckSearch(ctx, c, i)
 }
 
-// ForwardsEntry reports whether an entry about a single resource needs no judging.
+// ForwardsEntry reports whether an entry for a single resource passes unjudged.
 func (x *exchange) ForwardsEntry(c message.Call, i interaction.Interaction) bool {
 	return dispatchTable[i.Kind].isSingleResource && x.mayForward(i) && x.judge.MayForward(c, i)
 }
 
-// ReportDecision reports the decision about an entry.
+// ReportDecision reports the decision for an entry.
 func (x *exchange) ReportDecision(i interaction.Interaction, err error) {
 	if x.enforcer.OnDecision != nil {
 		x.enforcer.OnDecision(x.request, x.bearer, x.decision(i, err))
 	}
 }
 
-// decision returns the decision about an interaction.
+// decision returns the decision for an interaction.
 func (x *exchange) decision(i interaction.Interaction, err error) Decision {
 	return Decision{Interaction: i, rights: x.judge.Rights(), ChangesData: x.changesData(i), Err: err}
 }

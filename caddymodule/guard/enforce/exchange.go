@@ -22,20 +22,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// exchange is a client's request with everything needed to answer it.
+// exchange is a client's request with the state for answering it.
 type exchange struct {
 	enforcer        *Enforcer
 	bearer          Bearer
-	request         *http.Request // client's request
+	request         *http.Request // the client's request
 	server          fhirserver.Server
-	judge           judge.Judge // of the request, before policies
+	judge           judge.Judge // judge of the request before policies are evaluated
 	pages           paging.Pages
-	rewriter        responseRewriter // of the response, if it is judged
+	rewriter        responseRewriter // rewrites the response if it is judged
 	isBinaryContent bool             // the response is the unmodified content of a Binary
-	isAborted       bool             // the response is incomplete and cannot be finished
+	isAborted       bool             // the response is incomplete and cannot be completed
 }
 
-// toCall returns the request without its body.
+// toCall returns the request as a call without its body.
 func (x *exchange) toCall() (message.Call, error) {
 	path, ok := strings.CutPrefix(x.request.URL.Path, x.enforcer.Base)
 	if !ok || path != "" && path[0] != '/' {
@@ -44,7 +44,7 @@ func (x *exchange) toCall() (message.Call, error) {
 	return message.Call{Method: x.request.Method, Path: strings.TrimPrefix(path, "/"), Query: x.request.URL.RawQuery, Header: x.request.Header}, nil
 }
 
-// withBody returns a call with the client's body. The form of a search becomes part of the parameters, and the content of a
+// withBody returns the call with the client's body. The form of a search becomes part of the parameters. The content of a
 // Binary becomes a Binary resource.
 func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.request.Body == nil || x.request.Body == http.NoBody {
@@ -61,7 +61,7 @@ func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ messag
 	return c, i, err
 }
 
-// readBody reads the client's body up to the limit: JSON, a form, or the content of a Binary.
+// readBody reads the client's body up to the size limit. The body is JSON, a form, or the content of a Binary.
 func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if e := x.request.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrInvalidBody}
@@ -83,7 +83,7 @@ func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, 
 	return body, nil
 }
 
-// hasParsableBody reports whether a body has a media type that the gateway can parse.
+// hasParsableBody reports whether the media type of the body is one that the gateway can parse.
 func hasParsableBody(c message.Call) bool {
 	media, parameters, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -95,7 +95,7 @@ func hasParsableBody(c message.Call) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// acceptsBinaryContent reports whether a Binary may be returned in its own format: the client requests none of FHIR's formats.
+// acceptsBinaryContent reports whether a Binary may be returned as its content, because the client requests no FHIR format.
 func acceptsBinaryContent(header http.Header, i interaction.Interaction) bool {
 	format := message.FormatParameter(i.Parameters)
 	return readsBinary(i) && (format == "" && message.ParseAccept(header).FHIRWeight("") == 0 || format != "" && !message.IsFHIRFormat(format))
@@ -106,8 +106,8 @@ func readsBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// prefersBinaryContent reports whether a response is a Binary and the client prefers its content in its own format: the client
-// names no FHIR format, or gives it a lower weight (R4 binary.html#rest).
+// prefersBinaryContent reports whether the response is a Binary and the client prefers its content: the Accept header contains
+// no FHIR format, or assigns it a lower weight (R4 binary.html#rest).
 func prefersBinaryContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
 	if a.Status != http.StatusOK {
 		return false
@@ -121,7 +121,7 @@ func prefersBinaryContent(header http.Header, i interaction.Interaction, a *mess
 	return fhirWeight == 0 || accepted[own] > fhirWeight
 }
 
-// binaryContentType returns the binaryContentType of a Binary.
+// binaryContentType returns contentType of a Binary.
 func binaryContentType(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
@@ -131,13 +131,13 @@ func binaryContentType(a *message.Response) string {
 	return resource.Text(value)
 }
 
-// mediaType returns a media type without parameters; empty if it is invalid.
+// mediaType returns the media type in contentType without its parameters; empty if invalid.
 func mediaType(contentType string) string {
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media
 }
 
-// decodeContent returns the response with the decoded data of the Binary as its body.
+// decodeContent returns the response with the decoded data of its Binary as the body.
 func decodeContent(a *message.Response) (*message.Response, error) {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
@@ -153,8 +153,8 @@ func decodeContent(a *message.Response) (*message.Response, error) {
 	return &message.Response{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
-// setContentHeaders sets the headers for the content of a Binary. The content may have any type, so browsers must not execute it
-// in this origin.
+// setContentHeaders sets the headers for the content of a Binary. Content can have any type, so browsers must not execute it in
+// the API's origin.
 func setContentHeaders(header http.Header, kind string) {
 	if mediaType(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
 		kind = "application/octet-stream"
@@ -165,7 +165,7 @@ func setContentHeaders(header http.Header, kind string) {
 	header.Add("Vary", "Accept")
 }
 
-// isBinaryContent reports whether a body is the content of a Binary, that is, has any type but FHIR's.
+// isBinaryContent reports whether a body is the content of a Binary, i.e. its media type is not a FHIR format.
 func isBinaryContent(header http.Header, i interaction.Interaction) bool {
 	media := mediaType(header.Get("Content-Type"))
 	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FHIRMediaTypes[media] && slices.Contains(contentKinds, i.Kind)
@@ -175,7 +175,7 @@ var contentKinds = []interaction.Kind{interaction.Create, interaction.Conditiona
 
 var errSecurityContext = errors.New("more than one X-Security-Context header")
 
-// wrapInBinary wraps a content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
+// wrapInBinary wraps content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
 // Binary is then judged as if the client had sent it.
 func wrapInBinary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
 	contexts := c.Header.Values("X-Security-Context")
@@ -203,9 +203,9 @@ func wrapInBinary(c message.Call, i interaction.Interaction, limit int64) (messa
 	return c, nil
 }
 
-// serveContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
-// content from the FHIR server, regardless of its length. If the FHIR server does not return the content of the judged version,
-// serveContent reads the Binary in FHIR JSON and judges it as a whole.
+// serveContent answers the read of a Binary with its content. It judges the Binary without its data and then streams the
+// content from the FHIR server, whatever its size. If the FHIR server does not return the content of the judged version,
+// serveContent reads the Binary as FHIR JSON and judges it with its data.
 func (x *exchange) serveContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Response, err error) {
 	ctx, done := x.startJudging(ctx, i)
 	defer func() { done(err) }()
@@ -245,8 +245,8 @@ func (x *exchange) serveContent(ctx context.Context, w http.ResponseWriter, c me
 	return nil, err
 }
 
-// externalContentHash returns the SHA-256 hash of a content that HAPI stores outside of its Binary because it exceeds 10 MB, and
-// returns only from the operation $binary-access-read. Empty if the Binary contains its content.
+// externalContentHash returns the SHA-256 hash of content that HAPI stores outside of its Binary because it exceeds 10 MB, and
+// returns only from the operation $binary-access-read. It is empty if the Binary contains its content.
 func externalContentHash(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
 	if _, hasData := res.Member("data"); err != nil || hasData {
@@ -270,29 +270,29 @@ func securityContextOf(res resource.Resource) string {
 	return resource.Text(reference)
 }
 
-// contentWriter forwards the content of a Binary to the client if it belongs to the judged version.
+// contentWriter forwards the content of a Binary to the client if the content belongs to the judged version.
 type contentWriter struct {
-	http.ResponseWriter             // response to the client
-	header              http.Header // of the FHIR server's response
-	etag                string      // of the judged version; empty if unknown
-	contentETag         string      // expected ETag of that version's content
+	http.ResponseWriter             // the response to the client
+	header              http.Header // header of the FHIR server's response
+	etag                string      // ETag of the judged version; empty if unknown
+	contentETag         string      // expected ETag of the content of that version
 	contentType         string      // media type of that version
-	securityContext     string      // reference in its securityContext
-	headerSent          bool        // the header was sent to the client
-	rejection           error       // cause if the response is not the expected content
+	securityContext     string      // reference in securityContext of that version
+	headerSent          bool        // the header has been sent to the client
+	rejection           error       // why the response is not the expected content
 }
 
 // contentRequestHeaders are the client's headers that select a part of the content (RFC 9110 §14.2).
 var contentRequestHeaders = []string{"Range", "If-Range"}
 
-// contentHeaders are the FHIR server's headers that describe the content.
+// contentHeaders are the FHIR server's response headers that describe the content.
 var contentHeaders = []string{
 	"Accept-Ranges", "Cache-Control", "Content-Disposition", "Content-Length", "Content-Range", "Last-Modified", "X-Security-Context",
 }
 
-// forward requests the content from the FHIR server, and reports whether the client gets it. It sends no request without a
-// version, because the content could not be matched with the judged Binary, nor for a content in a FHIR format, because it
-// would be indistinguishable from the Binary resource itself.
+// forward requests the content from the FHIR server and reports whether the client gets it. It sends no request if the version
+// is unknown, because the content could not be matched with the judged Binary, or if the content is in a FHIR format, because
+// it could not be distinguished from the Binary resource itself.
 func (p contentWriter) forward(ctx context.Context, x *exchange, c message.Call) (sent bool, err error) {
 	if p.etag == "" || p.contentETag == "" || message.FHIRMediaTypes[mediaType(p.contentType)] {
 		return false, nil
@@ -314,8 +314,8 @@ func (p contentWriter) forward(ctx context.Context, x *exchange, c message.Call)
 	return p.headerSent, err
 }
 
-// contentAccept requests the content of a Binary of any type. It names no type that a FHIR server could interpret as a FHIR
-// format, as HAPI does with application/xml.
+// contentAccept requests the content of a Binary in any format. It contains no type that a FHIR server could interpret as a
+// FHIR format, as HAPI does with application/xml.
 const contentAccept = "application/octet-stream, */*;q=0.1"
 
 var errUnexpectedContent = errors.New("response is not the content of the checked Binary version")

@@ -57,12 +57,12 @@ func (s *pageStates) GetState(_ context.Context, key string) ([]byte, error) {
 	return nil, enforce.ErrNoPageState
 }
 
-// gateway is an enforcer in front of a server.
+// gateway is an enforcer in front of a FHIR server.
 type gateway struct {
 	t *testing.T
 	*enforce.Enforcer
 	server *fhirtest.Server
-	next   message.NextHandler // replaces the server; may be nil
+	next   message.NextHandler // replaces the FHIR server; may be nil
 }
 
 func newGateway(t *testing.T, resources ...string) *gateway {
@@ -72,7 +72,7 @@ func newGateway(t *testing.T, resources ...string) *gateway {
 	}, fhirtest.New(resources...), nil}
 }
 
-// send sends a holder's request. An error becomes a response with its status, and its description as the body.
+// send sends a request with the holder's token. An error becomes a response with its status and description.
 func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
@@ -102,7 +102,7 @@ func newRequest(method, path, contentType, body string) *http.Request {
 	return r
 }
 
-// get sends a GET request below the FHIR base, or to a link.
+// get sends a GET request to a link, or to a target below the FHIR base.
 func (g *gateway) get(h access.Holder, target string) *http.Response {
 	g.t.Helper()
 	target = strings.TrimPrefix(target, "https://gateway.example")
@@ -141,7 +141,7 @@ func mustDecode[T any](t *testing.T, response *http.Response) (v T) {
 	return v
 }
 
-// expectStatus fails for a response with another status, and logs its body.
+// expectStatus fails the test and logs the body if the response has a different status.
 func expectStatus(t *testing.T, got *http.Response, want int) {
 	t.Helper()
 	if got.StatusCode != want {
@@ -150,7 +150,7 @@ func expectStatus(t *testing.T, got *http.Response, want int) {
 	}
 }
 
-// found returns the references of all matches of a search, over all pages, sorted.
+// found returns the sorted references of all matches of a search, from all pages.
 func (g *gateway) found(h access.Holder, target string) []string {
 	g.t.Helper()
 	var all []string
@@ -233,7 +233,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// searchCase is a search with its expected matches: references, or the status of a rejection.
+// searchCase is a search with the expected references, or the status of a rejection.
 type searchCase struct {
 	name   string
 	holder access.Holder
@@ -241,7 +241,7 @@ type searchCase struct {
 	want   string
 }
 
-// testSearches tests searches on a server with compartment searches, and on one without.
+// testSearches tests searches on one server with compartment searches and on one without.
 func testSearches(t *testing.T, resources []string, tests []searchCase) {
 	t.Helper()
 	for _, tt := range tests {
@@ -284,7 +284,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// TestBody lists bodies that can and cannot be judged.
+// Only some request bodies can be judged; others are rejected.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	const own = `{"resourceType":"Observation","status":"final","subject":{"reference":"Patient/a"}}`
@@ -316,7 +316,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// Paths outside of the base cause no request to the FHIR server.
+// Requests outside of the base path are not sent to the FHIR server.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -329,7 +329,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// An invalid body of a search is reported like an invalid query.
+// The error for an invalid search body is the same as for an invalid query.
 func TestSearchBody(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -341,7 +341,7 @@ func TestSearchBody(t *testing.T) {
 	}
 }
 
-// Judged responses are JSON; requests for other formats are rejected before any effect.
+// Judged responses are JSON. Requests for other formats are rejected before they have any effect.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	const xml = "application/fhir+xml"
@@ -398,7 +398,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// A page link negotiates its format like a search.
+// A page link negotiates its format in the same way as a search.
 func TestAcceptOfPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -410,7 +410,7 @@ func TestAcceptOfPage(t *testing.T) {
 	}
 }
 
-// Permission to read everything permits no writes.
+// Scopes to read everything permit no writes.
 func TestReadersWriteNothing(t *testing.T) {
 	t.Parallel()
 	const changed = `{"resourceType":"Observation","id":"b1","status":"amended","subject":{"reference":"Patient/b"}}`
@@ -426,7 +426,7 @@ func TestReadersWriteNothing(t *testing.T) {
 	}
 }
 
-// A search by POST is judged with its form.
+// The form of a search by POST is judged.
 func TestFormIsRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -452,7 +452,7 @@ func TestOperationOff(t *testing.T) {
 	}
 }
 
-// TestNeeded lists resources that belong to a patient because of other resources.
+// Some resources belong to a patient because of the resources that they refer to.
 func TestNeeded(t *testing.T) {
 	t.Parallel()
 	binary := func(id, context string) string {
@@ -490,7 +490,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// A Provenance with targets of two patients is accessible to neither.
+// A Provenance with targets in two patients' records is accessible to neither patient.
 func TestProvenanceOfTwo(t *testing.T) {
 	t.Parallel()
 	provenance := func(id, first, second string) string {
@@ -513,7 +513,7 @@ func TestProvenanceOfTwo(t *testing.T) {
 	}
 }
 
-// storeMovedObservation stores an Observation that belongs to patient b, then a, then b, and then a again.
+// storeMovedObservation stores an Observation that belongs to patients b, a, b and a, in this order.
 func storeMovedObservation(g *gateway) {
 	for _, patient := range []string{"b", "a", "b", "a"} {
 		g.server.Put(`{"resourceType":"Observation","id":"moved","status":"final","subject":{"reference":"Patient/` + patient + `"}}`)
@@ -526,7 +526,7 @@ func TestHistory(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   string // patients of the versions, or the status
+		want   string // patients of the returned versions, or the status
 	}{
 		{"one's own versions", patientA, "Observation/moved/_history", "aa"},
 		{"another's versions", access.Holder{Scope: "patient/*.r", Patient: "b"}, "Observation/moved/_history", "bb"},
@@ -557,7 +557,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// patients returns the patients of the versions on all pages of a history, or the status of a rejection.
+// patients returns the patients of the versions on all pages of a history, or the status of the rejection.
 func (g *gateway) patients(h access.Holder, target string) string {
 	g.t.Helper()
 	all := ""
@@ -587,7 +587,7 @@ func (g *gateway) patients(h access.Holder, target string) string {
 	return all
 }
 
-// Deletions, which do not identify the resource's owner, are omitted.
+// Deletions are omitted from a history because they do not identify the resource's owner.
 func TestHistoryOfDeletions(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -598,7 +598,7 @@ func TestHistoryOfDeletions(t *testing.T) {
 	}
 }
 
-// The history of a resource omits versions of other resources.
+// The history of a resource omits versions of any other resource that the FHIR server returns.
 func TestHistoryOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -609,7 +609,7 @@ func TestHistoryOfAnother(t *testing.T) {
 	}
 }
 
-// Versions have public addresses, regardless of the base URL in the FHIR server's responses.
+// Versions have public addresses, whichever base URL the FHIR server's responses contain.
 func TestHistoryAddresses(t *testing.T) {
 	t.Parallel()
 	for location, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 )
 
-// newExportGateway returns a gateway for a server with exports. It sets asked to the query of a kick-off.
+// newExportGateway returns a gateway for a server with exports. It stores the query of each kick-off in asked.
 func newExportGateway(t *testing.T, asked *string) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
@@ -53,8 +53,8 @@ const (
 	lines = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Observation\",\"id\":\"a1\"}\n\n{\"resourceType\":\"Patient\",\"id\":\"b\"}"
 )
 
-// storedFile behaves like HAPI, which stores files as Binaries: it returns the content if Accept names its media type or none of
-// FHIR's formats, and otherwise the Binary.
+// storedFile behaves like HAPI, which stores files as Binaries: it returns the content if Accept contains the content's media
+// type or no FHIR format, and otherwise the Binary.
 func storedFile(contentType, content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch accept := r.Header.Get("Accept"); {
@@ -70,7 +70,7 @@ func storedFile(contentType, content string) http.HandlerFunc {
 	}
 }
 
-// wrapInBinary returns a file as a Binary in JSON.
+// wrapInBinary returns a file as a Binary in FHIR JSON.
 func wrapInBinary(contentType, content string) string {
 	return `{"resourceType":"Binary","id":"patients","contentType":"` + contentType + `","data":"` + base64.StdEncoding.EncodeToString([]byte(content)) + `"}`
 }
@@ -86,7 +86,7 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, scope, target string
-		want                string // query received by the server; "-" without a request
+		want                string // query received by the server; "-" if there was no request
 		status              int
 	}{
 		{"patient scopes", "patient/Patient.read", "GET $export?_type=Patient", "-", 403},
@@ -160,7 +160,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A body is judged like a query, and serialized again from the judged parameters.
+// The body of an export by POST is judged like a query and re-serialized from the judged parameters.
 func TestExportByPost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -193,14 +193,14 @@ func TestExportNeedsAsync(t *testing.T) {
 	}
 }
 
-// exportedFile returns the address of the first file in the status of a job.
+// exportedFile returns the URL of the first file in the job's manifest.
 func (g *gateway) exportedFile(h access.Holder, job string) string {
 	g.t.Helper()
 	m := mustDecode[struct{ Output []struct{ URL string } }](g.t, g.send(h, linkRequest("GET", job)))
 	return m.Output[0].URL
 }
 
-// export starts an export, and returns the job's address.
+// export starts an export and returns the job's URL.
 func (g *gateway) export(h access.Holder, target string) string {
 	g.t.Helper()
 	got := g.send(h, kickOff("GET "+target, ""))
@@ -211,7 +211,7 @@ func (g *gateway) export(h access.Holder, target string) string {
 	return address
 }
 
-// linkRequest returns a request for a link.
+// linkRequest returns a request to a link.
 func linkRequest(method, address string) *http.Request {
 	return httptest.NewRequest(method, strings.TrimPrefix(address, "https://gateway.example"), nil)
 }
@@ -263,7 +263,7 @@ func TestExportFile(t *testing.T) {
 	}
 }
 
-// A file that contains anything but resources of its type is withheld.
+// A file that contains anything except resources of its type is withheld.
 func TestExportFileWithheld(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -311,7 +311,7 @@ func TestExportFileWithheld(t *testing.T) {
 	}
 }
 
-// A file is returned as NDJSON, regardless of how the FHIR server stores or sends it.
+// A file is returned as NDJSON, whatever format the FHIR server uses to store and send it.
 func TestExportFileFormats(t *testing.T) {
 	t.Parallel()
 	content := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"
@@ -334,7 +334,7 @@ func TestExportFileFormats(t *testing.T) {
 	}
 }
 
-// An unsupported format is ignored if the client permits that.
+// An unsupported format is ignored if the client permits it (handling=lenient).
 func TestExportLenient(t *testing.T) {
 	t.Parallel()
 	query := "-"
@@ -345,7 +345,7 @@ func TestExportLenient(t *testing.T) {
 	}
 }
 
-// A file with an error in its middle is aborted, so that clients do not mistake it for complete.
+// If an error occurs in the middle of a file, the response is aborted, so that clients do not mistake it for complete.
 func TestExportFileCut(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -402,7 +402,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// A sealed link is not valid for another purpose.
+// A sealed link is valid only for its purpose.
 func TestLinksAreNotInterchangeable(t *testing.T) {
 	t.Parallel()
 	var query string
@@ -422,7 +422,7 @@ func TestLinksAreNotInterchangeable(t *testing.T) {
 	}
 }
 
-// Without a valid response to the kick-off, no job is reported as started.
+// No job is reported as started unless the FHIR server's response to the kick-off is valid.
 func TestJobRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -450,7 +450,7 @@ func TestJobRefused(t *testing.T) {
 	}
 }
 
-// A response about a running job contains only its progress.
+// A response for a running job contains only its progress.
 func TestJobRunning(t *testing.T) {
 	t.Parallel()
 	var text string
@@ -468,7 +468,7 @@ func TestJobRunning(t *testing.T) {
 	}
 }
 
-// Links of an export that no rule has judged get an error once a rule judges each resource.
+// If an export was started without rules, its links get an error as soon as a rule judges each resource.
 func TestJobFromBeforeRules(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]int{"deny resource.id == 'b'": http.StatusForbidden, "deny request.id == 'b'": http.StatusOK} {

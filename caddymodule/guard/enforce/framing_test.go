@@ -25,14 +25,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 )
 
-// site is a gateway over HTTP in front of a FHIR server over HTTP, with a proxy between them.
+// site is a gateway, a proxy and a FHIR server that communicate over HTTP.
 type site struct {
 	*httptest.Server
 	g      *gateway
 	holder access.Holder
 }
 
-// newSite returns a site for a holder, over HTTP/2 or HTTP/1.1. The gateway writes errors like Caddy.
+// newSite returns a site for a holder's token, over HTTP/2 or HTTP/1.1. The gateway writes errors like Caddy.
 func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc) *site {
 	t.Helper()
 	behind := httptest.NewUnstartedServer(backend)
@@ -51,7 +51,7 @@ func newSite(t *testing.T, h access.Holder, http2 bool, backend http.HandlerFunc
 	}))
 }
 
-// newSiteBefore returns a site in front of a proxy.
+// newSiteBefore is like newSite, but with the given proxy.
 func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *site {
 	t.Helper()
 	s := &site{g: newGateway(t), holder: h}
@@ -77,7 +77,7 @@ func newSiteBefore(t *testing.T, h access.Holder, http2 bool, proxy handler) *si
 	return s
 }
 
-// send sends a request, and reads the whole response.
+// send sends a request and reads the complete response.
 func (s *site) send(t *testing.T, method, target string, body string) (*http.Response, []byte, error) {
 	t.Helper()
 	target = strings.TrimPrefix(target, s.g.BaseURL+"/")
@@ -85,7 +85,7 @@ func (s *site) send(t *testing.T, method, target string, body string) (*http.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Accept-Encoding", "identity") // the client does not decompress
+	request.Header.Set("Accept-Encoding", "identity") // prevents the client from decompressing
 	if body != "" {
 		request.Header.Set("Content-Type", "application/fhir+json")
 	}
@@ -100,8 +100,8 @@ func (s *site) send(t *testing.T, method, target string, body string) (*http.Res
 	return response, text, err
 }
 
-// For each status, method and encoding, the FHIR server's response reaches the client complete, or becomes a complete error
-// without any header of the FHIR server.
+// For each status, method and encoding, the client gets either the FHIR server's complete response, or a complete error without
+// the FHIR server's headers.
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
@@ -210,8 +210,8 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// Following links reaches each of 120 reports of 400 KB, whether responses pass or are judged, and wherever the FHIR server
-// puts its links.
+// Following page links finds all 120 reports of 400 KB, whether responses pass or are judged, and wherever the FHIR server puts
+// its links.
 func TestAllPagesOfLargeRecords(t *testing.T) {
 	t.Parallel()
 	const reports, size = 120, 400 << 10
@@ -270,7 +270,7 @@ func TestAllPagesOfLargeRecords(t *testing.T) {
 	}
 }
 
-// XML under unrestricted scopes contains no address of the FHIR server, and its links can be followed.
+// XML returned under unrestricted scopes contains no address of the FHIR server, and its links can be followed.
 func TestXMLIsRewritten(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir"
@@ -298,11 +298,11 @@ func TestXMLIsRewritten(t *testing.T) {
 	}
 }
 
-// TestFormatsThatPass lists the formats that may be requested under unrestricted scopes.
+// Under unrestricted scopes, some additional formats may be requested.
 func TestFormatsThatPass(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		target, accept, sent string // sent is the Accept header for the FHIR server
+		target, accept, sent string // sent is the Accept header sent to the FHIR server
 		status               int
 	}{
 		{"Observation/a1", "", "", 200},
@@ -341,7 +341,7 @@ func TestFormatsThatPass(t *testing.T) {
 	}
 }
 
-// A response that fails after its beginning was sent is aborted, and never looks complete.
+// A response that fails after its beginning was sent is aborted and does not look complete.
 func TestLateFailure(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {
@@ -364,7 +364,7 @@ func TestLateFailure(t *testing.T) {
 	}
 }
 
-// A partial resource is rejected, because addresses in it cannot be rewritten.
+// Partial content of a resource is rejected, because addresses in it cannot be rewritten.
 func TestPartOfResource(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, access.Holder{Scope: "system/*.cruds"}, false, func(w http.ResponseWriter, _ *http.Request) {
@@ -396,7 +396,7 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// No response contains an address of the FHIR server, under any scope.
+// Under no scope does a response contain an address of the FHIR server.
 func TestNoBackendAddress(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir"
@@ -477,8 +477,8 @@ func checkNoBackend(t *testing.T, g *gateway, h access.Holder, method, path, bod
 	}
 }
 
-// With a Content-Type other than FHIR's, JSON is rewritten, other text passes, and a possible resource in another format is
-// rejected.
+// If the Content-Type is not a FHIR format, JSON is rewritten and other text passes. Text that may be a resource in another
+// format is rejected.
 func TestMislabelled(t *testing.T) {
 	t.Parallel()
 	const page = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation"}],"entry":[{"fullUrl":"http://backend.internal/fhir/Observation/a1","resource":{"resourceType":"Observation","id":"a1"}}]}`
@@ -486,7 +486,7 @@ func TestMislabelled(t *testing.T) {
 		name, media string
 		parts       []string
 		status      int
-		want        string // substring of the body
+		want        string // expected substring of the body
 	}{
 		{"a page as text", "text/plain", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
 		{"a page without a type", "", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
@@ -520,11 +520,11 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
-// Under unrestricted scopes, a connection that the FHIR server switches to WebSocket carries bytes both ways. Under other
-// scopes it is not switched, because its content could not be judged.
+// If the FHIR server switches a connection to WebSocket, it carries bytes in both directions under unrestricted scopes. Under
+// other scopes the switch is rejected, because the content could not be judged.
 func TestWebSocket(t *testing.T) {
 	t.Parallel()
-	proxy := handler(func(w http.ResponseWriter, r *http.Request) error { // like Caddy's
+	proxy := handler(func(w http.ResponseWriter, r *http.Request) error { // works like Caddy's proxy
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": r.Header.Get("Upgrade"), "Set-Cookie": "a=b"} {
 			w.Header().Set(name, value)
 		}
@@ -578,8 +578,8 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// An address that a client has put into a resource is never taken as the FHIR server's base URL: otherwise references in
-// other records would be rewritten.
+// An address that a client put into a resource is never used as the FHIR server's base URL; otherwise, references in other
+// records would be rewritten.
 func TestBaseOfClients(t *testing.T) {
 	t.Parallel()
 	const foreign = "https://client.example/r4"
@@ -616,7 +616,7 @@ func TestBaseOfClients(t *testing.T) {
 	}
 }
 
-// A fullUrl in the response to an operation may come from a client, and does not count as an address of the FHIR server.
+// A fullUrl in the response to an operation may come from a client, so it is not used as an address of the FHIR server.
 func TestBaseOfOperations(t *testing.T) {
 	t.Parallel()
 	const foreign = "https://client.example/r4"
@@ -639,7 +639,7 @@ func TestBaseOfOperations(t *testing.T) {
 	}
 }
 
-// Errors of the FHIR server show none of its addresses, even where content of any type passes.
+// Errors of the FHIR server contain none of its addresses, even where content of any type passes.
 func TestErrorsNameNoBackend(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir/Binary/1"

@@ -17,23 +17,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// dispatchEntry is the handling of an interaction. An empty field denies.
+// dispatchEntry defines how an interaction is handled. Its zero value denies the interaction.
 type dispatchEntry struct {
 	// handle answers a call.
 	handle func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction) (*message.Response, error)
 	// mayForward reports whether the scopes cover every resource that the request and response can contain, so that both pass
 	// unjudged.
 	mayForward func(x *exchange, i interaction.Interaction) bool
-	// handlePage answers a page link from a position on.
+	// handlePage answers a page link, starting at a position.
 	handlePage func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error)
-	// isSingleResource is true for interactions with a single resource, named by the path or sent as the body.
+	// isSingleResource is true for interactions with a single resource, which is identified by the path or sent as the body.
 	isSingleResource bool
 }
 
-// dispatchTable is the dispatch table by [interaction.Kind].
+// dispatchTable is indexed by [interaction.Kind].
 var dispatchTable [1 << 8]dispatchEntry
 
-func init() { // in init, because entries of a bundle are dispatched by the same table
+func init() { // in init, because the handlers of bundle entries refer to the table
 	instanceHistory := newHandler(callHandler.readHandler, (*read.Handler).InstanceHistory)
 	history := newHandler(callHandler.readHandler, (*read.Handler).History)
 	pageOfHistory := newPageHandler(callHandler.readHandler, (*read.Handler).HistoryPage)
@@ -67,14 +67,14 @@ func init() { // in init, because entries of a bundle are dispatched by the same
 	}
 }
 
-// newHandler returns a function that answers a call with the handler for its interaction.
+// newHandler returns a dispatch function that creates a handler with by and calls handle on it.
 func newHandler[T any](by func(callHandler) T, handle func(T, context.Context, message.Call, interaction.Interaction) (*message.Response, error)) func(context.Context, callHandler, message.Call, interaction.Interaction) (*message.Response, error) {
 	return func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction) (*message.Response, error) {
 		return handle(by(x), ctx, c, i)
 	}
 }
 
-// newPageHandler is like newHandler, but for a page link.
+// newPageHandler is like newHandler, but for page links.
 func newPageHandler[T any](by func(callHandler) T, handlePage func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error)) func(context.Context, callHandler, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error) {
 	return func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 		return handlePage(by(x), ctx, c, i, at, self)
@@ -121,7 +121,7 @@ func mayForwardRead(x *exchange, i interaction.Interaction) bool {
 	return x.judge.Rights().IsUnrestricted(i.Type, smart.Read)
 }
 
-// mayForwardAllTypes reports whether a scope covers all resources of all types.
+// mayForwardAllTypes reports whether one scope covers all resources of all types.
 func mayForwardAllTypes(x *exchange, _ interaction.Interaction) bool {
 	return x.judge.Rights().IsUnrestricted(smart.AnyType, smart.Search)
 }
@@ -134,7 +134,7 @@ func mayForwardCompartment(x *exchange, i interaction.Interaction) bool {
 	return x.enforcer.SupportsCompartmentSearch && mayForwardSearch(x, i)
 }
 
-// mayForwardWrite reports whether a write passes. Its body may contain conditional references, which search any type.
+// mayForwardWrite reports whether a write passes unjudged. Its body may contain conditional references, which search any type.
 func mayForwardWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
 	return !write.MayHaveSideEffects(rights, i.Type) && len(rights.PatientsWithBinaries(i.Type)) == 0 && rights.IsUnrestricted(i.Type, i.Permission()|smart.Read) && rights.IsUnrestricted(smart.AnyType, smart.Search) &&
@@ -146,7 +146,7 @@ func mayForwardDelete(x *exchange, i interaction.Interaction) bool {
 	return rights.IsUnrestricted(i.Type, smart.Delete|smart.Read) && write.MayAffectOthers(rights, x.request.Header, i)
 }
 
-// mayForwardOperation decides without building the whole callHandler, because most operations pass.
+// mayForwardOperation decides without building a callHandler, because most operations pass.
 func mayForwardOperation(x *exchange, i interaction.Interaction) bool {
 	handler := operation.Handler{Judge: &x.judge, Operations: x.enforcer.Operations, ExpandScopes: x.enforcer.ExpandScopes}
 	return handler.MayForward(x.request.Method, i)

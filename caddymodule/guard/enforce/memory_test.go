@@ -24,19 +24,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// padded returns an Observation of the patient with a given length.
+// padded returns an Observation of patient a with the given length in bytes.
 func padded(length int) string {
 	text := `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"note":[{"text":"`
 	return text + strings.Repeat("x", length-len(text)-4) + `"}]}`
 }
 
-// searchBundle returns a Bundle with resources.
+// searchBundle returns a searchset Bundle of resources.
 func searchBundle(resources ...string) string {
 	return `{"resourceType":"Bundle","type":"searchset","total":1,"entry":[{"search":{"mode":"match"},"resource":` +
 		strings.Join(resources, `},{"search":{"mode":"match"},"resource":`) + `}]}`
 }
 
-// dripBody returns a text in small pieces, like a proxy.
+// dripBody returns a handler that writes body in small pieces, like a proxy.
 func dripBody(body string) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -44,7 +44,7 @@ func dripBody(body string) handler {
 		for rest := []byte(body); len(rest) > 0; {
 			n := min(1000, len(rest))
 			if _, err := w.Write(rest[:n]); err != nil {
-				panic(http.ErrAbortHandler) // like httputil.ReverseProxy
+				panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
 			}
 			rest = rest[n:]
 		}
@@ -52,7 +52,7 @@ func dripBody(body string) handler {
 	}
 }
 
-// serve sends a request through the gateway to a handler, and returns the resulting status.
+// serve sends a request through the gateway to a handler and returns the resulting status.
 func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handler) (int, error) {
 	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.TypeRules)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
@@ -64,7 +64,7 @@ func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request,
 	return 0, err
 }
 
-// TestMemory lists the memory that single requests need. Afterwards, all memory is released.
+// Single requests succeed with the listed minimum memory. Afterwards, all memory is released.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	const length = 10_000
@@ -76,7 +76,7 @@ func TestMemory(t *testing.T) {
 		name, method, path, body string
 		holder                   access.Holder
 		answer                   string
-		takes                    int64 // minimum memory
+		takes                    int64 // minimum memory in bytes
 	}{
 		{"read", http.MethodGet, "Observation/a1", "", patientA, body, 2 * length},
 		{"search by two parameters", http.MethodGet, "Observation", "", patientA, found, 4 * int64(len(found))},
@@ -109,7 +109,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestBusy lists the responses while other requests use the memory.
+// While other requests use the memory, requests wait or are rejected.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]access.Holder{"judged": patientA, "passing": clinician} {
@@ -139,7 +139,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Memory is released after every unusual end of a request.
+// Memory is released, however a request ends.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	begin := func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat(" ", 1000)) }
@@ -188,7 +188,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// memoryRecorder records the used memory when the client gets its response.
+// memoryRecorder records how much memory is in use when the client gets its response.
 type memoryRecorder struct {
 	*httptest.ResponseRecorder
 	memory *fairmemory.Memory
@@ -200,7 +200,7 @@ func (w *memoryRecorder) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// A client that reads slowly uses memory for its response only.
+// While a client reads slowly, only its response uses memory.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -225,7 +225,7 @@ func (w stalledClient) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// Other clients do not wait while one client leaves enough responses unread to fill the memory.
+// Other clients do not wait while one client leaves unread responses as large as the memory.
 func TestNeighborsOfSlowClient(t *testing.T) {
 	t.Parallel()
 	token := func(issuer, subject, client string) *guard.Token {
@@ -272,8 +272,7 @@ func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) 
 	return g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules), Token: token})
 }
 
-// Clients without a token that do not read the CapabilityStatement use memory for its text only, and only the share of their
-// network.
+// If clients without a token do not read the CapabilityStatement, only its text uses memory, from the share of their network.
 func TestSlowMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +299,7 @@ func TestSlowMetadata(t *testing.T) {
 	})
 }
 
-// A batch uses memory for its entries' responses, but not for everything that was read for them.
+// A batch uses memory for the responses of its entries, but not for everything that was read for them.
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -331,7 +330,7 @@ func TestThousandAtOnce(t *testing.T) {
 		all.Add(1000)
 		next := handler(func(w http.ResponseWriter, r *http.Request) error {
 			all.Done()
-			all.Wait() // until all requests are sent
+			all.Wait() // wait until all requests are sent
 			return answer(w, r)
 		})
 		for range 1000 {
@@ -357,7 +356,7 @@ func TestThousandAtOnce(t *testing.T) {
 	})
 }
 
-// Requests without scopes are subject to the memory limit, too.
+// The memory limit also applies to metadata and to the lookup of a RelatedPerson, for which no scopes are known.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
 	memory := fairmemory.New(1000, fhirserver.MaxMemoryWait)

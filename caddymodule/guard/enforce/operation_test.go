@@ -25,7 +25,7 @@ func newHandler(resource string) http.HandlerFunc {
 	}
 }
 
-// respondWithText returns a handler that responds with a text.
+// respondWithText returns a handler that responds with text.
 func respondWithText(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -42,7 +42,7 @@ func respondWithError(status int) http.HandlerFunc {
 	}
 }
 
-// searchset returns a Bundle of the records with the references.
+// searchset returns a Bundle of the records with the given references.
 func searchset(references ...string) string {
 	server := fhirtest.New(records...)
 	var entries []string
@@ -52,7 +52,7 @@ func searchset(references ...string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":%d,"entry":[%s]}`, len(references), strings.Join(entries, ","))
 }
 
-// newOperationGateway returns a gateway for a server with operations that return too much.
+// newOperationGateway returns a gateway for a server whose operations return too much.
 func newOperationGateway(t *testing.T, own ...operation.Operation) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
@@ -160,7 +160,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// askedOfOperation returns the query of the operation request to the FHIR server; "-" before it.
+// askedOfOperation returns a pointer to the query of the last operation request to the FHIR server; "-" before the first.
 func (g *gateway) askedOfOperation() *string {
 	asked := "-"
 	g.server.OnRequest = func(r *http.Request) {
@@ -171,14 +171,14 @@ func (g *gateway) askedOfOperation() *string {
 	return &asked
 }
 
-// requestOf returns the request for "METHOD target".
+// requestOf returns the request for a target of the form "METHOD path".
 func requestOf(target, body string) *http.Request {
 	method, target, _ := strings.Cut(target, " ")
 	r := newRequest(method, "/fhir/R4/"+target, "application/fhir+json", body)
 	return r
 }
 
-// A preference starts no job, because the FHIR server's own link to it would not be bound to a token.
+// Prefer: respond-async starts no job, because the FHIR server's link to the job would not be bound to a token.
 func TestNoAsync(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"GET Observation", "GET Patient/a", "GET Patient/a/$everything", "POST Observation/_search"} {
@@ -201,7 +201,7 @@ func TestNoAsync(t *testing.T) {
 	}
 }
 
-// entriesOf returns the references of a Bundle, over all pages.
+// entriesOf returns the references of a Bundle's entries on all pages.
 func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 	g.t.Helper()
 	var all []string
@@ -223,7 +223,7 @@ func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 	return nil
 }
 
-// Only covered resources in the response of an operation are returned.
+// The response to an operation contains only resources that the scopes cover.
 func TestJudgedOperation(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")
@@ -255,7 +255,7 @@ func TestJudgedOperation(t *testing.T) {
 	}
 }
 
-// Shared resources are included only if no withheld resource can refer to them, because they would reveal its existence.
+// Shared resources are included only if no withheld resource can refer to them; otherwise they would reveal its existence.
 func TestJudgedSharedIncludes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -279,7 +279,7 @@ func TestJudgedSharedIncludes(t *testing.T) {
 	}
 }
 
-// Complete resources are requested from the FHIR server, because incomplete ones cannot be judged.
+// Complete resources are requested from the FHIR server, because partial ones cannot be judged.
 func TestOperationForm(t *testing.T) {
 	t.Parallel()
 	op, _ := operation.ParseOperation("$own", "patient", "r")
@@ -292,12 +292,12 @@ func TestOperationForm(t *testing.T) {
 	expectStatus(t, g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"), http.StatusOK)
 }
 
-// withLinks returns a Bundle with a link to the next page.
+// withLinks adds the links self and next to a Bundle.
 func withLinks(bundle, self, next string) string {
 	return strings.Replace(bundle, `"entry":`, `"link":[{"relation":"self","url":"`+fhirtest.Address+self+`"},{"relation":"next","url":"`+next+`"}],"entry":`, 1)
 }
 
-// Operations that select the latest resources are confined to the patient.
+// Operations that select the latest resources are restricted to the patient.
 func TestOperationOfPatient(t *testing.T) {
 	t.Parallel()
 	parent := access.Holder{Scope: "patient/*.rs user/*.rs", Patient: "a", UserPatient: "b"}
@@ -307,7 +307,7 @@ func TestOperationOfPatient(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   string // query received by the server; "-" without a request
+		want   string // query received by the server; "-" if there was no request
 		status int
 	}{
 		{"no patient named", one, "Observation/$lastn?max=2", "max=2&patient=Patient/a", 200},
@@ -362,7 +362,7 @@ func TestOperationParameters(t *testing.T) {
 	}
 }
 
-// Links in the response of an operation are sealed, even if the response passes.
+// Links in the response to an operation are sealed, even if the response passes unjudged.
 func TestOperationLinks(t *testing.T) {
 	t.Parallel()
 	whole, _ := operation.ParseOperation("$own", "whole", "r")
@@ -391,7 +391,7 @@ func TestOperationLinks(t *testing.T) {
 	}
 }
 
-// Policies apply to the responses of operations.
+// Policies apply to the responses to operations.
 func TestPoliciesOperation(t *testing.T) {
 	t.Parallel()
 	whole, _ := operation.ParseOperation("$own", "whole", "r")
@@ -529,7 +529,7 @@ func TestExpandScopes(t *testing.T) {
 	}
 }
 
-// Neither a token nor a batch reveals more of the FHIR server's statement.
+// Requesting metadata with a token or in a batch does not reveal more of the FHIR server's statement.
 func TestMetadataWithToken(t *testing.T) {
 	t.Parallel()
 	statement := `{"resourceType":"CapabilityStatement","implementation":{"url":"` + fhirtest.Address + `"}}`

@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// sortedValues are values of an element by FHIR type: two of each, so that most resources tie.
+// sortedValues are two values for an element of each FHIR type. Most resources are tied because there are only two.
 var sortedValues = map[string][2]string{
 	"date": {`"2024-01-01"`, `"2024-02-02"`}, "dateTime": {`"2024-01-01"`, `"2024-02-02"`},
 	"instant": {`"2024-01-01T00:00:00Z"`, `"2024-02-02T00:00:00Z"`},
@@ -33,7 +33,7 @@ var sortedValues = map[string][2]string{
 	"CodeableConcept": {`{"coding":[{"system":"http://c","code":"x"}]}`, `{"coding":[{"system":"http://c","code":"y"}]}`},
 }
 
-// set sets an element, unless another value is in its place.
+// set sets an element unless it already has a value.
 func set(in map[string]any, elements []string, value string) {
 	for _, name := range elements[:len(elements)-1] {
 		if in[name] == nil {
@@ -50,7 +50,7 @@ func set(in map[string]any, elements []string, value string) {
 	}
 }
 
-// tiedResources returns resources of a type. Some of them belong to patient a by one of the members.
+// tiedResources returns n resources of a type. Those in own belong to patient a through one of the members.
 func tiedResources(resourceType string, members []string, n int) (all, own []string) {
 	for i := range n {
 		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
@@ -77,19 +77,19 @@ func tiedResources(resourceType string, members []string, n int) (all, own []str
 	return all, own
 }
 
-// tiedObservations returns Observations. Some of them are in the compartment of patient a.
+// tiedObservations returns n Observations. Those in own are in the compartment of patient a.
 func tiedObservations(n int) (all, own []string) {
 	members, _ := membershipMembers("Observation")
 	return tiedResources("Observation", members, n)
 }
 
-// walk requires that all pages together contain each wanted id exactly once.
+// walk follows all pages and checks that they contain each wanted id exactly once.
 func (g *gateway) walk(h access.Holder, target string, want []string) {
 	g.t.Helper()
 	g.walkOn(h, target, want, len(want))
 }
 
-// walkOn is walk from a page on; total is the total of the search.
+// walkOn is like walk, but starts at a page; total is the search's total.
 func (g *gateway) walkOn(h access.Holder, target string, want []string, total int) {
 	g.t.Helper()
 	var got []string
@@ -112,7 +112,7 @@ func (g *gateway) walkOn(h access.Holder, target string, want []string, total in
 	}
 }
 
-// Pages of a search by POST are requested by GET, even if responses pass (FHIR R4 §3.1.1.1).
+// Pages of a search by POST are requested by GET, even if responses pass unjudged (FHIR R4 §3.1.1.1).
 func TestPagesOfPostedSearch(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(9)
@@ -132,8 +132,8 @@ func TestPagesOfPostedSearch(t *testing.T) {
 	}
 }
 
-// If several branches find resources or some are withheld, complete resources are requested: without their elements, matches
-// would be duplicated or lost.
+// If several branches find resources or some are withheld, complete resources are requested: partial ones would cause duplicate
+// or missing matches.
 func TestBranchesRequestCompleteResources(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -160,7 +160,7 @@ func TestBranchesRequestCompleteResources(t *testing.T) {
 	}
 }
 
-// sortKeys returns the sort keys of a type.
+// sortKeys returns the sort keys that are tested for a type.
 func sortKeys(resourceType string) []string {
 	all := []string{""}
 	for _, p := range searchparam.Parameters(resourceType) {
@@ -171,8 +171,8 @@ func sortKeys(resourceType string) []string {
 	return all
 }
 
-// membershipMembers returns the members that assign resources of a type to a patient: for types of the compartment, for
-// Devices, which may have no patient, and for shared types.
+// membershipMembers returns the members by which resources of a type belong to a patient. It supports types of the compartment,
+// Device (which may have no patient), and shared types.
 func membershipMembers(resourceType string) (members []string, ok bool) {
 	members, ok = compartment.PatientParameters(resourceType)
 	_, isShared := access.NewTypeRules(nil)[resourceType]
@@ -185,8 +185,8 @@ func membershipMembers(resourceType string) (members []string, ok bool) {
 	return members, ok || isShared
 }
 
-// Pages contain each visible match exactly once, for each type, order and size (each order has some of the sizes), although the
-// server reorders ties in each response.
+// Although the server reorders ties in each response, all pages together contain each visible match exactly once, for each type
+// and order. Each order is tested with some of the page sizes.
 func TestPagesAreExact(t *testing.T) {
 	t.Parallel()
 	for turn, resourceType := range interaction.Types() {
@@ -211,7 +211,7 @@ func TestPagesAreExact(t *testing.T) {
 	}
 }
 
-// ownPatient is a patient with user/ scopes, without a patient in the launch context.
+// ownPatient is a patient with user/ scopes and no patient in the launch context.
 var ownPatient = access.Holder{Scope: "user/*.rs", UserPatient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}}
 
 // idsOf returns the ids of resources.
@@ -225,7 +225,7 @@ func idsOf(texts []string) []string {
 	return all
 }
 
-// The same applies if several scopes or types split a search.
+// Pages are also exact if several scopes or types split a search.
 func TestPagesOfScopes(t *testing.T) {
 	t.Parallel()
 	observations, own := tiedObservations(40)
@@ -269,7 +269,7 @@ func TestPagesOfScopes(t *testing.T) {
 	}
 }
 
-// Pages with the longest ids, and of a server that ignores _count, are complete.
+// Pages are complete if ids have the maximum length and the server ignores _count.
 func TestPagesOfLongIDs(t *testing.T) {
 	t.Parallel()
 	var all, own []string
@@ -286,7 +286,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 	for _, size := range []int{5, 100, 1000} {
 		g.walk(patientA, fmt.Sprintf("Observation?_sort=status&_count=%d", size), own)
 	}
-	// Each page hides a resource, so that the next one is started; each page is long, regardless of _count.
+	// Each page contains a hidden resource, so that the next page is requested. Pages are long, whatever _count is.
 	for i := range own {
 		all[i] = strings.ReplaceAll(all[i], "Group/g", "Patient/a")
 	}
@@ -304,7 +304,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 	g.walk(patientA, "Observation?patient=a&_count=2", own)
 }
 
-// No link in a response leads outside of the gateway, and no link is valid for another token.
+// Links in responses stay within the gateway and are valid only for the token.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	other := patientA
@@ -363,7 +363,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// Links stay short and no page is lost, regardless of the length of the search, whether its pages are judged or pass.
+// Links stay short and no page is lost, however long the search is and whether its pages are judged or pass.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
 	var ids []string
@@ -371,7 +371,7 @@ func TestLongSearch(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("o%02d", n))
 	}
 	search := "_count=5&_id=" + strings.Join(ids, ",") + ",none" + strings.Repeat("x", 5000)
-	repeating := func(g *gateway) message.NextHandler { // the server's links repeat the search
+	repeating := func(g *gateway) message.NextHandler { // server whose links repeat the search
 		return handler(func(w http.ResponseWriter, r *http.Request) error {
 			recorder := httptest.NewRecorder()
 			err := g.server.ServeHTTP(recorder, r)
@@ -423,7 +423,7 @@ func TestLongSearch(t *testing.T) {
 	}
 }
 
-// linkServer returns one page for every search, with a link to the next.
+// linkServer returns the same page for every search, with a link to the next page.
 type linkServer struct{ self, next string }
 
 func (s linkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -437,12 +437,12 @@ func (s linkServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Links in the formats of various servers are followed, but only below the FHIR base.
+// Links in the formats of various servers are followed if they are below the FHIR base.
 func TestServerLinks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, self, next string
-		want             string // path and query below the base; empty if rejected
+		want             string // path and query below the base; empty if the link is rejected
 	}{
 		{"HAPI", "http://x/fhir/Patient?_id=a", "http://x/fhir?page=1", "?page=1"},
 		{"its own parameter", "http://x/fhir/Patient?_id=a", "http://x/fhir/Patient?_id=a&page=2", "/Patient?_id=a&page=2"},
@@ -487,7 +487,7 @@ func TestServerLinks(t *testing.T) {
 	}
 }
 
-// observationsOf returns Observations of patient a, some of them withheld, with UUIDs and a text of a length each.
+// observationsOf returns n Observations of patient a with UUIDs and texts of the given length. Those not in own are withheld.
 func observationsOf(n, length int) (all, own []string) {
 	for i := range n {
 		id, subject := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), "Patient/a"
@@ -502,14 +502,14 @@ func observationsOf(n, length int) (all, own []string) {
 	return all, own
 }
 
-// Pages have the requested length and cost few requests, regardless of the length of the server's pages.
+// Pages have the requested length and cost few backend requests, whatever the length of the server's pages.
 func TestPagesOfServers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name               string
 		matches            int
-		fewest, longest    int // number of matches on a page of the server
-		requests, searches int // maximum for a page, and for all pages
+		fewest, longest    int // minimum and maximum number of matches on a page of the server
+		requests, searches int // maximum number of requests for a page, and of searches for all pages
 	}{
 		{"one page of all, whatever _count says", 300, 1000, 0, 1, 9},
 		{"one page of more", 400, 1000, 0, 1, 11},
@@ -557,8 +557,8 @@ func TestPagesOfServers(t *testing.T) {
 	}
 }
 
-// Matches that are too large for one response are requested in smaller pages, on the first page or a later one. A single match
-// that is too large is an error.
+// Matches that exceed the size limit for responses are requested in smaller pages, on the first page or a later one. A single
+// match that exceeds the limit is an error.
 func TestLargeMatches(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -599,8 +599,8 @@ func TestLargeMatches(t *testing.T) {
 	}
 }
 
-// offsetPages returns pages of resources. Their links contain the offset and the number of matches, like HAPI's. A page is
-// written in parts, until the guard refuses more.
+// offsetPages returns a handler for pages of resources. Their links contain the offset and the number of matches, like HAPI's.
+// It writes a page in parts until the guard rejects it.
 func offsetPages(all []string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		from, _ := strconv.Atoi(r.URL.Query().Get("_getpagesoffset"))
@@ -611,12 +611,12 @@ func offsetPages(all []string) handler {
 			text = withLinks(text, strings.TrimPrefix(r.URL.Path, "/fhir/R4")+"?"+r.URL.RawQuery, fmt.Sprintf("%s?_getpages=1&_getpagesoffset=%d&_count=%d", fhirtest.Address, to, count))
 		}
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, _ = io.WriteString(w, text) // fails if the guard rejects a response as too long
+		_, _ = io.WriteString(w, text) // fails if the response exceeds the guard's size limit
 		return nil
 	}
 }
 
-// If each match requires a lookup of other resources, a page ends before the limit on requests, without losing matches.
+// If each match requires a lookup of other resources, a page stops at the limit on requests without losing matches.
 func TestMatchesThatNeedLookups(t *testing.T) {
 	t.Parallel()
 	var all, own []string
@@ -629,7 +629,7 @@ func TestMatchesThatNeedLookups(t *testing.T) {
 	g.walk(patientA, "Provenance?_count=50", own)
 }
 
-// A full page without a total is not treated as the last page, on a server that loses further matches at one page size.
+// If a server loses matches at one page size, a full page without a total is not treated as the last page.
 func TestTruncatedPages(t *testing.T) {
 	t.Parallel()
 	all, own := tiedObservations(70)
@@ -648,7 +648,7 @@ func TestTruncatedPages(t *testing.T) {
 	}
 }
 
-// A search that may not repeat its request returns no total, regardless of the matches left for further pages.
+// A search that must not repeat its request returns no total, whether or not matches are left for more pages.
 func TestTotalsOfTruncatedSearches(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(70)
@@ -679,7 +679,7 @@ func TestTotalsOfTruncatedPages(t *testing.T) {
 	for _, tt := range []struct {
 		name, last string
 		count      string
-		total      int // -1: none
+		total      int // -1 if the server sends none
 	}{
 		{"full, of unknown length", page("", "c", "d"), "", -1},
 		{"full, with a total", page(`,"total":4`, "c", "d"), "", 4},
@@ -724,7 +724,7 @@ func TestChainsOfTruncatedPages(t *testing.T) {
 	}
 }
 
-// After a withheld match, no page repeats an earlier total.
+// After a match was withheld, later pages do not repeat the total of earlier ones.
 func TestTotalsOfHiddenMatches(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -752,7 +752,7 @@ func TestTotalsOfHiddenMatches(t *testing.T) {
 	}
 }
 
-// Judged pages have the requested length despite withheld matches, and are bound to the token.
+// Judged pages have the requested length despite withheld matches, and their links are bound to the token.
 func TestJudgedPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, want string }{
@@ -798,8 +798,8 @@ func TestJudgedPages(t *testing.T) {
 	}
 }
 
-// Shared resources are included on the page of a referrer, whatever page of the server they are on, but not if their only
-// referrer may be on an invisible page.
+// Shared resources are included on the same page as a match that refers to them, whichever page of the server contains them.
+// They are omitted if the only match that refers to them may be on an invisible page.
 func TestSharedIncludesAcrossPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, first, second, want string }{
@@ -831,7 +831,7 @@ func TestSharedIncludesAcrossPages(t *testing.T) {
 	}
 }
 
-// A shared resource is withheld if its referrer may be on a page that is not judged yet.
+// A shared resource is withheld if the resource that refers to it may be on a page that has not been judged yet.
 func TestSharedIncludesBeforeLastPage(t *testing.T) {
 	t.Parallel()
 	g, asked := newOperationGateway(t), 0
@@ -853,7 +853,7 @@ func TestSharedIncludesBeforeLastPage(t *testing.T) {
 	}
 }
 
-// A page ends within the limits on requests and size, even if few of the entries are visible.
+// A page ends within the limits on requests and size, even if few entries are visible.
 func TestJudgedPagesEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -881,14 +881,14 @@ func TestJudgedPagesEnd(t *testing.T) {
 	}
 }
 
-// crossing are two Observations that each name both patients: their subjects are b and a.
+// crossing adds two Observations that refer to both patients: the subjects are b and a.
 var crossing = append(slices.Clip(records),
 	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,
 	`{"resourceType":"Device","id":"of-b","patient":{"reference":"Patient/b"}}`,
 )
 
-// Leaks of Microsoft's FHIR server that were fixed in 2026, as described in the pull requests.
+// Leaks fixed in Microsoft's FHIR server in 2026, as described in its pull requests, do not occur.
 func TestMicrosoftFHIRServer(t *testing.T) {
 	t.Parallel()
 	holder := func(scope string) access.Holder {
@@ -936,7 +936,7 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 	}
 }
 
-// The constraint of a scope applies even if the server ignores the parameter because it is disabled (5817).
+// A scope's constraint applies even if the FHIR server ignores the search parameter because it is disabled (pull request 5817).
 func TestMicrosoftDisabledParameter(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)

@@ -21,9 +21,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// withRules gives a gateway a policy with rules of the form "deny a && b" or "allow a && b". Conditions are like request.type
-// == 'Patient', resource.meta.security.code != 'VIP', 'status' in request.parameters, true, or resource.fails. A condition on a
-// resource is met if some value of the element meets it.
+// withRules adds a policy with rules of the form "deny a && b" or "allow a && b". Examples of conditions: request.type ==
+// 'Patient', resource.meta.security.code != 'VIP', 'status' in request.parameters, true, resource.fails. A condition on a
+// resource is met if any value of the element meets it.
 func (g *gateway) withRules(rules ...string) *gateway {
 	g.t.Helper()
 	p := &testPolicy{t: g.t}
@@ -78,7 +78,7 @@ func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) rule.Evaluation
 	return rule.Evaluation{Decision: d, Resources: open}
 }
 
-// evaluate returns "true", "false" or "fails".
+// evaluate returns "true", "false" or "fails" for a condition.
 func (p *testPolicy) evaluate(condition string, r rule.Request) string {
 	i := r.Interaction
 	if name, ok := strings.CutSuffix(condition, " in request.parameters"); ok {
@@ -94,7 +94,7 @@ func (p *testPolicy) evaluate(condition string, r rule.Request) string {
 	return strings.TrimPrefix(condition, "request.")
 }
 
-// comparison compares values with a text such as == 'a'.
+// comparison evaluates a comparison such as "== 'a'" on values.
 func comparison(t *testing.T, want string, values ...string) string {
 	operator, value, _ := strings.Cut(want, " ")
 	if operator != "==" && operator != "!=" {
@@ -103,7 +103,7 @@ func comparison(t *testing.T, want string, values ...string) string {
 	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
 }
 
-// testResources judges resources by the rules with conditions that the request meets.
+// testResources judges resources by the rules whose request conditions are met.
 type testResources struct {
 	t     *testing.T
 	rules []testRule
@@ -176,7 +176,7 @@ func (o testResources) evaluate(condition string, res resource.Resource) string 
 
 var (
 	nobody = access.Holder{Scope: "openid"}
-	// reader has scopes without a patient, so its requests pass.
+	// no patient, so requests pass unjudged
 	reader = access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}
 )
 
@@ -185,7 +185,7 @@ func TestPoliciesRead(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
-		rules  string // separated by semicolons
+		rules  string // rules, separated by semicolons
 		target string
 		status int
 	}{
@@ -221,7 +221,7 @@ func TestPoliciesRead(t *testing.T) {
 	}
 }
 
-// A rejection names the rule, and a denied resource gets the same rejection as a missing resource.
+// A rejection contains the name of the rule. A denied resource gets the same rejection as a missing one.
 func TestPoliciesText(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny false", "deny request.type == 'Device'", "deny resource.id == 'b'")
@@ -237,7 +237,7 @@ func TestPoliciesText(t *testing.T) {
 	}
 }
 
-// Failing rules are reported by name.
+// The error contains the name of a rule that fails.
 func TestPoliciesFailed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rule, want string }{
@@ -326,7 +326,7 @@ func TestPoliciesSearch(t *testing.T) {
 	}
 }
 
-// Rules evaluate the parameters of a search by POST.
+// Rules evaluate the form parameters of a search by POST.
 func TestPoliciesForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny 'status' in request.parameters")
@@ -354,7 +354,7 @@ func TestPoliciesPages(t *testing.T) {
 	}
 }
 
-// No total counts denied resources.
+// Totals do not include denied resources.
 func TestPoliciesTotal(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.id == 'b1'")
@@ -369,7 +369,7 @@ func TestPoliciesTotal(t *testing.T) {
 	}
 }
 
-// A total is rejected if rules allow only some of the resources.
+// A search for a total is rejected if rules allow only some of the resources.
 func TestPoliciesTotalOfAllowed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow resource.id == 'a1'")
@@ -399,7 +399,7 @@ func TestPoliciesGetCompleteResources(t *testing.T) {
 	}
 }
 
-// Parameters that could reveal other, denied resources are rejected.
+// Parameters that could reveal denied resources are rejected.
 func TestPoliciesOracle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.resourceType == 'Patient' && resource.id == 'b'")
@@ -410,7 +410,7 @@ func TestPoliciesOracle(t *testing.T) {
 	}
 }
 
-// Rules judge both the stored and the new version.
+// Rules judge the stored version as well as the new one.
 func TestPoliciesWrite(t *testing.T) {
 	t.Parallel()
 	const (
@@ -452,7 +452,7 @@ func TestPoliciesWrite(t *testing.T) {
 	}
 }
 
-// Each version is judged.
+// Rules judge each version of a history.
 func TestPoliciesHistory(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny resource.status == 'final'")
@@ -468,8 +468,8 @@ func TestPoliciesHistory(t *testing.T) {
 	}
 }
 
-// The current version decides about all: a label that is added later protects earlier versions, even of a resource deleted
-// since.
+// The current version decides for all versions: a label that is added later protects earlier versions, even if the resource has
+// been deleted since.
 func TestPoliciesCurrentVersion(t *testing.T) {
 	t.Parallel()
 	const (
@@ -481,7 +481,7 @@ func TestPoliciesCurrentVersion(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		versions []string
-		want     []int // history, each version, second page of the history
+		want     []int // status of the history, then of each version
 	}{
 		{"never labelled", []string{plain, plain}, []int{200, 200, 200}},
 		{"labelled later", []string{plain, vip}, []int{404, 404, 404}},
@@ -538,7 +538,7 @@ func TestPoliciesHistoryPage(t *testing.T) {
 	}
 }
 
-// An old version included by a versioned reference is dropped if the current version is denied.
+// If the current version is denied, an old version that a versioned reference includes is omitted.
 func TestPoliciesIncludedVersion(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, `{"resourceType":"Patient","id":"star"}`, `{"resourceType":"Patient","id":"star","meta":{"security":[{"code":"VIP"}]}}`).
@@ -551,7 +551,7 @@ func TestPoliciesIncludedVersion(t *testing.T) {
 	}
 }
 
-// Rules judge each entry of a batch as a separate request, and reject a transaction with a denied entry.
+// Rules judge each entry of a batch as a separate request. They reject a transaction that contains a denied entry.
 func TestPoliciesBatch(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, kind, rule, want string }{

@@ -28,7 +28,7 @@ func fiftyObservations() []byte {
 	return []byte(b.String())
 }
 
-// respondInPieces returns a handler with a fixed response, in the pieces in which a proxy copies.
+// respondInPieces returns a handler that writes a fixed response in pieces of the size that a proxy copies.
 func respondInPieces(body []byte) handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/fhir+json;charset=UTF-8")
@@ -85,7 +85,7 @@ func BenchmarkSearch50(b *testing.B) {
 	}
 }
 
-// BenchmarkProxy50 is the same response through a plain proxy, for comparison.
+// BenchmarkProxy50 sends the same response through a plain proxy, for comparison.
 func BenchmarkProxy50(b *testing.B) {
 	body := fiftyObservations()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = respondInPieces(body)(w, r) }))

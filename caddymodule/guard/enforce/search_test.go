@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// chart are two patients' records with references between them, for chained searches.
+// chart contains two patients' records with references between them, for chained searches.
 var chart = append([]string{
 	`{"resourceType":"Practitioner","id":"bob","name":[{"family":"Boyd"}]}`,
 	`{"resourceType":"Organization","id":"org","name":"Mercy"}`,
@@ -75,7 +75,7 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// foundOrStatus returns the result of found, or the status of a rejection.
+// foundOrStatus is like found, but returns the status if the search is rejected.
 func (g *gateway) foundOrStatus(h access.Holder, target string) string {
 	g.t.Helper()
 	if response := g.get(h, target); response.StatusCode != http.StatusOK {
@@ -84,7 +84,7 @@ func (g *gateway) foundOrStatus(h access.Holder, target string) string {
 	return strings.Join(g.found(h, target), " ")
 }
 
-// A chain that the client may not search is not forwarded.
+// A chain through types that the client may not search is not forwarded.
 func TestChainIsNotForwarded(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{
@@ -208,7 +208,7 @@ func TestSearchParameters(t *testing.T) {
 	}
 }
 
-// Resources that refer to a shared resource are not searched among all patients.
+// A reverse include from a shared resource does not search the records of all patients.
 func TestRevinclude(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -239,7 +239,7 @@ func TestRevinclude(t *testing.T) {
 	}
 }
 
-// A search of several types accepts the parameters that all types share; a search of one type accepts the parameters of the type.
+// A search of several types accepts the parameters that all types share; a search of one type accepts that type's parameters.
 func TestSystemSearchParameters(t *testing.T) {
 	t.Parallel()
 	testSearches(t, chart, []searchCase{
@@ -278,7 +278,7 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestTypes lists values of _type in a search of the system.
+// A search of the system restricts types by _type.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	all := "Account,AdverseEvent,Appointment,Basic,Claim,Condition,Consent,Coverage,Device,Encounter,Flag,Goal,Immunization,Invoice,List,Media,Observation"
@@ -300,7 +300,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// A search of all types covers every type in the scopes, in pages within the limit on requests.
+// A search of all types finds every type in the scopes, in pages within the limit on requests.
 func TestAllTypes(t *testing.T) {
 	t.Parallel()
 	const requests = 12
@@ -341,7 +341,7 @@ func TestAllTypes(t *testing.T) {
 	}
 }
 
-// serverWithoutType is a server that does not support a type.
+// serverWithoutType is a server that does not support one type.
 type serverWithoutType struct {
 	message.NextHandler
 	resourceType string
@@ -355,7 +355,7 @@ func (s serverWithoutType) ServeHTTP(w http.ResponseWriter, r *http.Request) err
 	return s.NextHandler.ServeHTTP(w, r)
 }
 
-// The constraints of two scopes are applied separately, not combined.
+// The constraints of two scopes are evaluated separately, not combined.
 func TestConstraintsDoNotMix(t *testing.T) {
 	t.Parallel()
 	observation := func(id, category, status string) string {
@@ -373,7 +373,7 @@ func TestConstraintsDoNotMix(t *testing.T) {
 	}
 }
 
-// All references of a resource are included if scopes cover the targets, even if the FHIR server does not support wildcards.
+// All references are included if scopes cover the targets, even if the FHIR server does not support wildcards in _include.
 func TestIncludeAll(t *testing.T) {
 	t.Parallel()
 	encounters := access.Holder{Scope: "patient/Encounter.rs patient/Practitioner.rs", Patient: "a"}
@@ -404,7 +404,7 @@ func TestIncludeAll(t *testing.T) {
 	}
 }
 
-// A type outside of all compartments can be opened to the patient in its parameter patient.
+// A site can make a type outside of all compartments accessible to the patient in its search parameter patient.
 func TestOwnPatient(t *testing.T) {
 	t.Parallel()
 	task := func(id, patient string) string {
@@ -436,7 +436,7 @@ func TestOwnPatient(t *testing.T) {
 	}
 }
 
-// siteParameters are search parameters of a site, in addition to R4's.
+// siteParameters returns R4's search parameters and those of a site.
 func siteParameters(t *testing.T) (s searchparam.Set) {
 	t.Helper()
 	for _, d := range []searchparam.Definition{
@@ -465,7 +465,7 @@ var teams = []string{
 	`{"resourceType":"Observation","id":"ob","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 }
 
-// A site's parameters are judged like R4's, and reveal no other resources.
+// A site's search parameters are judged like R4's and reveal no other resources.
 func TestOwnParameters(t *testing.T) {
 	t.Parallel()
 	doctors := access.Holder{Scope: "patient/CareTeam.rs?role=doctor", Patient: "a"}
@@ -534,7 +534,7 @@ func TestSiteReferenceIsNotChainedByBackend(t *testing.T) {
 	}
 }
 
-// A patch must not change the elements of a constraint with a site's parameter.
+// A patch may not change the elements that a constraint with a site's parameter evaluates.
 func TestOwnConstraintIsNotPatched(t *testing.T) {
 	t.Parallel()
 	g := teamGateway(t)
@@ -548,7 +548,7 @@ func TestOwnConstraintIsNotPatched(t *testing.T) {
 	}
 }
 
-// TestRelatedPatients lists relationships on the FHIR server, and the patients whose records they open.
+// Relationships on the FHIR server determine which patients' records a user may access.
 func TestRelatedPatients(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -576,7 +576,7 @@ func TestRelatedPatients(t *testing.T) {
 	}
 }
 
-// wardObservations returns Observations of patient a, by subject, by performer, or by both, among some of patient b.
+// wardObservations returns Observations of patient a (by subject, performer or both), mixed with some of patient b.
 func wardObservations() []string {
 	all := slices.Clone(records[:2])
 	for n := range 60 {
@@ -599,7 +599,7 @@ func wardObservations() []string {
 	return all
 }
 
-// read returns the ids on all pages, in order.
+// read returns the ids on all pages of a search, in order.
 func (g *gateway) read(h access.Holder, target string, size int) []string {
 	g.t.Helper()
 	var all []string
@@ -629,7 +629,7 @@ func TestMergedPages(t *testing.T) {
 					t.Parallel()
 					g := newGateway(t, wardObservations()...)
 					got := g.read(h, fmt.Sprintf("Observation?_count=%d&%s", size, order), size)
-					g.SupportsCompartmentSearch = true // one branch, so in the server's order
+					g.SupportsCompartmentSearch = true // a single branch, so the server's order applies
 					want := g.read(h, "Observation?_count=100&"+order, 0)
 					if order == "" || !strings.Contains(order, "_id") {
 						slices.Sort(got)
@@ -644,7 +644,7 @@ func TestMergedPages(t *testing.T) {
 	}
 }
 
-// Each page continues where the previous one ended, across branches.
+// In a search with several branches, each page continues where the previous one ended.
 func TestMergedOrder(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, wardObservations()...)
@@ -664,7 +664,7 @@ func TestMergedOrder(t *testing.T) {
 			x, y := dates[a], dates[b]
 			switch {
 			case x == "" || y == "":
-				return strings.Compare(y, x) // without a date: last
+				return strings.Compare(y, x) // resources without a date come last
 			case descending:
 				return strings.Compare(y, x)
 			}
@@ -682,7 +682,7 @@ func TestTotal(t *testing.T) {
 		name   string
 		holder access.Holder
 		target string
-		want   int // -1: absent; -403: rejected
+		want   int // expected total; -1: absent; -403: rejected
 	}{
 		{"all on the page", patientA, "Observation?status=final&_count=100", 27},
 		{"more pages", patientA, "Observation?status=final&_count=2", -1},
@@ -726,7 +726,7 @@ func (b bundle) total() int {
 	return *b.Total
 }
 
-// The constraints of several scopes form a union, with the expected number of searches.
+// The constraints of several scopes are combined as a union, with the expected number of searches.
 func TestUnion(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -756,7 +756,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// An included entry is on the page of a match that refers to it, even if the server's page contains more.
+// An included entry is returned with a match that refers to it, even if the server's page contains other entries.
 func TestIncludedOnItsPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, chart...)
@@ -767,7 +767,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 		for _, e := range b.Entry[1:] {
 			with = append(with, e.Resource.ResourceType+"/"+e.Resource.ID)
 		}
-		// The subject may be included too, because a match on another page refers to it.
+		// The subject may also be included, because a match on another page refers to it.
 		with = slices.DeleteFunc(with, func(of string) bool { return of == "Patient/a" && strings.HasPrefix(b.Entry[0].Resource.ID, "a") })
 		want := map[string]string{"a1": "Practitioner/alice", "a2": "", "a3": "Encounter/ea", "a4": "Practitioner/bob", "b2": "Patient/a"}[b.Entry[0].Resource.ID]
 		slices.Sort(with)
@@ -777,7 +777,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 	}
 }
 
-// With a read scope, searches may include the targets of a match's references, but not its referrers.
+// With a read scope, searches may include the targets of a match's references, but not the resources that refer to a match.
 func TestIncludeByRead(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/Encounter.rs patient/Observation.r patient/Practitioner.r", Patient: "a"}
@@ -817,7 +817,7 @@ func TestCompartmentSearch(t *testing.T) {
 	})
 }
 
-// The parameters of a search by POST stay in a body, on every page.
+// The parameters of a search by POST are sent to the FHIR server in a body, for every page.
 func TestPostedSearch(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"Observation/_search", "Patient/a/Observation/_search"} {
@@ -853,11 +853,11 @@ var modelTypes = []struct{ name, members string }{
 
 type modelRecord struct {
 	text, id, updated string
-	isOwn, isHidden   bool // belongs to patient a; carries another patient's record, and a label that a rule denies
+	isOwn, isHidden   bool // belongs to patient a; has a label that a rule denies and contains another patient's record
 }
 
-// modelRecords returns records of several types with UUIDs: many of the last type, few of the others. Most share their time of
-// update with others.
+// modelRecords returns records of several types with UUIDs: many of the last type, few of the others. Most of them were updated
+// at the same time as others.
 func modelRecords(seed uint64, types, few, many int) (all []modelRecord) {
 	random := rand.New(rand.NewPCG(seed, uint64(types)))
 	for n, of := range modelTypes[:types] {
@@ -886,7 +886,7 @@ func modelRecords(seed uint64, types, few, many int) (all []modelRecord) {
 	return all
 }
 
-// compareBy compares two records by a key of _sort.
+// compareBy compares two records by a sort key of _sort.
 func compareBy(key string, a, b modelRecord) int {
 	switch key {
 	case "_lastUpdated":
@@ -899,8 +899,8 @@ func compareBy(key string, a, b modelRecord) int {
 	return 0
 }
 
-// The pages of searches over several types match a model: nothing is lost, repeated or out of order, pages are full, none is
-// empty before the end, and none costs more than 48 requests.
+// The pages of searches of several types match a model: no match is lost, repeated or out of order, pages are full except the
+// last, and each page costs at most 48 requests.
 func TestSearchOfTypes(t *testing.T) {
 	t.Parallel()
 	for _, types := range []int{1, 2, 9, 16} {
@@ -932,7 +932,7 @@ func TestSearchOfTypes(t *testing.T) {
 	}
 }
 
-// TestSearchOfManyRecords lists searches with pages of the FHIR server that leave many matches for later pages.
+// Searches work if the FHIR server's pages leave many matches for later pages.
 func TestSearchOfManyRecords(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}
@@ -951,9 +951,9 @@ type searchModel struct {
 	finds   func(modelRecord) bool
 	order   string
 	types   int
-	size    int // _count
-	longest int // page size of the FHIR server; 0: _count
-	asked   int // requests for a page
+	size    int // value of _count
+	longest int // page size of the FHIR server; 0 means _count
+	asked   int // number of requests for a page
 }
 
 func (m *searchModel) run() {
@@ -991,7 +991,7 @@ func (m *searchModel) run() {
 		if m.asked > 48 || len(target) > 3000 || len(b.Entry) > m.size {
 			m.t.Errorf("_count=%d, page %d: %d requests, a link of %d bytes, %d matches", m.size, pages, m.asked, len(target), len(b.Entry))
 		}
-		// A page that passes has the server's length, and a page near the limit on requests may end early.
+		// A page that passes unjudged has the server's length. A page that reaches the limit on requests may be shorter.
 		if isFull := len(b.Entry) == m.size || m.asked == 1 && m.longest > 0 || m.asked > 40; target != "" && (len(b.Entry) == 0 || !isFull) {
 			m.t.Errorf("_count=%d, page %d: %d of %d matches by %d requests, and a link to the next", m.size, pages, len(b.Entry), m.size, m.asked)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// forward forwards the client's request unmodified to the next handler, and rewrites only links and addresses in the response.
-// If rewriting fails before the first byte is sent, the error replaces the response. After that, the connection is aborted,
-// so that no client mistakes a partial response for a complete one.
+// forward forwards the client's request to the next handler without judging it. It rewrites only links and addresses in the
+// response. If rewriting fails before the first byte is sent, the error replaces the response. After that, the connection is
+// aborted, so that clients do not mistake a partial response for a complete one.
 func (x *exchange) forward(w http.ResponseWriter, c message.Call, i interaction.Interaction) (err error) {
 	p := &forwardingWriter{client: w, exchange: x, interaction: i, isBinaryContent: acceptsBinaryContent(x.request.Header, i), header: w.Header().Clone(), requestPath: strings.TrimPrefix(strings.TrimPrefix(x.request.URL.Path, x.enforcer.Base), "/")}
 	p.responseRewriter, p.trustsFullURLs = x.newRewriter(), returnsStoredResources(i)
@@ -48,8 +48,8 @@ func (x *exchange) forward(w http.ResponseWriter, c message.Call, i interaction.
 
 var errNotRewritable = errors.New("response format cannot be rewritten: only FHIR JSON and XML are supported")
 
-// prepare changes the request so that its response can be rewritten: JSON or XML, uncompressed, no ranges. The content of a
-// Binary and the result of an operation may have any format.
+// prepare changes the request so that its response can be rewritten: it requests JSON or XML, uncompressed and without ranges.
+// The content of a Binary and the result of an operation may have any format.
 func (p *forwardingWriter) prepare(i interaction.Interaction) error {
 	header := p.exchange.request.Header
 	if i.IsAsync {
@@ -74,28 +74,28 @@ func (p *forwardingWriter) prepare(i interaction.Interaction) error {
 	return nil
 }
 
-// forwardingWriter is a response that is being forwarded to the client. Its beginning is buffered, so that a failure there
-// becomes an error response with its own status.
+// forwardingWriter forwards a response to the client. It buffers the beginning, so that an early failure can still become an
+// error response.
 type forwardingWriter struct {
 	responseRewriter
 	client          http.ResponseWriter
 	exchange        *exchange
 	interaction     interaction.Interaction
 	requestPath     string      // path below the FHIR base
-	isBinaryContent bool        // content of a Binary, which is not rewritten
-	isLocalResponse bool        // the header being written is of a response of this process: see [forwardingWriter.BeginLocalResponse]
-	header          http.Header // until it is sent
-	status          int         // 0 before WriteHeader
+	isBinaryContent bool        // the response is the content of a Binary, which is not rewritten
+	isLocalResponse bool        // the next header belongs to a response of this process: see [forwardingWriter.BeginLocalResponse]
+	header          http.Header // response header until it is sent
+	status          int         // response status; 0 before WriteHeader
 	isRewritable    bool        // the body is FHIR JSON or XML
-	headerSent      bool        // the header was sent
+	headerSent      bool        // the header has been sent
 	buffered        *bytes.Buffer
-	rewritten       *bytes.Buffer // for each rewritten piece; nil before the first
+	rewritten       *bytes.Buffer // buffer for rewritten pieces; nil before the first
 	err             error
 
 	isClientGone bool // writing to the client has failed
 }
 
-// maxBuffered is the number of bytes of a response that are buffered. Most FHIR servers send links first.
+// maxBuffered is the number of bytes at the beginning of a response that are buffered. Most FHIR servers send links first.
 const maxBuffered = 1 << 20
 
 // Header implements http.ResponseWriter. Values set after the header was sent, such as trailers, are dropped.
@@ -137,7 +137,7 @@ func (p *forwardingWriter) WriteHeader(status int) {
 	}
 }
 
-// sendHeader sends the header, and replaces all values set on the client's writer.
+// sendHeader sends the header. It replaces all headers set on the client's writer.
 func (p *forwardingWriter) sendHeader() {
 	to := p.client.Header()
 	clear(to)
@@ -188,9 +188,9 @@ func (p *forwardingWriter) writeBody(b []byte) error {
 // nonRewritableMedia are formats of FHIR resources that cannot be rewritten.
 var nonRewritableMedia = message.NewSet("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
 
-// checkMedia decides about content by its beginning if its Content-Type is neither FHIR JSON nor XML. Text that begins like
-// JSON is rewritten as a resource, regardless of its Content-Type; other text and files pass. FHIR formats that cannot be
-// rewritten are rejected. An error page of another server is replaced by an error with the same status.
+// checkMedia decides how to handle content whose Content-Type is neither FHIR JSON nor XML, by its first bytes. Text that
+// begins like JSON is rewritten as a resource, whatever its Content-Type; other text and files pass. FHIR formats that cannot
+// be rewritten are rejected. An error page of another server is replaced by an error with the same status.
 func (p *forwardingWriter) checkMedia(first []byte) error {
 	if p.isLocalResponse || p.isBinaryContent {
 		return nil
@@ -211,7 +211,7 @@ func (p *forwardingWriter) checkMedia(first []byte) error {
 	return nil
 }
 
-// rewritePiece rewrites and sends the buffered part, followed by a piece.
+// rewritePiece rewrites and sends the buffered part followed by b.
 func (p *forwardingWriter) rewritePiece(b []byte, last bool) error {
 	defer p.exchange.server.Share.ShrinkTo(0)
 	if p.buffered != nil {
@@ -261,7 +261,7 @@ func (p *forwardingWriter) finish() error {
 	return nil
 }
 
-// release returns the buffers to their pool.
+// release returns the buffers to the pool.
 func (p *forwardingWriter) release() {
 	for _, b := range []**bytes.Buffer{&p.buffered, &p.rewritten, &p.scratch} {
 		if *b != nil {
@@ -271,7 +271,7 @@ func (p *forwardingWriter) release() {
 	}
 }
 
-// FlushError flushes the sent part. The buffered part is not sent.
+// FlushError flushes the part that was sent. Buffered content is not sent.
 func (p *forwardingWriter) FlushError() error {
 	if !p.headerSent {
 		return nil
@@ -279,11 +279,11 @@ func (p *forwardingWriter) FlushError() error {
 	return http.NewResponseController(p.client).Flush()
 }
 
-// Unwrap gives http.ResponseController access to other features of the writer.
+// Unwrap returns the client's writer, for http.ResponseController.
 func (p *forwardingWriter) Unwrap() http.ResponseWriter { return p.client }
 
-// removeRespondAsync removes respond-async from the Prefer header (RFC 7240 §4.1). Only $export may create jobs, because the link
-// to any other job would not be bound to the token.
+// removeRespondAsync removes respond-async from the Prefer header (RFC 7240 §4.1). Only $export may create jobs, because the
+// links to other jobs would not be bound to the token.
 func removeRespondAsync(header http.Header) {
 	var remaining []string
 	for _, line := range header["Prefer"] {
@@ -298,20 +298,20 @@ func removeRespondAsync(header http.Header) {
 	}
 }
 
-// BeginLocalResponse marks the header written before end is called as that of a response that this process generated from
-// definitions, which has no links to seal. The mark has no effect for interactions that do not request definitions.
+// BeginLocalResponse marks the header that is written before end is called as that of a response that this process generated
+// from definitions, which has no links to seal. It has no effect for interactions that do not request definitions.
 func (p *forwardingWriter) BeginLocalResponse() (end func()) {
 	p.isLocalResponse = operation.IsTerminologyOperation(p.interaction)
 	return func() { p.isLocalResponse = false }
 }
 
-// responseRewriter rewrites the links and addresses of one response, forwarded or judged. It learns the FHIR server's base URL
+// responseRewriter rewrites the links and addresses in one forwarded or judged response. It learns the FHIR server's base URL
 // from addresses that the FHIR server generates.
 type responseRewriter struct {
 	enforcer       *Enforcer
 	addresses      message.Addresses
 	basesKey       string            // key of the base URLs in [Enforcer.bases]
-	bases          []string          // base URLs found in this response or its sources
+	bases          []string          // base URLs found in this response or in the responses that it is based on
 	format         message.Format    // format of the body
 	sealLinks      address.SealLinks // nil: the gateway writes Bundle.link itself, or the response is not a page
 	trustsFullURLs bool              // the FHIR server builds the Bundle from stored resources, so it generates fullUrl
@@ -319,20 +319,20 @@ type responseRewriter struct {
 	isStarted    bool
 	linkReplacer *address.LinkReplacer
 	replacer     *address.Replacer
-	scratch      *bytes.Buffer // text with replaced links; nil before the first
+	scratch      *bytes.Buffer // buffer for text with replaced links; nil before first use
 }
 
 func (x *exchange) newRewriter() responseRewriter {
 	return responseRewriter{enforcer: x.enforcer, addresses: x.pages.Addresses, basesKey: address.BasesKey(x.request), format: message.JSON}
 }
 
-// returnsStoredResources reports whether the response to an interaction is a Bundle of resources that the FHIR server finds. The
-// result of an operation may repeat input of a client.
+// returnsStoredResources reports whether the response to an interaction is a Bundle of resources that the FHIR server finds. In
+// contrast, the result of an operation may repeat a client's input.
 func returnsStoredResources(i interaction.Interaction) bool {
 	return dispatchTable[i.Kind].handlePage != nil && i.Kind != interaction.Operation
 }
 
-// logger returns the enforcer's logger.
+// logger returns the enforcer's logger, or one that discards everything.
 func (e *Enforcer) logger() *slog.Logger {
 	if e.Logger == nil {
 		return slog.New(slog.DiscardHandler)
@@ -340,7 +340,7 @@ func (e *Enforcer) logger() *slog.Logger {
 	return e.Logger
 }
 
-// learnBase adds a base URL of the FHIR server. If the FHIR server certainly generated it, it is also kept for other responses.
+// learnBase adds a base URL of the FHIR server. If it is certain, it is also stored for other responses.
 func (w *responseRewriter) learnBase(base string, isCertain bool) {
 	if base == "" || base == w.addresses.URL("", "") {
 		return
@@ -351,8 +351,8 @@ func (w *responseRewriter) learnBase(base string, isCertain bool) {
 	}
 }
 
-// rewriteHeaders replaces the addresses in response headers. A header with an address that clients cannot request is removed and
-// logged.
+// rewriteHeaders replaces the addresses in response headers. It removes and logs headers with an address that clients cannot
+// request.
 func (w *responseRewriter) rewriteHeaders(header http.Header, requestPath string) {
 	for _, name := range []string{"Location", "Content-Location"} {
 		text := header.Get(name)
@@ -393,23 +393,23 @@ func (w *responseRewriter) learnFromResponse(c message.Call, a *message.Response
 			w.learnBase(address.BaseOf(links.Find("self"), c.Path), returnsStoredResources(i))
 			return links, nil
 		}}
-		_, _ = finder.Append(nil, head) // the judge rejects malformed responses
+		_, _ = finder.Append(nil, head) // malformed responses are rejected by the judge
 		w.learnFromEntries(head, returnsStoredResources(i))
 	} else if err == nil && i.Kind == interaction.Bundle {
 		w.learnFromEntries(head, false)
 	}
 }
 
-// maxBaseSearch is the number of bytes of a response that are searched for the FHIR server's base URL.
+// maxBaseSearch is the number of bytes at the beginning of a response that are searched for the FHIR server's base URL.
 const maxBaseSearch = 64 << 10
 
-// learnFromEntries learns the base URL from the first fullUrl of an entry. The resources in entries may contain any URL.
+// learnFromEntries learns the base URL from an entry's first fullUrl. It ignores resources, which may contain any URL.
 func (w *responseRewriter) learnFromEntries(text []byte, isCertain bool) {
 	w.learnBase(address.BaseOfResource(address.EntryAddress(w.format, text[:min(len(text), maxBaseSearch)])), isCertain)
 }
 
-// appendRewritten appends a rewritten piece of the response to out. The first piece should be as long as possible, because the
-// FHIR server's base URL is learned from it.
+// appendRewritten appends piece to out, with links and addresses rewritten. The first piece should be as long as possible,
+// because the FHIR server's base URL is learned from it.
 func (w *responseRewriter) appendRewritten(out, piece []byte, last bool) (_ []byte, err error) {
 	if len(piece) == 0 && !w.isStarted {
 		return out, nil
@@ -445,7 +445,7 @@ func (w *responseRewriter) appendRewritten(out, piece []byte, last bool) (_ []by
 	return w.replacer.Append(out, piece, last), nil
 }
 
-// resetBuffer returns an empty slice of a buffer with capacity for a rewritten text of about this size.
+// resetBuffer returns the emptied buffer's slice, with capacity for a rewritten text of about size bytes.
 func resetBuffer(b *bytes.Buffer, size int) []byte {
 	b.Reset()
 	b.Grow(size + size/8 + 4096)

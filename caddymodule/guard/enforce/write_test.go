@@ -27,12 +27,12 @@ type writeCase struct {
 	holder  access.Holder
 	request string // method and target
 	body    string
-	header  string // lines with Name: value
+	header  string // lines of the form "Name: value"
 	status  int
-	stored  string // reference=expected part of the stored text; with !, an unexpected part
+	stored  string // reference=expected substring of the stored resource; !reference for an unexpected one
 }
 
-// written sends a write.
+// written sends the write of a test case.
 func (g *gateway) written(tt writeCase) *http.Response {
 	g.t.Helper()
 	method, target, _ := strings.Cut(tt.request, " ")
@@ -44,7 +44,7 @@ func (g *gateway) written(tt writeCase) *http.Response {
 	return g.send(tt.holder, r)
 }
 
-// check sends a write, and compares the result. Only the named resources may change.
+// check sends a write and compares the result. Only the resources in stored may change.
 func (tt writeCase) check(t *testing.T) {
 	t.Helper()
 	tt.checkAt(newGateway(t, writable...))
@@ -85,7 +85,7 @@ func (tt writeCase) checkAt(g *gateway) {
 	}
 }
 
-// referenceOf returns the Type/id of a resource.
+// referenceOf returns the reference (Type/id) to a resource.
 func referenceOf(text string) string {
 	between := func(before string) string {
 		_, rest, _ := strings.Cut(text, before)
@@ -95,7 +95,7 @@ func referenceOf(text string) string {
 	return between(`"resourceType":"`) + "/" + between(`"id":"`)
 }
 
-// writable are the records, and more for writes.
+// writable contains the records and additional resources for writes.
 var writable = append(slices.Clone(records),
 	`{"resourceType":"Observation","id":"ab","status":"final","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`,
 	`{"resourceType":"Encounter","id":"a1","status":"finished","subject":{"reference":"Patient/a"}}`,
@@ -105,7 +105,7 @@ var writable = append(slices.Clone(records),
 	`{"resourceType":"List","id":"a1","subject":{"reference":"Patient/a"},"entry":[{"item":{"reference":"Observation/b1"}}]}`,
 )
 
-// observation returns a final Observation.
+// observation returns a final Observation with additional members.
 func observation(id, subject, more string) string {
 	text := `{"resourceType":"Observation",`
 	if id != "" {
@@ -126,7 +126,7 @@ var (
 	}
 )
 
-// Only the judged version is changed: a write fails if another version was stored in between.
+// Only the judged version is changed: a write fails if another version was stored in the meantime.
 func TestWriteIsConditional(t *testing.T) {
 	t.Parallel()
 	plain := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
@@ -135,11 +135,11 @@ func TestWriteIsConditional(t *testing.T) {
 			g := newGateway(t, writable...)
 			g.server.OnRequest = func(r *http.Request) {
 				if r.Method != http.MethodGet {
-					g.server.Put(observation("a1", "Patient/b", "")) // a concurrent write
+					g.server.Put(observation("a1", "Patient/b", "")) // concurrent write
 				}
 			}
 			tt := writeCase{holder: patientA, request: request, header: header, body: observation("a1", "Patient/a", "")}
-			if request == "PATCH Observation/a1 " { // FHIRPath Patch
+			if request == "PATCH Observation/a1 " { // a FHIRPath Patch
 				tt.body, tt.request = plain, strings.TrimSpace(request)
 			} else if strings.HasPrefix(request, "PATCH") {
 				tt.body, tt.header = `[{"op":"replace","path":"/status","value":"amended"}]`, "Content-Type: application/json-patch+json\n"+header
@@ -154,7 +154,7 @@ func TestWriteIsConditional(t *testing.T) {
 	}
 }
 
-// fixedResponse is a server with a fixed response.
+// fixedResponse is a server that always sends the same response.
 type fixedResponse struct {
 	status int
 	etag   string
@@ -171,7 +171,7 @@ func (s fixedResponse) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-// TestUnfitVersion lists the errors if the version to change cannot be read.
+// A write fails if the version to change cannot be read.
 func TestUnfitVersion(t *testing.T) {
 	t.Parallel()
 	const etag = `W/"1"`
@@ -197,7 +197,7 @@ func TestUnfitVersion(t *testing.T) {
 	}
 }
 
-// Rules judge the result of a patch, and are not combined with scopes.
+// Rules judge the result of a patch. They are not combined with scopes.
 func TestPoliciesMove(t *testing.T) {
 	t.Parallel()
 	patch := `[{"op":"replace","path":"/status","value":"amended"}]`
@@ -215,7 +215,7 @@ func TestPoliciesMove(t *testing.T) {
 	}
 }
 
-// A contained Patient is another patient: no client bound to a patient can read or change such a record.
+// A contained Patient is treated as another patient: clients bound to a patient cannot access records that contain one.
 func TestContainedPatientIsAnother(t *testing.T) {
 	t.Parallel()
 	const text = `{"resourceType":"Observation","id":"c","status":"final","contained":[{"resourceType":"Patient","id":"p"}],"subject":{"reference":"#p"},"performer":[{"reference":"Patient/a"}]}`
@@ -316,7 +316,7 @@ func TestUpdate(t *testing.T) {
 	})
 }
 
-// TestUpsert lists updates of missing resources, where the site permits creating them.
+// If the site permits it, updates of missing resources create them.
 func TestUpsert(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []writeCase{
@@ -509,7 +509,7 @@ func TestConditional(t *testing.T) {
 	})
 }
 
-// parts are the parts of generated writes. Ids of patient b's resources begin with b.
+// parts are the parts of generated writes. The ids of patient b's resources begin with "b".
 var parts = map[string][]string{
 	"scope": {
 		"patient/*.cruds", "patient/*.read patient/*.write", "patient/*.cud", "patient/Observation.cruds?category=http://c|laboratory patient/*.rs",
@@ -542,7 +542,7 @@ func (w writer) pick(name string) string { return parts[name][w.IntN(len(parts[n
 
 func (w writer) reference() string { return `{"reference":"` + w.pick("reference") + `"}` }
 
-// resource returns a resource with some references.
+// resource returns a resource with random references.
 func (w writer) resource(resourceType, id string) string {
 	text := `{"resourceType":"` + resourceType + `","status":"amended","category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
 	if id != "" {
@@ -569,7 +569,7 @@ func (w writer) resource(resourceType, id string) string {
 	return text + "}"
 }
 
-// patch returns a JSON Patch or a FHIRPath Patch.
+// patch returns a random JSON Patch or FHIRPath Patch.
 func (w writer) patch(resourceType string) (body, header string) {
 	var all []string
 	if w.IntN(3) == 0 {
@@ -586,7 +586,7 @@ func (w writer) patch(resourceType string) (body, header string) {
 	return "[" + strings.Join(all, ",") + "]", "Content-Type: application/json-patch+json\n"
 }
 
-// request returns a write of some resource.
+// request returns a random write of a random resource.
 func (w writer) request() (tt writeCase) {
 	resourceType := w.pick("type")
 	id := []string{"a1", "a1", "a1", "b1", "ab", "none", "free", "a", "b", "a2"}[w.IntN(10)]
@@ -617,16 +617,16 @@ func (w writer) request() (tt writeCase) {
 // owning matches the elements that determine a resource's owner.
 var owning = regexp.MustCompile(`"(?:subject|patient|securityContext|performer|target)":\[?\{"reference":"([^"]*)"`)
 
-// contained matches contained resources in generated ones.
+// contained matches the contained resources in generated resources.
 var contained = regexp.MustCompile(`"contained":\[\{[^]]*\]`)
 
-// owners returns the patients who own a resource, by the initials of its references.
+// owners returns the patients who own a resource, identified by the first letters of the ids in its references.
 func owners(reference, text string) string {
 	var all []string
 	if of, id, _ := strings.Cut(reference, "/"); of == "Patient" {
 		all = append(all, id[:1])
 	}
-	text = contained.ReplaceAllString(text, "") // contained resources have no owner of their own
+	text = contained.ReplaceAllString(text, "") // contained resources have no separate owner
 	for _, match := range owning.FindAllStringSubmatch(text, -1) {
 		parts := strings.Split(strings.Split(match[1], "/_history")[0], "/")
 		last := parts[len(parts)-1]
@@ -638,7 +638,7 @@ func owners(reference, text string) string {
 }
 
 // Generated writes with a patient's token change only the patient's own records. They never move a record from or to another
-// patient, or add a reference to another patient's record.
+// patient, nor add a reference to another patient's record.
 func TestNoWriteReachesOther(t *testing.T) {
 	t.Parallel()
 	ofOther := regexp.MustCompile(`"reference":"[^"]*/b[^"]*"|"reference":"[^"]*\?`)
@@ -707,7 +707,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// A deleted resource gets the same rejection as a missing or uncovered resource.
+// The rejection for a deleted resource is the same as for a missing or uncovered one.
 func TestDeletedIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
@@ -726,7 +726,7 @@ func TestDeletedIsNotFound(t *testing.T) {
 	}
 }
 
-// capabilityStatement returns a CapabilityStatement with conditional deletes of some types.
+// capabilityStatement returns a CapabilityStatement that declares conditional deletes for some types.
 func capabilityStatement(conditionalDelete string, types ...string) string {
 	text := `{"resourceType":"CapabilityStatement","rest":[{"mode":"server","resource":[{"type":"Patient"}`
 	for _, t := range types {
@@ -735,8 +735,8 @@ func capabilityStatement(conditionalDelete string, types ...string) string {
 	return text + `]}]}`
 }
 
-// A resource that is moved out of the scope after it was judged is not deleted by a server that ignores If-Match but supports
-// conditional deletes, and the client gets an error.
+// If a resource is moved out of the scope after it was judged, a server that ignores If-Match but supports conditional deletes
+// does not delete it. The client gets an error.
 func TestDeleteMoved(t *testing.T) {
 	t.Parallel()
 	const amended = `{"resourceType":"Observation","id":"a1","status":"amended","category":[{"coding":[{"system":"http://c","code":"vital-signs"}]}],"subject":{"reference":"Patient/a"}}`
@@ -745,11 +745,11 @@ func TestDeleteMoved(t *testing.T) {
 		name   string
 		holder access.Holder
 		of     string // resource to delete
-		moved  string // concurrent version; empty: deleted
-		body   string // bundle in place of the delete
+		moved  string // concurrent version; empty if the resource is deleted concurrently
+		body   string // Bundle to send instead of a single delete
 		header string
 		status int
-		entry  string // status of the bundle's entry
+		entry  string // expected status of the Bundle's entry
 	}{
 		{"to another patient", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "", "", 409, ""},
 		{"to another patient, with If-Match", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "", `If-Match: W/"1"`, 412, ""},
@@ -808,7 +808,7 @@ func entryWithoutResource(method, target string) string {
 	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
 }
 
-// The DELETE request to the FHIR server depends on its CapabilityStatement.
+// The form of the DELETE request to the FHIR server depends on its CapabilityStatement.
 func TestDeleteSent(t *testing.T) {
 	t.Parallel()
 	both := observation("both", "Patient/a", `,"performer":[{"reference":"Patient/a"}]`)
@@ -856,7 +856,7 @@ func TestDeleteSent(t *testing.T) {
 	}
 }
 
-// A server's statement is read again after an hour, or after a minute if it was unavailable.
+// The FHIR server's statement is read again after an hour, or after a minute if it was unavailable.
 func TestStatementExpires(t *testing.T) {
 	t.Parallel()
 	for statement, ttl := range map[string]time.Duration{capabilityStatement("single", "Observation"): time.Hour, `no`: time.Minute} {
@@ -877,7 +877,7 @@ func TestStatementExpires(t *testing.T) {
 	}
 }
 
-// TestWriteResponse checks that the response to a write contains the resource only if the scopes allow reading it.
+// The response to a write contains the resource only if the scopes allow reading it.
 func TestWriteResponse(t *testing.T) {
 	t.Parallel()
 	body := observation("a1", "Patient/a", "")
@@ -917,7 +917,7 @@ func TestWriteResponse(t *testing.T) {
 func TestWrittenSecurityContext(t *testing.T) {
 	t.Parallel()
 	body := `{"resourceType":"Binary","id":"b","contentType":"text/plain","securityContext":{"reference":"Patient/a"}}`
-	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // with a Binary's securityContext as a header, like HAPI
+	secured := handler(func(w http.ResponseWriter, r *http.Request) error { // sends the securityContext of a Binary as a header, like HAPI
 		w.Header().Set("X-Security-Context", "Patient/a")
 		return fixedResponse{http.StatusOK, `W/"1"`, body}.ServeHTTP(w, r)
 	})
@@ -949,7 +949,7 @@ func (s rejectingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error
 	return err
 }
 
-// Only the status of the FHIR server's rejection is returned.
+// Only the status of the FHIR server's rejection is returned to the client.
 func TestRefusedByServer(t *testing.T) {
 	t.Parallel()
 	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {
@@ -964,7 +964,7 @@ func TestRefusedByServer(t *testing.T) {
 	}
 }
 
-// For an invalid body, the client gets the cause and location, as far as they concern its own input.
+// For an invalid body, the client gets the cause and location if they concern only its own input.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
@@ -1002,13 +1002,13 @@ func TestInvalidBody(t *testing.T) {
 	}
 }
 
-// rejectionIn returns the rejection in an error.
+// rejectionIn returns the rejection that err wraps.
 func rejectionIn(err error) *guard.Error {
 	refused, _ := errors.AsType[*guard.Error](err)
 	return refused
 }
 
-// No header is forwarded with a write that extends the effect of the write on FHIR servers.
+// Headers that extend the effect of a write on FHIR servers are not forwarded.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
@@ -1023,7 +1023,7 @@ func TestHeaders(t *testing.T) {
 	g.written(writeCase{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
 }
 
-// The result of a rejected patch is not described to clients that may not read it.
+// The reason why a patch was rejected is not disclosed to clients that may not read its result.
 func TestRefusedPatch(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]int{"patient/Observation.u": 0, "patient/Observation.ru": http.StatusBadRequest} {
@@ -1048,7 +1048,7 @@ func (validatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error 
 	return fixedResponse{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
 }
 
-// For an invalid search, the client gets the cause and an issue type.
+// For an invalid search, the client gets the cause and the issue type.
 func TestRefusedSearch(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"Invalid date/time format: \"abc\" in %s"}]}`
@@ -1071,7 +1071,7 @@ func TestRefusedSearch(t *testing.T) {
 	}
 }
 
-// A client that requests an OperationOutcome of a write gets one.
+// A client that requests an OperationOutcome for a write gets one.
 func TestReturnOutcome(t *testing.T) {
 	t.Parallel()
 	for _, holder := range []access.Holder{patientA, {Scope: "user/Observation.cruds", User: clinician.User}, {Scope: "patient/Observation.c", Patient: "a"}} {
@@ -1092,17 +1092,17 @@ func TestReturnOutcome(t *testing.T) {
 	}
 }
 
-// hook is the channel of a Subscription that sends resources to an app.
+// hook is the channel of a Subscription that sends full resources to an app.
 const hook = `"type":"rest-hook","endpoint":"https://app.example/hook","payload":"application/fhir+json"`
 
 func subscription(criteria, channel, more string) string {
 	return fmt.Sprintf(`{"resourceType":"Subscription","status":"requested","reason":"r","criteria":%q,"channel":{%s}%s}`, criteria, channel, more)
 }
 
-// observationSubscription returns a Subscription for a search.
+// observationSubscription returns a Subscription with criteria for Observations.
 func observationSubscription(criteria string) string { return subscription(criteria, hook, "") }
 
-// backportSubscription returns a Subscription of the Subscriptions R5 Backport.
+// backportSubscription returns a Subscription as defined by the Subscriptions R5 Backport.
 func backportSubscription(criteria, filter, content string) string {
 	const at = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
 	more := ""
@@ -1196,7 +1196,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// A Subscription is judged by its new version, regardless of the kind of write.
+// A Subscription is judged by its new version, whatever interaction writes it.
 func TestSubscriptionWrites(t *testing.T) {
 	t.Parallel()
 	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
@@ -1228,7 +1228,7 @@ func TestSubscriptionWrites(t *testing.T) {
 	}
 }
 
-// Entries are judged as well, although bundles that need no judging pass as a whole.
+// Subscriptions in bundles are judged, although bundles that don't need judging are forwarded in one request.
 func TestSubscriptionInBundle(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "system/Subscription.cr system/*.s"}
@@ -1264,7 +1264,7 @@ func TestSubscriptionUnderRules(t *testing.T) {
 	}
 }
 
-// TestEffects lists other types with side effects when stored.
+// Other types whose storage has side effects are also judged by them.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	scoped := func(resourceType string) access.Holder {
@@ -1327,7 +1327,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Operations that trigger another client's Subscription are rejected, regardless of the site's configuration.
+// Operations that trigger another client's Subscription are rejected, whatever the site's configuration.
 func TestDeliveryOperations(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {

@@ -1,9 +1,9 @@
-// Package rule is the extension point for policies that decide about FHIR requests beyond SMART scopes, such as a site's
-// own rules or treatment relationships. A [Policy] allows or denies a request. If the decision depends on resources, the
-// policy judges each resource of the request and of its response.
+// Package rule is the extension point for policies that restrict or extend access to FHIR requests beyond SMART scopes, such as
+// site-specific rules or treatment relationships. A [Policy] allows or denies a request. If the decision depends on resources,
+// the policy judges each resource of the request and of its response.
 //
-// Policies combine: a single deny denies the request or resource; otherwise a single allow suffices. If no policy decides,
-// the scopes do.
+// Policies are combined: a single deny denies the request or resource; otherwise, a single allow suffices. If no policy
+// applies, the scopes determine access.
 package rule
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Effect is the effect of a decision. Any value but [Allow] and the empty one denies.
+// Effect is the effect of a decision. Every value except [Allow] and the empty one denies.
 type Effect string
 
 // Effects. Deny overrides Allow and the scopes.
@@ -24,24 +24,24 @@ const (
 	Deny  Effect = "deny"
 )
 
-// Decision is the decision of a policy about a request or a resource. With the zero value, the scopes decide.
+// Decision is the decision of a policy for a request or a resource. The zero value means that the scopes determine access.
 type Decision struct {
-	// Effect is [Allow], [Deny], or empty if the scopes decide.
+	// Effect is [Allow], [Deny], or empty if the scopes determine access.
 	Effect Effect
-	// Rule is the name of the deciding rule, for the description of a rejection and for the audit log.
+	// Rule is the name of the rule that made the decision, for the description of a rejection and for the audit log.
 	Rule string
-	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if
-	// the rule would deny, the policy must return [Deny]. The error may contain patient data, so clients do not get it.
+	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if the
+	// rule would deny, the policy must return [Deny]. The error may contain patient data, so it is not sent to clients.
 	Err error
 }
 
-// Policy judges requests. It is safe for concurrent use.
+// Policy judges requests. Implementations must be safe for concurrent use.
 type Policy interface {
 	// Evaluate judges a client's request, or an entry of its batch.
 	Evaluate(ctx context.Context, r Request) Evaluation
 
-	// ReportFailure is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or
-	// count it.
+	// ReportFailure is called for each [Decision.Err] of the policy, with the client's request, so that the policy can log or
+	// count errors.
 	ReportFailure(r *http.Request, err error)
 }
 
@@ -53,34 +53,34 @@ type Request struct {
 	Token *guard.Token
 	// Method is the HTTP method.
 	Method string
-	// Interaction is the FHIR interaction, with the parameters of the query and of a search form.
+	// Interaction is the FHIR interaction. It includes the parameters of the query and of a search form.
 	Interaction interaction.Interaction
 }
 
 // Evaluation is the result of judging a request.
 type Evaluation struct {
-	// Decision is the decision about the whole request. After [Deny], no resource is judged.
+	// Decision is the decision for the request as a whole. If it is [Deny], no resource is judged.
 	Decision
-	// Resources judges the resources of the request and of its response; nil if no decision depends on a resource.
+	// Resources judges the resources of the request and of its response. It is nil if no decision depends on a resource.
 	Resources Resources
 }
 
 // Resources judges the resources of one request.
 type Resources interface {
 	// MayDeny reports whether [Resources.Evaluate] may deny a resource. If so, each resource is judged, even if scopes cover
-	// all resources, and requests that could reveal denied resources in another way are rejected.
+	// all resources, and requests that could otherwise reveal denied resources are rejected.
 	MayDeny() bool
 
 	// MayAllow reports whether [Resources.Evaluate] may allow a resource that no scope covers.
 	MayAllow() bool
 
-	// Evaluate judges a resource. It does not repeat the decision about the whole request.
+	// Evaluate judges a resource. Its result does not include the decision for the request as a whole.
 	Evaluate(ctx context.Context, res resource.Resource) Decision
 
-	// DeniesType reports whether all resources of a type are denied, regardless of their other elements. False if that is unknown.
+	// DeniesType reports whether all resources of a type are denied, whatever their other elements. False if unknown.
 	DeniesType(ctx context.Context, resourceType string) bool
 
-	// DependsOn reports whether decisions may depend on an element of resources. Long elements that are not needed, such as
+	// DependsOn reports whether decisions may depend on an element of resources. Large elements that are not needed, such as
 	// Binary.data, are not requested from the FHIR server.
 	DependsOn(element string) bool
 }

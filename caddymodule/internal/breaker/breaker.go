@@ -1,14 +1,15 @@
-// Package breaker is a circuit breaker between a gateway and a remote store that may become unavailable or slow
-// ([Breaker]). While the store is down, calls fail immediately instead of piling up, and background probes detect when it
-// is back:
+// Package breaker implements a circuit breaker between a gateway and a remote store that may become unavailable or slow
+// ([Breaker]). While the store is down, calls fail immediately instead of piling up, and background probes detect when the
+// store is available again:
 //
 //	up ── several consecutive calls time out ──► down: calls fail immediately
 //	up ◄──────────── a probe succeeds ────────── down: one probe at a time
 //
-// It also measures each call, and logs the start and end of an outage.
+// It also measures each call and logs the start and end of an outage.
 //
-// Why not sony/gobreaker: its probe is a request, which waits for the store's timeout (of 1 s, nine requests in an outage
-// of 10 s; here none). Limits, causes and times of outages, and abandoned calls would still have to be handled here.
+// It is used instead of sony/gobreaker, which probes with a request that has to wait for the store's timeout (with a timeout of
+// 1 s, nine requests waited in an outage of 10 s; here none). Limits, causes and times of outages, and abandoned calls would
+// still have to be implemented here.
 package breaker
 
 import (
@@ -24,10 +25,10 @@ import (
 )
 
 const (
-	maxFailures   = 3                      // consecutive, until the store is down; a single failure may be a network error
-	probeInterval = 250 * time.Millisecond // between probes of a store that is down
+	maxFailures   = 3                      // consecutive timeouts until the store is down; a single failure may be a network error
+	probeInterval = 250 * time.Millisecond // interval between probes while the store is down
 
-	// MaxCalls is the maximum number of concurrent calls. Only a slow store reaches it: 1000 calls of 10 ms each are
+	// MaxCalls is the maximum number of concurrent calls. Only a slow store reaches it: 1,000 concurrent calls of 10 ms are
 	// 100,000 calls per second.
 	MaxCalls = 1000
 )
@@ -35,22 +36,22 @@ const (
 // An Outcome is the result of a call.
 type Outcome string
 
-// The outcomes. An error that a [store.Store] returns as a result, such as for a missing entry, counts as Responded.
+// Outcomes of a call. An error that a [store.Store] returns as a result, such as for a missing entry, is recorded as Responded.
 const (
 	Responded   Outcome = "answered"
 	Full        Outcome = "full"        // [store.ErrFull]
-	Unavailable Outcome = "unavailable" // no response in time
+	Unavailable Outcome = "unavailable" // no response before the timeout
 	Rejected    Outcome = "rejected"    // not sent: the store is down, or too many calls are in progress
 	Failed      Outcome = "failed"      // any other error
 )
 
-// Outcomes are all outcomes.
+// Outcomes lists all outcomes.
 var Outcomes = []Outcome{Responded, Full, Unavailable, Rejected, Failed}
 
-// Operations are the names of the measured operations.
+// Operations lists the names of the measured operations.
 var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete", "list", "step"}
 
-// Breaker is a shared store that fails fast. Use [New] to create one.
+// Breaker wraps a shared store so that calls fail fast while the store is down. Use [New] to create one.
 type Breaker struct {
 	store.CallRunner
 
@@ -60,18 +61,18 @@ type Breaker struct {
 
 	mu         sync.Mutex
 	calls      int // number of running calls
-	failures   int // consecutive
+	failures   int // number of consecutive failures
 	isDown     bool
-	outage     outage // current or most recent run of failures
+	outage     outage // current or most recent outage
 	lastOutage store.Outage
 	isProbing  bool
 	lastProbe  time.Time
 }
 
-// Observe receives each call: its context, one of [Operations], its outcome, and its duration.
+// Observe is called for each call with its context, the operation (one of [Operations]), the outcome and the duration.
 type Observe func(ctx context.Context, operation string, outcome Outcome, duration time.Duration)
 
-// New returns a breaker for a store. The logger receives the start and end of outages.
+// New returns a breaker for a store. It logs the start and end of outages to logger.
 func New(s store.SharedStore, logger *slog.Logger, observe Observe) *Breaker {
 	b := &Breaker{shared: s, logger: logger, observe: observe}
 	b.CallRunner = func(ctx context.Context, calls ...*store.Call) error {
@@ -97,13 +98,13 @@ func (b *Breaker) Do(ctx context.Context, calls ...*store.Call) error {
 // Now implements [store.SharedStore].
 func (b *Breaker) Now() time.Time { return b.shared.Now() }
 
-// outage is a run of consecutive failures.
+// outage is a period of consecutive failures.
 type outage struct {
 	startedAt time.Time // time of the first failure
-	cause     error     // error of the last failure before the store was down
+	cause     error     // error of the last call before the store was down
 }
 
-// call makes a call, unless the store is down or has too many calls.
+// call calls the store unless it is down or has too many concurrent calls.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
 	if err := b.startCall(); err != nil {
 		b.observe(ctx, operation, Rejected, 0)
@@ -129,7 +130,7 @@ func outcomeOf(err error) Outcome {
 	return Failed
 }
 
-// startCall starts a call, or rejects it.
+// startCall records the start of a call or returns an error if the call is rejected.
 func (b *Breaker) startCall() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +147,7 @@ func (b *Breaker) startCall() error {
 	return nil
 }
 
-// unavailableError returns the error for calls while the store is down. It requires the lock.
+// unavailableError returns the error for calls while the store is down. The caller must hold the lock.
 func (b *Breaker) unavailableError() error {
 	if store.CauseOf(b.outage.cause) != store.CauseUnavailable {
 		return b.outage.cause
@@ -155,7 +156,7 @@ func (b *Breaker) unavailableError() error {
 	return fmt.Errorf("%w: no response for %v: %s", store.ErrUnavailable, time.Since(b.outage.startedAt).Round(time.Millisecond), why)
 }
 
-// mayProbe reports whether the caller should probe. It requires the lock.
+// mayProbe reports whether the caller should probe the store. The caller must hold the lock.
 func (b *Breaker) mayProbe() bool {
 	if !b.isDown || b.isProbing || time.Since(b.lastProbe) < probeInterval {
 		return false
@@ -165,7 +166,7 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// LastOutage returns the last outage that has ended, or the zero value.
+// LastOutage returns the last outage that has ended, or the zero value if there is none.
 func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +178,7 @@ func (b *Breaker) Probe(ctx context.Context) error {
 	return b.call(ctx, "step", func() error { return store.Probe(ctx, b.shared) })
 }
 
-// probeStore makes a harmless change, so a read-only store fails the probe and a full store passes it.
+// probeStore makes a harmless change, so that a read-only store fails the probe and a full store passes it.
 func (b *Breaker) probeStore(ctx context.Context) error {
 	if own, ok := b.shared.(interface {
 		Probe(ctx context.Context) error
@@ -187,7 +188,7 @@ func (b *Breaker) probeStore(ctx context.Context) error {
 	return b.shared.Do(ctx, &store.Call{Op: store.Delete, Key: "check:"})
 }
 
-// probe checks whether the store is back. No request waits for it.
+// probe checks whether the store is available again. Requests do not wait for it.
 func (b *Breaker) probe() {
 	ctx := context.Background() // the store has its own timeout
 	startedAt := time.Now()
@@ -205,7 +206,7 @@ func (b *Breaker) probe() {
 	b.observe(ctx, "delete", outcomeOf(err), time.Since(startedAt))
 }
 
-// endCall ends a call and updates the state of the store by its result. A call that its caller canceled does not count.
+// endCall records the end of a call and updates the state of the store. Calls canceled by their caller are ignored.
 func (b *Breaker) endCall(ctx context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +221,7 @@ func (b *Breaker) endCall(ctx context.Context, err error) {
 	}
 }
 
-// recordSuccess ends a run of failures. While the store is down, the result of an earlier call does not count, because the
+// recordSuccess resets the consecutive failures. While the store is down, it ignores results of earlier calls, because the
 // store may be read-only.
 func (b *Breaker) recordSuccess() {
 	if !b.isDown {
@@ -240,14 +241,14 @@ func (b *Breaker) recordFailure(ctx context.Context, err error) {
 	}
 	b.isDown, b.lastProbe = true, time.Now()
 	if store.CauseOf(err) != store.CauseUnavailable {
-		return // logged by the caller that tries the store
+		return // the caller that probes the store logs this
 	}
 	b.logger.ErrorContext(ctx, "store unavailable; requests that need it get 503", "error", err)
 }
 
-// Subscribe implements [store.SharedStore]. An update triggers a probe of a store that is down, before a request does. A
-// failure triggers a check of the store, so an outage is detected and logged even without requests. The error is
-// [store.ErrUnavailable] during an outage.
+// Subscribe implements [store.SharedStore]. If the store is down, an update triggers a probe, so that requests do not have to
+// wait for the next probe. A failure triggers a check of the store, so that an outage is detected and logged even if there are
+// no requests. During an outage, the error is [store.ErrUnavailable].
 func (b *Breaker) Subscribe(ctx context.Context, notify func(store.Update)) error {
 	err := b.shared.Subscribe(ctx, func(u store.Update) {
 		notify(u)

@@ -23,8 +23,8 @@ const timeout = 2 * time.Second
 // stallingStore is a store that may respond late or not at all.
 type stallingStore struct {
 	store.SharedStore
-	stalls atomic.Bool // it does not respond
-	reads  atomic.Bool // it is read-only
+	stalls atomic.Bool // the store does not respond
+	reads  atomic.Bool // the store is read-only
 	slow   func()      // called by List
 	err    error
 	asked  atomic.Int64
@@ -79,7 +79,7 @@ func newHarness() *harness {
 	return h
 }
 
-// get returns the duration of a call, and whether the store responded.
+// get calls the store and returns the duration of the call and whether the store responded.
 func (h *harness) get(ctx context.Context) (took time.Duration, answered bool) {
 	began := time.Now()
 	_, err := h.breaker.Get(ctx, "code:1")
@@ -88,8 +88,8 @@ func (h *harness) get(ctx context.Context) (took time.Duration, answered bool) {
 
 func (h *harness) lines() int { return strings.Count(h.log.String(), "\n") }
 
-// A store that does not respond gets one probe at a time, and all requests fail immediately. The outage is
-// logged once at its start and once at its end.
+// A store that does not respond gets one probe at a time, and all requests fail immediately. The outage is logged once when it
+// starts and once when it ends.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		asked := h.asked.Load()
-		for range 100 { // during three probes of 2 s each
+		for range 100 { // a period of three probes of 2 s each
 			if took, answered := h.get(ctx); answered || took != 0 {
 				t.Errorf("while the store is down: %t after %v", answered, took)
 			}
@@ -125,8 +125,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A read-only store stays down until it accepts changes, and the result of an earlier call does not end the
-// outage.
+// A read-only store is treated as down until it accepts changes. The result of an earlier call does not end the outage.
 func TestReadOnlyStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +156,7 @@ func TestReadOnlyStore(t *testing.T) {
 	})
 }
 
-// A few failures, errors that are results, and canceled calls are not an outage.
+// A few failures, errors that are results, and canceled calls do not start an outage.
 func TestNoOutage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -208,7 +207,7 @@ func TestNoOutage(t *testing.T) {
 	}
 }
 
-// A slow store gets no more concurrent calls than the limit.
+// The number of concurrent calls to a slow store is limited.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +229,7 @@ func TestTooManyCalls(t *testing.T) {
 	})
 }
 
-// Following the store detects the end of an outage without a request.
+// The subscription to the store detects the end of an outage even if there are no requests.
 func TestFollowerFindsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,29 +18,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A Command sends requests to the running gateway through one or more subcommands: caddy fhir-sessions list.
+// A Command sends requests to the running gateway. It has one or more subcommands, such as caddy fhir-sessions list.
 type Command struct {
-	Name        string       // such as fhir-sessions
-	Short       string       // one-line description, for the list of commands
+	Name        string       // name, such as fhir-sessions
+	Short       string       // one-line description for the list of commands
 	Long        string       // description for the command's help
-	Usage       string       // arguments; default: <command>
-	Subcommands []Subcommand // at least one
+	Usage       string       // arguments in the help; default: <command>
+	Subcommands []Subcommand // at least one subcommand
 }
 
 // A Subcommand is one action of a [Command].
 type Subcommand struct {
-	Use   string               // name and arguments; default: the command itself
+	Use   string               // name and arguments; by default, the subcommand is the command itself
 	Short string               // one-line description
-	Long  string               // description for its help; default: Short
+	Long  string               // description for the subcommand's help; default: Short
 	Args  cobra.PositionalArgs // checks the arguments
-	Flags func(*cobra.Command) // adds flags to those of the admin API's address; may be nil
-	Run   func(*Call) error    // runs the action
+	Flags func(*cobra.Command) // adds flags to those for the admin API's address; may be nil
+	Run   func(*Call) error    // performs the action
 }
 
 // Call is an invocation of a subcommand.
 type Call struct {
 	Cmd  *cobra.Command // the subcommand, with its flags and output
-	Args []string       // its arguments
+	Args []string       // the subcommand's arguments
 	send sender
 }
 
@@ -69,7 +69,7 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 		return fmt.Errorf("%w (if an id starts with -, put -- before it)", err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cmd.SilenceUsage = true // the arguments are valid from here on
+		cmd.SilenceUsage = true // usage is printed only for invalid arguments, which have been checked at this point
 		ask, err := ask(cmd)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 	}
 }
 
-// Do sends a request to the gateway, decodes the response as JSON, and prints it with printResult, or unchanged with --json.
+// Do sends a request to the gateway, decodes the JSON response, and prints it with printResult or, with --json, unchanged.
 func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) error {
 	text, err := c.send(c.Cmd.Context(), r)
 	if err != nil {
@@ -119,15 +119,15 @@ func (c *Call) Flag(name string) string {
 // Request is a request to the admin API.
 type Request struct {
 	Method string     // HTTP method
-	Path   []string   // below /fhir, unescaped
-	Query  url.Values // parameters with an empty first value are omitted
-	Body   []byte     // JSON; may be nil
+	Path   []string   // unescaped path segments below /fhir
+	Query  url.Values // query; parameters with an empty first value are omitted
+	Body   []byte     // JSON body; may be nil
 }
 
 func (r Request) target() string {
 	target := "/fhir"
 	for _, part := range r.Path {
-		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // so that . and .. are not path segments
+		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // so that . and .. are not interpreted as path segments
 	}
 	query := maps.Clone(r.Query)
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
@@ -137,8 +137,8 @@ func (r Request) target() string {
 	return target
 }
 
-// sender sends a request to the admin API and returns the response body. A refusal is an error with the gateway's
-// reason.
+// sender sends a request to the admin API and returns the response body. If the gateway rejects the request, the error contains
+// the reason.
 type sender func(context.Context, Request) ([]byte, error)
 
 func addAdminFlags(cmd *cobra.Command) {
@@ -150,7 +150,7 @@ func addAdminFlags(cmd *cobra.Command) {
 // maxResponse is the maximum size of a response in bytes.
 const maxResponse = 64 << 20
 
-// newAdminSender returns the function that sends requests to the admin API that the flags specify.
+// newAdminSender returns a sender for the admin API specified by the flags.
 func newAdminSender(cmd *cobra.Command) (sender, error) {
 	flags := caddycmd.Flags{FlagSet: cmd.Flags()}
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
@@ -164,7 +164,7 @@ func newAdminSender(cmd *cobra.Command) (sender, error) {
 		}
 		response, err := caddycmd.AdminAPIRequest(address, r.Method, r.target(), header, bytes.NewReader(r.Body))
 		if err != nil {
-			// The text contains the URL and its query, with up to a hundred users.
+			// The error contains the URL with its query, which may contain up to a hundred users.
 			return nil, errors.New("calling the gateway's admin API: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))

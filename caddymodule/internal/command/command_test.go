@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// run runs a command line with the gateway's response, and returns the last request and the output.
+// run runs a command line with the given gateway response, and returns the last request and the output.
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
@@ -72,7 +72,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// An incomplete command line sends no request.
+// An incomplete command line does not send a request.
 func TestIncompleteCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -83,7 +83,7 @@ func TestIncompleteCommands(t *testing.T) {
 			t.Errorf("%s: asked %q, error %v", line, asked, err)
 		}
 	}
-	for _, empty := range []string{"--users", "--user", "--client"} { // such as from an unset variable
+	for _, empty := range []string{"--users", "--user", "--client"} { // an empty value, such as from an unset variable
 		line := []string{"fhir-grants", "revoke", "--user", "u", "--client", "c", empty, ""}
 		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" {
 			t.Errorf("%q: asked %q, error %v", line, asked, err)
@@ -101,7 +101,8 @@ func TestIDLikeFlag(t *testing.T) {
 	}
 }
 
-// The exit status of a nightly job indicates that a person was not revoked, also with --json, and the output lists every person.
+// The exit status is nonzero if a person's grants were not revoked, also with --json, so that a nightly job can detect this.
+// The output lists every person.
 func TestRevokeReportsFailures(t *testing.T) {
 	t.Parallel()
 	const answer = `{"people":[{"user":"hospital:1","status":404,"error":"no such user"},{"user":"u","status":200,"person":"local:u"}],"failed":1}`
@@ -119,7 +120,7 @@ func TestRevokeReportsFailures(t *testing.T) {
 	}
 }
 
-// Long lists are sent in requests of the maximum size. People missing in the response count as failures.
+// Long lists are sent in several requests of the maximum size. People missing in the response are reported as failures.
 func TestRevokeSendsLongListsInParts(t *testing.T) {
 	t.Parallel()
 	people := make([]string, 2*MaxPeoplePerRequest+1)
@@ -130,14 +131,14 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(people, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The gateway of run responds to each request with one person.
+	// The fake gateway responds to each request with only one person.
 	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
 	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "revoking grants failed for 198 of 201 people" {
 		t.Errorf("last asked %q, error %v", asked, err)
 	}
 }
 
-// The error for an unreachable gateway does not repeat the people in a request.
+// The error for an unreachable gateway does not contain the people in the request.
 func TestErrorsNameNoPerson(t *testing.T) {
 	t.Parallel()
 	cmd := &cobra.Command{}

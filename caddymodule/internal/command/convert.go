@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// converters create the subcommands of fhir-convert.
+// converters contains the constructors of the subcommands of fhir-convert.
 var converters []func() *cobra.Command
 
-// RegisterConverter adds a subcommand to `caddy fhir-convert`, which converts the files of another system. It must be called
-// from init. Formats of code systems are added by [codesystem.RegisterFormats].
+// RegisterConverter adds a subcommand to `caddy fhir-convert`, which converts files of other systems. It must be called from
+// init. Formats of code systems are registered with [codesystem.RegisterFormats].
 func RegisterConverter(subcommand func() *cobra.Command) { converters = append(converters, subcommand) }
 
 func init() {
@@ -51,7 +51,7 @@ definitions that $expand reads.`,
 	}
 }
 
-// convertFile prints the CodeSystem of a file.
+// convertFile converts a file and prints the resulting CodeSystem.
 func convertFile(out io.Writer, format codesystem.FileFormat, name string) error {
 	version := regexp.MustCompile(`20\d\d`).FindString(filepath.Base(name))
 	if version == "" {

@@ -140,7 +140,7 @@ func (c *Call) endSessions() error {
 	})
 }
 
-// revokedGrants is the gateway's response about the revoked grants of a person or client.
+// revokedGrants is the gateway's response to the revocation of a person's or client's grants.
 type revokedGrants struct {
 	Person        string `json:"person"`
 	Sessions      int    `json:"sessions"`
@@ -158,7 +158,7 @@ func (c *Call) revokeGrants() error {
 	user, list, client := c.Flag("user"), c.Flag("users"), c.Flag("client")
 	release, _ := c.Cmd.Flags().GetBool("release-sub")
 	for _, name := range []string{"user", "users", "client"} {
-		if c.Cmd.Flags().Changed(name) && c.Flag(name) == "" { // an unset variable would revoke too much
+		if c.Cmd.Flags().Changed(name) && c.Flag(name) == "" { // an empty value, such as from an unset variable, would revoke too much
 			return fmt.Errorf("--%s must not be empty", name)
 		}
 	}
@@ -187,11 +187,11 @@ func (c *Call) revokeGrants() error {
 	})
 }
 
-// MaxPeoplePerRequest is the maximum number of ?users= in one request. Even with the longest subjects of OpenID Connect,
-// they fit into the 64 KiB of headers that Caddy's admin API accepts.
+// MaxPeoplePerRequest is the maximum number of ?users= parameters in a request. Even with the longest subjects that OpenID
+// Connect permits, they fit into the 64 KiB of headers that Caddy's admin API accepts.
 const MaxPeoplePerRequest = 100
 
-// revokeGrantsOfPeople revokes the grants of the people in a list, for one client, or for all clients if client is "".
+// revokeGrantsOfPeople revokes the grants of the people in a list, for one client or, if client is "", for all clients.
 func (c *Call) revokeGrantsOfPeople(list, client string) error {
 	people, err := c.readLines(list)
 	if err != nil {
@@ -209,12 +209,12 @@ func (c *Call) revokeGrantsOfPeople(list, client string) error {
 		return fmt.Errorf("revoking grants failed for %d of %d people", failed, done)
 	}
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); !asJSON {
-		_, err = fmt.Fprintf(c.Cmd.OutOrStdout(), "Revoked grants of people: %d.\n", done) // an empty list may be a mistake
+		_, err = fmt.Fprintf(c.Cmd.OutOrStdout(), "Revoked grants of people: %d.\n", done) // printed even if the list is empty, which may be a mistake
 	}
 	return err
 }
 
-// revokeBatch returns the number of people with unconfirmed revocations.
+// revokeBatch revokes the grants of the people in one request and returns the number of revocations that were not confirmed.
 func (c *Call) revokeBatch(people []string, client string) (failed int, err error) {
 	var response struct {
 		People []struct {
@@ -243,7 +243,7 @@ func (c *Call) revokeBatch(people []string, client string) (failed int, err erro
 	return failed, err
 }
 
-// readLines returns the lines of a file, or of standard input for "-", without blank ones.
+// readLines returns the non-blank lines of a file, or of standard input if the name is "-".
 func (c *Call) readLines(name string) (lines []string, err error) {
 	readAll := func() ([]byte, error) { return os.ReadFile(name) }
 	if name == "-" {
@@ -295,7 +295,7 @@ token it signed, for example if it may have leaked; a new key replaces it.`,
 	},
 }
 
-// requestKeys sends a request about the signing keys and prints the resulting keys.
+// requestKeys sends a request for the signing keys and prints the keys in the response.
 func (c *Call) requestKeys(method string, path ...string) error {
 	var response struct {
 		Keys []struct {

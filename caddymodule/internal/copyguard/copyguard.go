@@ -1,5 +1,5 @@
-// Package copyguard marks stores that must not be used: a copy detects that gateways use a store, and gateways
-// detect an incomplete copy.
+// Package copyguard marks stores that must not be used: a copy detects that gateways are using a store, and gateways detect an
+// incomplete copy.
 package copyguard
 
 import (
@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	// CopyKind is the kind of the entries that identify the target of a copy.
+	// CopyKind is the kind of the entries that mark the target of a copy.
 	CopyKind = "copying"
 
 	// IncompleteKey is the key of the mark in the target of an incomplete copy.
 	IncompleteKey = CopyKind + ":mark"
 
-	// runningPrefix is the key prefix of the entries, one per gateway, that mark a store as in use.
+	// runningPrefix is the key prefix of the entries with which gateways mark a store as in use, one per gateway.
 	runningPrefix = "running:"
 
 	// renewInterval is the interval at which a gateway renews its mark.
 	renewInterval = 10 * time.Second
 
-	// RunningLifetime is how long a killed gateway still counts as running.
+	// RunningLifetime is how long a mark remains valid after its gateway was killed.
 	RunningLifetime = 3 * renewInterval
 )
 
 var (
-	// ErrRunning is returned if a gateway uses a store that must not be used during a copy.
+	// ErrRunning is returned if a gateway is using a store that must not be used during a copy.
 	ErrRunning = errors.New("a running gateway uses the store")
 
 	// ErrIncomplete is returned for a store that contains an incomplete copy of another store.
 	ErrIncomplete = errors.New("the store contains an incomplete copy of another store: complete it by running the same caddy fhir-store copy command again")
 )
 
-// Announce marks a store as used by a gateway until ctx is canceled. A store that accepts no new entries gets no
-// mark; a copy then detects only the gateway's changes.
+// Announce marks a store as used by a gateway until ctx is canceled. If the store accepts no new entries, it is not marked; a
+// copy then detects only changes that the gateway makes.
 func Announce(ctx context.Context, s store.Store) {
 	key := runningPrefix + rand.Text()
-	host, _ := os.Hostname() // for messages; may be empty
+	host, _ := os.Hostname() // host name for messages; may be empty
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -55,10 +55,10 @@ func Announce(ctx context.Context, s store.Store) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = s.Delete(ctx, key) // otherwise the mark expires
+	_ = s.Delete(ctx, key) // if this fails, the mark expires
 }
 
-// CheckNotRunning returns [ErrRunning] if a gateway has announced itself in a store.
+// CheckNotRunning returns [ErrRunning] if a gateway has marked the store as used.
 func CheckNotRunning(ctx context.Context, s store.Store) error {
 	keys, err := s.List(ctx, runningPrefix)
 	if err != nil {
@@ -73,7 +73,7 @@ func CheckNotRunning(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// CheckComplete returns [ErrIncomplete] if a copy to a store was interrupted.
+// CheckComplete returns [ErrIncomplete] if a copy into the store was interrupted.
 func CheckComplete(ctx context.Context, s store.Store) error {
 	_, err := s.Get(ctx, IncompleteKey)
 	switch {
@@ -85,7 +85,7 @@ func CheckComplete(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// IsMarker reports whether a key is that of a mark, which must not be copied.
+// IsMarker reports whether a key is that of a mark. Marks must not be copied.
 func IsMarker(key string) bool {
 	return store.KindOf(key) == CopyKind || strings.HasPrefix(key, runningPrefix)
 }

@@ -1,5 +1,5 @@
-// Package crossorigin implements the CORS policy of all endpoints (Fetch §3.2): which scripts of other origins may call
-// them and read their responses. It does not depend on Caddy, so that the authorization server and the handlers share it.
+// Package crossorigin implements the CORS policy of all endpoints (Fetch §3.2): which origins' scripts may call them and read
+// their responses. It does not depend on Caddy, so that the authorization server and the handlers can share it.
 package crossorigin
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// allowedMethods are allowed at every endpoint. An endpoint responds with 405 to unsupported methods, which scripts can read.
+// allowedMethods are allowed at every endpoint. If an endpoint does not support the method, scripts can read its 405 response.
 var allowedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
-// exposedHeaders are the response headers that scripts may read in addition to the safelisted headers, such as
-// Last-Modified and Content-Type (Fetch §4.10).
+// exposedHeaders are the response headers that scripts may read in addition to safelisted headers such as Last-Modified and
+// Content-Type (Fetch §4.10).
 var exposedHeaders = []string{
 	"Www-Authenticate", "Location", "Content-Location", "Link", "Etag", "Last-Modified", "Date", "Age", "Cache-Status", "Retry-After", "X-Progress",
 	"Ratelimit", "Ratelimit-Policy", "X-Request-Id", "X-Correlation-Id",
 }
 
-// maxRequestHeaders limits Access-Control-Request-Headers, which a preflight response repeats, in bytes.
+// maxRequestHeaders is the maximum size of Access-Control-Request-Headers in bytes. Preflight responses repeat this header.
 const maxRequestHeaders = 4 << 10
 
 const (
@@ -35,25 +35,25 @@ const (
 	headerRequestHeaders = "Access-Control-Request-Headers"
 )
 
-// Policy allows the scripts of some origins to call an endpoint. Policies differ only in their origins: a preflight
-// allows every request header that it lists, because browsers and tracing tools add headers such as traceparent, and
-// a request without CORS can contain any header anyway. Credentials are never allowed, so a script cannot use
-// the cookies or the client certificate of the browser, only its own bearer token or client secret. Endpoints that
-// rely on cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
+// Policy allows scripts of some origins to call an endpoint. Policies differ only in their origins. The response to a preflight
+// allows every request header listed in the preflight, because browsers and tracing tools add headers such as traceparent, and
+// requests without CORS can contain any header anyway. Credentials are never allowed. Therefore, a script cannot use the
+// cookies or client certificate of the browser, only its own bearer token or client secret. Endpoints that rely on cookies must
+// not have a Policy. A nil Policy leaves CORS to the next handler.
 type Policy struct {
-	isPublic     bool // allows every origin by a static header: caches need no Vary
+	isPublic     bool // every origin is allowed by a static header, so that caches do not need Vary
 	preflight    *cors.Cors
-	allowsOrigin func(origin string) bool // unused if public
+	allowsOrigin func(origin string) bool // not used if isPublic is set
 }
 
-// Public allows every origin. It is for documents that need no token, and for endpoints that need a token or secret
-// which other sites do not have.
+// Public allows every origin. It is for documents that do not require a token, and for endpoints that require a token or secret
+// that other sites do not have.
 var Public = &Policy{isPublic: true, preflight: cors.New(cors.Options{
 	AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 })}
 
-// NewRestricted returns the policy that allows the origins for which allows returns true. The origin is as received, and never
-// empty.
+// NewRestricted returns a policy that allows the origins for which allows returns true. allows is called with the received
+// Origin, which is not empty.
 func NewRestricted(allows func(origin string) bool) *Policy {
 	return &Policy{allowsOrigin: allows, preflight: cors.New(cors.Options{
 		AllowedMethods: allowedMethods, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
@@ -61,8 +61,8 @@ func NewRestricted(allows func(origin string) bool) *Policy {
 	})}
 }
 
-// HandlePreflight responds to preflights, and reports whether the request was one. For other requests, it returns a writer
-// that sets the CORS headers of the response, regardless of its status, and drops those of later handlers.
+// HandlePreflight responds to preflight requests and reports whether the request was one. For other requests, it returns a
+// writer that sets the CORS headers of the response, regardless of its status, and drops those set by later handlers.
 func (p *Policy) HandlePreflight(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	if p == nil {
 		return w, false
@@ -86,11 +86,12 @@ func (p *Policy) HandlePreflight(w http.ResponseWriter, r *http.Request) (http.R
 		origin = ""
 	}
 	c := &corsWriter{ResponseWriter: w, origin: origin}
-	c.setHeaders() // for outer error handlers, which use the underlying writer
+	c.setHeaders() // for outer error handlers, which write to the underlying writer
 	return c, false
 }
 
-// areHeaderNames reports whether each value of Access-Control-Request-Headers is a list of tokens (RFC 9110 §5.6.2).
+// areHeaderNames reports whether each value is a list of tokens (RFC 9110 §5.6.2), as required for
+// Access-Control-Request-Headers.
 func areHeaderNames(values []string) bool {
 	list := strings.Join(values, ",")
 	if len(list) > maxRequestHeaders {
@@ -179,7 +180,7 @@ type clientOrigins interface {
 	AllowsOrigin(origin string) bool
 }
 
-// New returns the policy of a cors option; nil if the option is empty. The argument of is nil without the fhir app.
+// New returns the policy for the words of a cors option, or nil if there are none. of is nil if there is no fhir app.
 func New(words []string, of clientOrigins) (*Policy, error) {
 	switch {
 	case len(words) == 0:

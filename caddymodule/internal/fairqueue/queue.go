@@ -1,10 +1,11 @@
-// Package fairqueue limits the number of concurrent expensive operations, and shares them fairly among networks and clients.
+// Package fairqueue limits the number of concurrent expensive operations and shares the capacity fairly among networks and
+// clients.
 //
-//	Queue.Acquire(network, client) ── no free place ──► ErrFull
-//	   │ a place: at most as many as are still free
+//	Queue.Acquire(network, client) ── queue share used up ──► ErrFull
+//	   │ queued: a holder gets at most as many entries as are still free
 //	   ▼
 //	a slot of the network, then of the client, then of the queue
-//	   │ at most half of all slots
+//	   │ at most half of all slots per holder
 //	   ▼
 //	the work ──► release
 //
@@ -22,22 +23,22 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxQueued is the maximum size of a queue, including work that has a slot. Work may stay queued after its client has
-// disconnected, so clients that reconnect quickly could pile it up.
+// MaxQueued is the maximum number of entries in a queue, including those that have a slot. An entry may outlive the client's
+// connection, so clients that reconnect quickly could otherwise accumulate entries.
 const MaxQueued = 1000
 
-// ErrFull is returned if a holder has no free place.
+// ErrFull is returned if the queue, or a holder's share of it, is full.
 var ErrFull = errors.New("queue is full")
 
-// Queue makes work wait for a slot. A holder, which is a network or a client, gets at most half of the slots, so that
-// others do not wait for the end of its flood, and at most as many places as are free, so that some places always
-// are. Only queued holders use memory. Use [New] to create one. It is safe for concurrent use.
+// Queue limits concurrent work by slots. A holder is a network or a client. It gets at most half of the slots, so that others
+// do not wait until its backlog is processed, and at most as many queue entries as remain free, so that the queue never fills
+// up. Only queued holders use memory. Use [New] to create a Queue. It is safe for concurrent use.
 type Queue struct {
 	slots          *semaphore.Weighted
 	slotsPerHolder int64 // maximum slots per holder
 
 	mu     sync.Mutex
-	queued int // number of places in use
+	queued int // number of queued entries, including those that have a slot
 	shares map[string]*holderShare
 }
 
@@ -46,7 +47,7 @@ type holderShare struct {
 	slots  *semaphore.Weighted
 }
 
-// New returns a queue with the given number of slots, at least 1.
+// New returns a queue with the given number of slots, but at least 1.
 func New(slots int) *Queue {
 	slots = max(1, slots)
 	return &Queue{
@@ -56,9 +57,9 @@ func New(slots int) *Queue {
 	}
 }
 
-// Acquire waits for a slot until ctx is canceled, and returns a function that releases the slot. The slot counts for
-// each holder. To avoid deadlocks, all callers must list the kinds of holders in the same order, such as network and
-// then client. The error is [ErrFull] or that of ctx.
+// Acquire waits for a slot until ctx is canceled and returns a function that releases the slot. The slot is counted for each
+// holder. To avoid deadlocks, all callers must list the kinds of holders in the same order, such as the network before the
+// client. The error is [ErrFull] or wraps that of ctx.
 func (q *Queue) Acquire(ctx context.Context, holders ...string) (release func(), err error) {
 	shares, err := q.reserve(holders)
 	if err != nil {
@@ -81,7 +82,7 @@ func (q *Queue) Acquire(ctx context.Context, holders ...string) (release func(),
 	return release, nil
 }
 
-// reserve reserves a place for each holder, and returns the semaphores of their shares.
+// reserve adds a queue entry for each holder and returns the semaphores of the holders' shares.
 func (q *Queue) reserve(holders []string) (slots []*semaphore.Weighted, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,15 +119,15 @@ func (q *Queue) release(holders []string) {
 	}
 }
 
-// Len returns the number of places in use.
+// Len returns the number of queued entries, including those that have a slot.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queued
 }
 
-// Network returns the smallest block that a provider assigns to a customer: an IPv4 address, or the /64 of an IPv6
-// address. A text that is not an IP address is returned unchanged.
+// Network returns the smallest address block that a provider assigns to a customer: an IPv4 address, or the /64 of an IPv6
+// address. If address is not an IP address, it is returned unchanged.
 func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 )
 
-// TestShares fills a queue of four slots by one holder of each kind. Other holders get the remaining slots.
+// TestShares checks that, when one holder of each kind floods a queue of four slots, other holders get the remaining slots.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		flood, others []string
-		got           int // slots of the flood
+		got           int // number of slots that the flood gets
 		passes        bool
 	}{
 		{"another network", []string{"network a"}, []string{"network b"}, 2, true},
@@ -65,7 +65,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestPlaces lets one holder take all the places that it gets, and another some of the rest.
+// TestPlaces checks that, when one holder has used up its share of the queue, another holder gets part of the rest.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if got := q.Len(); got != 1 { // the holder of the slot
+		if got := q.Len(); got != 1 { // only the entry that has the slot
 			t.Errorf("%d places are taken", got)
 		}
 	})

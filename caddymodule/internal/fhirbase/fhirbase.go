@@ -1,5 +1,5 @@
-// Package fhirbase defines the path of the FHIR API, which all handlers need, and finds the app `fhir` for them. Handlers do
-// not import the app, so that `fhir_bearer`, `fhir_expand` and `fhir_outcome` can be built without an authorization server.
+// Package fhirbase defines the path of the FHIR API, which all handlers need, and provides access to the app `fhir`. Handlers
+// do not import the app, so that `fhir_bearer`, `fhir_expand` and `fhir_outcome` can be built without an authorization server.
 package fhirbase
 
 import (
@@ -19,11 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// ErrNoApp is returned if the fhir app is not configured.
+// ErrNoApp is returned if the global option fhir is required but not configured.
 var ErrNoApp = errors.New("the fhir global option is required: it contains the issuer")
 
-// FindApp returns the configured app as type A, or [ErrNoApp]. Unlike [caddy.Context.App], it does not create an empty
-// app.
+// FindApp returns the configured app as type A, or [ErrNoApp]. Unlike [caddy.Context.App], it does not create an empty app.
 func FindApp[A any](ctx caddy.Context) (zero A, err error) {
 	app, err := ctx.AppIfConfigured("fhir")
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -39,7 +38,7 @@ func FindApp[A any](ctx caddy.Context) (zero A, err error) {
 	return found, nil
 }
 
-// FindAppOrNil returns the configured app, or nil.
+// FindAppOrNil returns the configured app as type A, or nil.
 func FindAppOrNil[A any](ctx caddy.Context) (A, error) {
 	app, err := FindApp[A](ctx)
 	if errors.Is(err, ErrNoApp) {
@@ -48,16 +47,16 @@ func FindAppOrNil[A any](ctx caddy.Context) (A, error) {
 	return app, err
 }
 
-// Addresser is the part of the app that has the addresses of the authorization server and the FHIR API.
+// Addresser is the part of the app's interface that returns the addresses of the authorization server and the FHIR API.
 type Addresser interface {
-	// Address returns the issuer and the path of the FHIR API below it.
+	// Address returns the issuer and the path of the FHIR API.
 	Address() (issuer, fhirBase string)
 }
 
 // DefaultBase is the default path of the FHIR API.
 const DefaultBase = "/fhir/R4"
 
-// ResolveBase returns the FHIR base: the handler's option configured, otherwise that of the fhir app, otherwise the default.
+// ResolveBase returns the FHIR base: the handler's configured option, otherwise that of the fhir app, otherwise the default.
 func ResolveBase(ctx caddy.Context, configured string) (string, error) {
 	if configured != "" {
 		return configured, CheckBase(configured)
@@ -70,7 +69,7 @@ func ResolveBase(ctx caddy.Context, configured string) (string, error) {
 	return base, nil
 }
 
-// CheckBase checks the path of a FHIR API.
+// CheckBase returns an error unless path is a valid path of a FHIR API.
 func CheckBase(path string) error {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?#%* ") {
 		return fmt.Errorf("fhir_base %q must be a path like %s, without a trailing slash", path, DefaultBase)
@@ -78,7 +77,7 @@ func CheckBase(path string) error {
 	return nil
 }
 
-// SplitBase splits the URL of an API into its origin and path. The origin of a path is empty.
+// SplitBase splits the URL or path of an API into origin and path. If base is a path, the origin is "".
 func SplitBase(base string) (origin, path string, err error) {
 	if base == "" || base[0] == '/' {
 		return "", base, nil
@@ -91,18 +90,18 @@ func SplitBase(base string) (origin, path string, err error) {
 	return u.Scheme + "://" + u.Host, path, CheckBase(path)
 }
 
-// CheckBaseOrURL checks the path or the URL of a FHIR API.
+// CheckBaseOrURL returns an error unless the text is a valid path or URL of a FHIR API.
 func CheckBaseOrURL(base string) error {
 	_, path, err := SplitBase(base)
 	return cmp.Or(err, CheckBase(path))
 }
 
-// StorageName returns the name of an issuer in storage keys and file names.
+// StorageName returns the name that represents an issuer in storage keys and file names.
 func StorageName(issuer string) string {
 	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
 
-// OriginalPath returns the path before any rewrites.
+// OriginalPath returns the path of a request before any rewrites.
 func OriginalPath(r *http.Request) string {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
 		return original.URL.Path
@@ -110,22 +109,22 @@ func OriginalPath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// IsBelow reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so
-// everything that `handle /fhir/R4/*` matches is below the base.
+// IsBelow reports whether a path is the FHIR base or below it. It ignores case like Caddy's path matcher, so everything that
+// `handle /fhir/R4/*` matches is below the base.
 func IsBelow(path, base string) bool {
 	path, base = strings.ToLower(path), strings.ToLower(base)
 	return path == base || strings.HasPrefix(path, base+"/")
 }
 
-// LocalOperationsVar is the variable of a request for the CapabilityStatement that fhir_expand sets if it handles
-// operations before the FHIR server: true for all operations, false for $expand alone.
+// LocalOperationsVar is the variable that fhir_expand sets in a request for the CapabilityStatement if it handles operations in
+// front of the FHIR server: true for all operations, false for only $expand.
 const LocalOperationsVar = "fhir.answered_operations"
 
-// AuditLogger is the logger name of the audit log, for `include` and `exclude` of Caddy's global option log.
+// AuditLogger is the logger name of the audit log, for `include` and `exclude` in Caddy's global option log.
 const AuditLogger = "fhir.audit"
 
-// NewLogger returns Caddy's logger, or that of another module if given, without stack traces. Caddy omits them only
-// outside of requests.
+// NewLogger returns Caddy's logger for the current module, or for another module if given, without stack traces. Caddy omits
+// stack traces only outside of requests.
 func NewLogger(ctx caddy.Context, name string, of ...caddy.Module) *slog.Logger {
 	const never = slog.Level(127)
 	return slog.New(zapslog.NewHandler(ctx.Logger(of...).Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(never)))

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	failureWindowDuration = time.Minute // period in which failures of one kind are counted together
-	maxLoggedFailures     = 10          // maximum number of failures of a kind that are logged individually in that time
-	maxFailureKinds       = 1000        // maximum number of distinct kinds
+	failureWindowDuration = time.Minute // period in which failures of the same kind are counted together
+	maxLoggedFailures     = 10          // maximum number of failures of a kind that are logged individually per period
+	maxFailureKinds       = 1000        // maximum number of different kinds
 )
 
-// Log logs failures that the client did not cause. Caddy logs them only if no error route handles them; with
-// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged individually; further
-// ones are counted and reported at the end of the minute. It is safe for concurrent use.
+// Log logs failures that the client did not cause. Caddy logs them only if no error route handles them, so with
+// `handle_errors`, an outage would not be logged. The first failures of each kind are logged individually; additional ones are
+// counted, and their number is logged at the end of the minute. Log is safe for concurrent use.
 type Log struct {
 	logger *slog.Logger
-	proxy  *slog.Logger // for errors from reverse_proxy
+	proxy  *slog.Logger // logger for errors from reverse_proxy
 
 	mu      sync.Mutex
-	windows map[string]*failureWindow // by kind
+	windows map[string]*failureWindow // windows by kind
 }
 
-// failureWindow counts the failures of a kind for failureWindowDuration from the first failure.
+// failureWindow counts the failures of a kind during failureWindowDuration, beginning with the first failure.
 type failureWindow struct{ logged, omitted int }
 
 // NewLog returns a failure log that writes to a logger.
@@ -43,25 +43,25 @@ func NewLog(logger *slog.Logger) *Log {
 	return &Log{logger: logger, proxy: logger, windows: map[string]*failureWindow{}}
 }
 
-// NewHandlerLog returns the failure log of a handler. Errors of a reverse_proxy behind it are logged under the name
-// reverse_proxy, because an unavailable FHIR server is not a failure of fhir_bearer or fhir_expand.
+// NewHandlerLog returns the failure log of a handler. Errors of a reverse_proxy that handles the request later are logged under
+// the name reverse_proxy, because an unavailable FHIR server is not a failure of fhir_bearer or fhir_expand.
 func NewHandlerLog(ctx caddy.Context) *Log {
 	l, proxy := NewLog(ctx.Slogger()), new(reverseproxy.Handler)
 	l.proxy = fhirbase.NewLogger(ctx, string(proxy.CaddyModule().ID), proxy)
 	return l
 }
 
-// isFromProxy reports whether reverse_proxy created an error. Trace is the function that called [caddyhttp.Error].
+// isFromProxy reports whether reverse_proxy created an error. Trace contains the function that called [caddyhttp.Error].
 func isFromProxy(handlerErr caddyhttp.HandlerError) bool {
 	return strings.HasPrefix(handlerErr.Trace, "reverseproxy.")
 }
 
-// failureLoggedVar is the request variable that is set once a request's failure is logged.
+// failureLoggedVar is the request variable that is set after the failure of a request has been logged.
 const failureLoggedVar = "fhir.failure_logged"
 
-// LogRequestError logs the cause of a response with status 500 or above, once per request. It skips errors from a store that is
-// unavailable or full, which its breaker or the watch in modules/stores logs, and failures because the client disconnected. It omits the
-// query, which may identify a person or contain a token.
+// LogRequestError logs the cause of a response with status 500 or above, once per request. It omits the query, which may
+// identify a person or contain a token. It does not log errors from an unavailable or full store, which the store's breaker or
+// the watch in modules/stores logs, or failures because the client disconnected.
 func (l *Log) LogRequestError(r *http.Request, err error) {
 	handlerErr, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(handlerErr.StatusCode, http.StatusInternalServerError)
@@ -81,8 +81,8 @@ func hasDisconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
 }
 
-// loggedElsewhere is an error that is not logged for each failed request: its origin, such as a store's breaker, logs
-// it, or it is not worth logging.
+// loggedElsewhere is an error that is not logged for each failed request, because its origin, such as a store's breaker, logs
+// it or because it is not relevant.
 type loggedElsewhere interface {
 	error
 	LoggedElsewhere()
@@ -102,7 +102,7 @@ func (e *loggedError) Unwrap() error { return e.error }
 func (*loggedError) LoggedElsewhere() {}
 
 // LogServerError logs that a server did not respond, because the client may get a stale response instead of an error. It
-// returns the error marked as logged.
+// returns the error wrapped so that it is not logged again.
 func (l *Log) LogServerError(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -111,7 +111,7 @@ func (l *Log) LogServerError(name string, err error) error {
 	return &loggedError{err}
 }
 
-// Warn logs client errors that the client cannot see, limited like failures of that kind.
+// Warn logs client errors that the client cannot detect. Warnings are limited per kind, like failures.
 func (l *Log) Warn(kind, message string, attributes ...any) {
 	if l.mayLog(kind) {
 		l.logger.Warn(message, attributes...)
@@ -124,7 +124,7 @@ func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any
 	}
 }
 
-// mayLog reports whether another failure of a kind may be logged.
+// mayLog counts a failure of a kind and reports whether it may be logged.
 func (l *Log) mayLog(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Log) mayLog(kind string) bool {
 	return true
 }
 
-// closeWindow closes a window and logs the number of omitted failures.
+// closeWindow removes the window of a kind and logs the number of omitted failures.
 func (l *Log) closeWindow(kind string) {
 	l.mu.Lock()
 	leftOut := l.windows[kind].omitted
@@ -156,15 +156,15 @@ func (l *Log) closeWindow(kind string) {
 	}
 }
 
-// failureHandler limits records at error level: lower packages log failures themselves, and during an outage anyone
-// can cause them.
+// failureHandler limits error-level records. Core packages log failures themselves, and during an outage, anyone can cause
+// failures.
 type failureHandler struct {
 	slog.Handler
 	limiter *Log
 }
 
-// LimitFailures returns a logger that limits failures, with the message as their kind. For a nil logger, as during Caddyfile
-// parsing, it returns nil.
+// LimitFailures returns a logger that limits failures and uses the message as their kind. It returns nil if logger is nil, as
+// during Caddyfile parsing.
 func LimitFailures(logger *slog.Logger) *slog.Logger {
 	if logger == nil {
 		return nil
@@ -179,7 +179,7 @@ func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, record)
 }
 
-// hasLoggedError reports whether an attribute of a record is a loggedElsewhere error.
+// hasLoggedError reports whether an attribute of the record is a loggedElsewhere error.
 func hasLoggedError(record slog.Record) (has bool) {
 	record.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)

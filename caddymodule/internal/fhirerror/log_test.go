@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// An outage does not flood the log: failures of each kind are logged up to a limit, and then only counted.
+// An outage does not flood the log: failures of each kind are logged individually up to a limit, then only counted.
 func TestFailureLogIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		request := func(status int, cause error) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?name=secret", nil)
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), nil)
-			for range 3 { // several handlers log the same error
+			for range 3 { // several handlers may log the same error
 				log.LogRequestError(r, caddyhttp.Error(status, cause))
 			}
 		}
@@ -37,7 +37,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		}
 		request(http.StatusServiceUnavailable, errors.New("rare"))
 		request(http.StatusNotFound, errors.New("no failure"))
-		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // logged by the breaker
+		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // the breaker logs this error
 		got := text.String()
 		if strings.Count(got, "\n") != maxLoggedFailures+1 || strings.Count(got, "refused") != maxLoggedFailures || strings.Count(got, "rare") != 1 || strings.Contains(got, "secret") {
 			t.Error(got)
@@ -64,7 +64,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 	})
 }
 
-// Errors that a core package logs are limited too; other levels are not.
+// Errors logged by a core package are limited too; records at other levels are not.
 func TestLimitFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLimitFailures(t *testing.T) {
 		for range 3 * maxLoggedFailures {
 			log.Error("store down", "path", "/oauth2/token")
 			log.Info("refused")
-			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // logged by the breaker
+			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // the breaker logs this error
 		}
 		got := text.String()
 		if strings.Count(got, "store down") != maxLoggedFailures || strings.Count(got, "with=attribute") != 4*maxLoggedFailures || strings.Count(got, "group.path") != maxLoggedFailures || strings.Contains(got, "not stored") {

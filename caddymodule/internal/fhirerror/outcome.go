@@ -1,4 +1,4 @@
-// Package fhirerror writes error responses below the FHIR base, and logs errors that the client did not cause.
+// Package fhirerror writes error responses for paths below the FHIR base and logs errors that the client did not cause.
 //
 //	outcome.go  OperationOutcomes for errors, unless the site has an error route; 404 for unhandled requests
 //	log.go      rate-limited failure log
@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Write writes an error as an OperationOutcome, in the format that the request accepts.
+// Write writes an error as an OperationOutcome in the format that the request accepts.
 func Write(w http.ResponseWriter, r *http.Request, failure error) error {
 	status, outcome, err := encodeOutcome(failure)
 	if err != nil {
@@ -40,7 +40,7 @@ func Write(w http.ResponseWriter, r *http.Request, failure error) error {
 	return err
 }
 
-// operationOutcome has no details and no HTML in its texts, unlike the OperationOutcomes of package terminology.
+// operationOutcome is an OperationOutcome. Unlike those of package terminology, it contains no details and no HTML.
 type operationOutcome struct {
 	ResourceType string         `json:"resourceType"`
 	Issue        []outcomeIssue `json:"issue"`
@@ -52,28 +52,28 @@ type outcomeIssue struct {
 	Diagnostics string `json:"diagnostics"`
 }
 
-// issueError is an error that may be shown to clients. Its IssueType is a code of http://hl7.org/fhir/issue-type, and
-// its Diagnostics contain nothing confidential.
+// issueError is an error that may be shown to clients. IssueType returns a code of http://hl7.org/fhir/issue-type. Diagnostics
+// returns a text without confidential data.
 type issueError interface {
 	error
 	IssueType() string
 	Diagnostics() string
 }
 
-// jsonError is an error with a JSON OperationOutcome in any case: a rejection by fhir_bearer, which does not negotiate formats.
+// jsonError is an error whose OperationOutcome is always JSON: a rejection by fhir_bearer, which doesn't negotiate formats.
 type jsonError interface {
 	error
 	OnlyJSON()
 }
 
-// outcomeError is an error with its own OperationOutcome, for more than the code and text of one issue.
+// outcomeError is an error that provides its OperationOutcome, if one issue with a code and a text is not sufficient.
 type outcomeError interface {
 	error
 	OperationOutcome() []byte
 }
 
-// encodeOutcome converts an error to an OperationOutcome. An error that must not be shown is described by its status
-// alone, because its text may contain hosts and files.
+// encodeOutcome converts an error to an OperationOutcome. If the error must not be shown to clients, because its text may
+// contain host and file names, the outcome contains only the status text.
 func encodeOutcome(err error) (status int, outcome []byte, _ error) {
 	handlerErr, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status = cmp.Or(handlerErr.StatusCode, http.StatusInternalServerError)
@@ -107,11 +107,11 @@ var issuesByStatus = map[int]struct{ code, text string }{
 	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not respond in time."},
 }
 
-// FailedBaseVar is the request variable with the FHIR base of the handler that failed, for fhir_outcome.
+// FailedBaseVar is the request variable that contains the FHIR base of the handler that failed, for fhir_outcome.
 const FailedBaseVar = "fhir.failed_below"
 
-// HandleError responds to an error below the FHIR base with an OperationOutcome, unless the site has an error route for
-// it. Otherwise, Caddy would send an empty body. It logs errors that Caddy does not log.
+// HandleError writes an OperationOutcome for an error below the FHIR base unless the site has an error route for the request,
+// because Caddy would send an empty body. It logs errors that Caddy does not log.
 func HandleError(w http.ResponseWriter, r *http.Request, base string, failures *Log, err error) error {
 	if err == nil {
 		return nil
@@ -130,8 +130,8 @@ func HandleError(w http.ResponseWriter, r *http.Request, base string, failures *
 	return Write(w, r, err)
 }
 
-// siteErrorRoutes returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in
-// which case Caddy logs failures itself.
+// siteErrorRoutes returns the error routes (`handle_errors`) of all sites of the server, or nil if there are none. In that
+// case, Caddy logs failures itself.
 func siteErrorRoutes(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
@@ -140,8 +140,8 @@ func siteErrorRoutes(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	return server.Errors
 }
 
-// hasMatchingRoute reports whether one of the routes matches a request. The server's error routes include those of its
-// other sites.
+// hasMatchingRoute reports whether one of the routes matches a request. The error routes of the server include those of other
+// sites.
 func hasMatchingRoute(r *http.Request, routes caddyhttp.RouteList) bool {
 	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
 		matched, err := route.MatcherSets.AnyMatchWithError(r)
@@ -152,16 +152,16 @@ func hasMatchingRoute(r *http.Request, routes caddyhttp.RouteList) bool {
 	})
 }
 
-// OrNotFound responds with 404 if the next handler writes no response. Caddy would send 200 with an empty body, which
-// a client would interpret as success.
+// OrNotFound responds with 404 if the next handler does not write a response. Caddy would send 200 with an empty body, which a
+// client would interpret as success.
 type OrNotFound struct {
-	// Next is the handler that may not write a response.
+	// Next is the handler that may not write a response. Required.
 	Next caddyhttp.Handler
 }
 
 var errUnhandledRequest = errors.New("no handler responded to the request")
 
-// ServeHTTP implements caddyhttp.Handler.
+// ServeHTTP implements [caddyhttp.Handler].
 func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	tracker := &responseTracker{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
 	if err := h.Next.ServeHTTP(tracker, r); err != nil || tracker.started {
@@ -170,7 +170,7 @@ func (h OrNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return caddyhttp.Error(http.StatusNotFound, errUnhandledRequest)
 }
 
-// responseTracker records whether a response was started.
+// responseTracker records whether a response has been started.
 type responseTracker struct {
 	caddyhttp.ResponseWriterWrapper
 	started bool
@@ -186,19 +186,19 @@ func (a *responseTracker) Write(b []byte) (int, error) {
 	return a.ResponseWriterWrapper.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom.
+// ReadFrom implements [io.ReaderFrom].
 func (a *responseTracker) ReadFrom(r io.Reader) (int64, error) {
 	a.started = true
 	return a.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// FlushError sends the header.
+// FlushError sends the header and buffered data to the client.
 func (a *responseTracker) FlushError() error {
 	a.started = true
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Hijack hands the connection over.
+// Hijack implements [http.Hijacker].
 func (a *responseTracker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.started = true
 	return http.NewResponseController(a.ResponseWriter).Hijack()

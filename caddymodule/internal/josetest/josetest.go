@@ -1,4 +1,4 @@
-// Package josetest creates keys and signed tokens for tests, with any valid or invalid header and payload.
+// Package josetest creates keys and signed tokens for tests. Header and payload may be invalid.
 package josetest
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// NewRSA returns a new RSA key of 2048 bits.
+// NewRSA returns a new 2048-bit RSA key.
 func NewRSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }
 
-// NewEC returns a new key on a curve.
+// NewEC returns a new key on the given curve.
 func NewEC(curve elliptic.Curve) *ecdsa.PrivateKey {
 	return must(ecdsa.GenerateKey(curve, rand.Reader))
 }
 
-// NewEd25519 returns a new key for EdDSA.
+// NewEd25519 returns a new Ed25519 key, for the algorithm EdDSA.
 func NewEd25519() ed25519.PrivateKey {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	return must(key, err)
@@ -29,15 +29,15 @@ func NewEd25519() ed25519.PrivateKey {
 
 func must[K any](key K, err error) K {
 	if err != nil {
-		panic(err) // no source of randomness
+		panic(err) // no source of randomness is available
 	}
 	return key
 }
 
-// Header is the protected header of a token without alg.
+// Header is the protected header of a token, except alg.
 type Header map[jose.HeaderKey]any
 
-// Sign signs a payload unchanged and returns the compact serialization (RFC 7515 §7.1).
+// Sign signs a payload as is and returns the compact serialization (RFC 7515 §7.1).
 func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) string {
 	t.Helper()
 	token, err := SignCompact(key, header, payload)
@@ -47,7 +47,7 @@ func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) stri
 	return token
 }
 
-// SignCompact is [Sign] outside of tests.
+// SignCompact is like [Sign] but can be used outside of tests.
 func SignCompact(key jose.SigningKey, header Header, payload []byte) (string, error) {
 	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
 	if err != nil {

@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Names that registration may assign to clients are rejected, regardless of their length: current ones have the form of a hash.
+// Names that registration may assign are rejected regardless of their length. Currently assigned names look like a hash.
 func TestCheckConfiguredRegistered(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"registered-": false, "registered-x": false, "registered-app-of-ours": false, "registered": true, "my-registered-app": true} {

@@ -1,5 +1,4 @@
-// Package oauth2 contains the parts shared by all OAuth 2.0 endpoints. It does not depend on clients, people or
-// tokens.
+// Package oauth2 contains the parts shared by all OAuth 2.0 endpoints. It does not depend on clients, people or tokens.
 package oauth2
 
 import (
@@ -22,30 +21,30 @@ import (
 )
 
 const (
-	// MaxParameterSize is the maximum size of a parameter in bytes.
+	// MaxParameterSize is the maximum size of a parameter value in bytes.
 	MaxParameterSize = 8 << 10
 
-	// maxQuerySize is the maximum size of a query in bytes: a sealed authorization request must fit into the URL of the
-	// sign-in page, and Caddy accepts 16 KiB of headers.
+	// maxQuerySize is the maximum size of a query in bytes. A sealed authorization request must fit into the URL of the sign-in
+	// page, and Caddy accepts 16 KiB of headers.
 	maxQuerySize = 10 << 10
 
-	maxBodySize = 64 << 10 // bytes
+	maxBodySize = 64 << 10 // maximum size in bytes
 )
 
-// errLargeBody has the status of RFC 9126 §2.3.
+// errLargeBody is returned for a body above maxBodySize; its status is specified in RFC 9126 §2.3.
 var errLargeBody = &Error{Code: "invalid_request", Description: "the request body exceeds 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
-// errEscape replaces the error from net/url, which quotes the input.
+// errEscape replaces the error from net/url, which contains the input.
 var errEscape = errors.New("invalid percent-encoding: % must be followed by two hexadecimal digits")
 
-// Parameters are the parameters of one request. Only resource may be repeated (RFC 8707 §2), and a parameter without
-// a value counts as omitted (RFC 6749 §3.1, §3.2).
+// Parameters are the parameters of a request. Only resource may be repeated (RFC 8707 §2). A parameter without a value is
+// treated as omitted (RFC 6749 §3.1, §3.2).
 type Parameters url.Values
 
-// Get returns a parameter, or "" if it is omitted.
+// Get returns the value of a parameter, or "" if it is omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// EncodeSelected returns a query with only the named parameters, in ASCII.
+// EncodeSelected returns an ASCII query with only the named parameters.
 func (p Parameters) EncodeSelected(names ...string) string {
 	selected := url.Values{}
 	for _, name := range names {
@@ -56,8 +55,8 @@ func (p Parameters) EncodeSelected(names ...string) string {
 	return selected.Encode()
 }
 
-// Check rejects repeated parameters, which other servers may interpret differently, and long parameters, except those
-// that this server sealed.
+// Check returns an error for repeated parameters, which other servers may interpret differently, and for parameters that are
+// too long, except those that this server has sealed.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
 		isRepeated := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
@@ -73,13 +72,13 @@ func (p Parameters) Check(sealed ...string) error {
 	return nil
 }
 
-// parseValues accepts semicolons, which a state may contain and net/url rejects.
+// parseValues parses a query or form. It accepts semicolons, which a state may contain but net/url rejects.
 func parseValues(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// ReadCheckedQuery parses and checks a query. With an error, it returns the parameters that it could parse, so that
-// the error can be sent to the redirect URI.
+// ReadCheckedQuery parses and checks a query. If it returns an error, it also returns the parameters that it could parse, so
+// that the error can be sent to the redirect URI.
 func ReadCheckedQuery(query string) (Parameters, error) {
 	p, err := ReadQuery(query)
 	switch {
@@ -91,7 +90,7 @@ func ReadCheckedQuery(query string) (Parameters, error) {
 	return p, p.Check()
 }
 
-// ReadQuery parses a query without further checks.
+// ReadQuery parses a query without the checks of [Parameters.Check].
 func ReadQuery(query string) (Parameters, error) {
 	values, err := parseValues(query)
 	if err != nil {
@@ -109,7 +108,7 @@ func ReadCheckedForm(w http.ResponseWriter, r *http.Request) (Parameters, error)
 	return p, p.Check()
 }
 
-// ReadForm parses the body only, because secrets must not be in the query (RFC 6749 §2.3.1).
+// ReadForm parses only the request body, because secrets must not be in the query (RFC 6749 §2.3.1).
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
 		return nil, InvalidRequest("the Content-Type must be application/x-www-form-urlencoded")
@@ -125,7 +124,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	return Parameters(values), nil
 }
 
-// ReadBody reads up to 64 KiB. The server limits the time.
+// ReadBody reads a request body of at most 64 KiB. The HTTP server limits the time.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodySize))
 	switch {
@@ -139,25 +138,25 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// IsForm reports whether the body of a request is a form.
+// IsForm reports whether the Content-Type of a request is that of a form.
 func IsForm(r *http.Request) bool {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return kind == "application/x-www-form-urlencoded"
 }
 
-// Error is an OAuth 2.0 error: the response for the client, and the cause for the log.
+// Error is an OAuth 2.0 error: the response to the client and the cause for the log.
 type Error struct {
 	// Code is an error code of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or OpenID Connect Core §3.1.2.6.
 	Code string
 
-	// Description explains the correction to the client's developer. Endpoints send it and error pages show it. A redirect
-	// contains it only if DescribeToClient is set.
+	// Description explains to the client's developer how to correct the error. Endpoints return it, and error pages show it.
+	// Redirects contain it only if DescribeToClient is set.
 	Description string
 
-	Status            int   // the HTTP status of a direct response. Default: 400.
-	Err               error // the cause, for the log only
-	IsUserCorrectable bool  // the person can correct the error, not the client's developer
-	DescribeToClient  bool  // the redirect URI receives the description too
+	Status            int   // HTTP status of a direct response; default: 400
+	Err               error // cause, only for the log
+	IsUserCorrectable bool  // whether the person, rather than the client's developer, can correct the error
+	DescribeToClient  bool  // whether the description is also sent to the redirect URI
 }
 
 // Error returns the text for logs, including the cause.
@@ -178,22 +177,22 @@ func (e *Error) Unwrap() error { return e.Err }
 // HTTPStatus returns the status of a direct response (RFC 6749 §5.2).
 func (e *Error) HTTPStatus() int { return cmp.Or(e.Status, http.StatusBadRequest) }
 
-// InvalidRequest returns an error about the form of a request (RFC 6749 §4.1.2.1, §5.2).
+// InvalidRequest returns an invalid_request error (RFC 6749 §4.1.2.1, §5.2).
 func InvalidRequest(description string) *Error {
 	return &Error{Code: "invalid_request", Description: description}
 }
 
-// NewRestartError returns an error that the person corrects by starting again.
+// NewRestartError returns an error that the person can correct by starting again.
 func NewRestartError(text string) *Error {
 	return &Error{Code: "invalid_request", Description: text, IsUserCorrectable: true}
 }
 
-// InvalidGrant returns an error about a code or refresh token (RFC 6749 §5.2).
+// InvalidGrant returns an invalid_grant error for a code or refresh token (RFC 6749 §5.2).
 func InvalidGrant(description string) *Error {
 	return &Error{Code: "invalid_grant", Description: description}
 }
 
-// InvalidClient returns an error for failed client authentication (RFC 6749 §5.2).
+// InvalidClient returns an invalid_client error for failed client authentication (RFC 6749 §5.2).
 func InvalidClient(description string) *Error {
 	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
 }
@@ -206,21 +205,20 @@ func AsError(err error) *Error {
 	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
 }
 
-// InvalidScope returns an error that does not quote the scope, which may contain characters that are not allowed in
-// an error_description (RFC 6749 §5.2).
+// InvalidScope returns an invalid_scope error. Its description does not contain the scope, which may contain characters that
+// are not allowed in an error_description (RFC 6749 §5.2).
 func InvalidScope(err error) *Error {
 	return &Error{Code: "invalid_scope", Description: "the scope is malformed or exceeds the client's allowed scopes", Err: err}
 }
 
-// IsValidChallenge reports whether a text has the form of an S256 code_challenge
-// (RFC 7636 §4.2).
+// IsValidChallenge reports whether a text has the format of an S256 code_challenge (RFC 7636 §4.2).
 func IsValidChallenge(challenge string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(challenge)
 	return err == nil && len(b) == sha256.Size
 }
 
-// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). A verifier without a challenge
-// means that an attacker has removed the challenge (RFC 9700 §4.8.2).
+// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). If there is a verifier but no challenge, an
+// attacker may have removed the challenge (RFC 9700 §4.8.2), so CheckVerifier returns an error.
 func CheckVerifier(challenge, verifier string) error {
 	switch {
 	case challenge == "" && verifier == "":
@@ -241,18 +239,18 @@ func CheckVerifier(challenge, verifier string) error {
 // verifierPattern is the syntax of a code_verifier (RFC 7636 §4.1).
 var verifierPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// The authentication context classes (acr) of this server, from weakest to strongest; each includes the previous ones.
+// The authentication context classes (acr) of this server, from weakest to strongest. Each class includes the weaker ones.
 const (
 	ACRSingleFactor      = "sfa" // one factor
 	ACRMultiFactor       = "mfa" // two factors, local or confirmed by an identity provider
 	ACRPhishingResistant = "phr" // phishing-resistant: a local passkey (OpenID Connect EAP ACR Values 1.0)
 )
 
-// ACRValues are all classes, from weakest to strongest.
+// ACRValues lists all classes, from weakest to strongest.
 var ACRValues = []string{ACRSingleFactor, ACRMultiFactor, ACRPhishingResistant}
 
-// DeriveACR returns the class of a sign-in by its amr (RFC 8176). A key reported by an identity provider does not make a
-// sign-in phishing-resistant, because this server cannot verify it.
+// DeriveACR returns the class of a sign-in from its amr (RFC 8176). A hardware key reported by an identity provider does not
+// make a sign-in phishing-resistant, because this server cannot verify it.
 func DeriveACR(amr []string, provider string) string {
 	key := slices.Contains(amr, "hwk") || slices.Contains(amr, "swk")
 	switch {
@@ -264,13 +262,13 @@ func DeriveACR(amr []string, provider string) string {
 	return ACRMultiFactor
 }
 
-// MeetsACR reports whether a class includes the required class, which is one of [ACRValues], or "" for any.
+// MeetsACR reports whether a class includes the required class, which is one of [ACRValues], or "" if any class is sufficient.
 func MeetsACR(class, required string) bool {
 	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, required)
 }
 
-// RandomToken returns 256 random bits (RFC 6749 §10.10 requires 128) in base64url, which survives clients that do not
-// percent-encode. It does not begin with "-", because commands would parse such an id as a flag.
+// RandomToken returns 256 random bits in base64url (RFC 6749 §10.10 requires 128 bits), which stays intact if a client does not
+// percent-encode it. It does not begin with "-", because commands would interpret such an id as a flag.
 func RandomToken() string {
 	for {
 		if token := base64.RawURLEncoding.EncodeToString(RandomBytes(32)); token[0] != '-' {
@@ -282,11 +280,11 @@ func RandomToken() string {
 // RandomBytes returns n random bytes.
 func RandomBytes(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: see crypto/rand
+	_, _ = rand.Read(b) // never fails; see crypto/rand
 	return b
 }
 
-// CheckLifetime rejects a configured lifetime of less than a second or more than maximum.
+// CheckLifetime returns an error if a configured lifetime is less than a second or more than maximum.
 func CheckLifetime(name string, lifetime, maximum time.Duration) error {
 	if lifetime < time.Second || lifetime > maximum {
 		return fmt.Errorf("invalid %s %s: it must be between 1s and %s", name, formatDuration(lifetime), formatDuration(maximum))
@@ -294,7 +292,7 @@ func CheckLifetime(name string, lifetime, maximum time.Duration) error {
 	return nil
 }
 
-// formatDuration formats a duration as in a configuration: 30d, 24h, 10m.
+// formatDuration formats a duration as in a Caddyfile, such as 30d, 24h or 10m.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {
@@ -309,20 +307,20 @@ func formatDuration(d time.Duration) string {
 	return text
 }
 
-// Generation distinguishes successive clients or users with the same name: it increases each time that the name is added
-// to the store. It is 0 in the configuration: entries keep their grants when they move to the store and back.
+// Generation distinguishes successive clients or users with the same name. It increases each time the name is added to the
+// store. In the configuration it is 0, so that entries keep their grants when they are moved to the store and back.
 type Generation int64
 
 // DiffersFrom reports whether grants of one generation do not belong to the other.
 func (g Generation) DiffersFrom(other Generation) bool { return g != 0 && other != 0 && g != other }
 
-// ProtectedResourcePath is the path of a protected resource's metadata, followed by the path of the resource (RFC 9728 §3.1).
+// ProtectedResourcePath is the path of a protected resource's metadata. The path of the resource is appended (RFC 9728 §3.1).
 const ProtectedResourcePath = "/.well-known/oauth-protected-resource"
 
-// retryAfterSeconds is how long clients wait for an unavailable store, in seconds.
+// retryAfterSeconds is how long clients should wait for an unavailable store, in seconds.
 const retryAfterSeconds = "5"
 
-// SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header is already set.
+// SetRetryAfter sets Retry-After if the status is 503 (RFC 9110 §15.6.4) and the header is not already set.
 func SetRetryAfter(h http.Header, status int) {
 	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", retryAfterSeconds)

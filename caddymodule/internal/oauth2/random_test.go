@@ -2,7 +2,7 @@ package oauth2
 
 import "testing"
 
-// No id looks like a flag: fhir-keys retire <kid> must work for every key. Without the check, one in 64 would fail.
+// Random ids do not look like flags, so that fhir-keys retire <kid> works for every key. Otherwise, one in 64 would fail.
 func TestRandomTokenIsNoFlag(t *testing.T) {
 	t.Parallel()
 	for range 2000 {

@@ -17,23 +17,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 )
 
-// Setter parses the arguments of a subdirective.
+// Setter parses the arguments of a subdirective and stores the result.
 type Setter func(d *caddyfile.Dispenser) error
 
-// Block contains the subdirectives of a block, by name.
+// Block maps the names of a block's subdirectives to their setters.
 type Block map[string]Setter
 
-// ParseDirective parses a directive without arguments, and its block.
+// ParseDirective parses a directive that has no arguments, and its block.
 func ParseDirective(d *caddyfile.Dispenser, fields Block, repeatable ...string) error {
-	d.Next() // consume directive name
+	d.Next() // the directive's name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
 	return fields.Parse(d, repeatable...)
 }
 
-// Parse parses a block. An unknown name is an error, and so is a duplicate that is not repeatable, because ignoring
-// them would silently disable an intended setting.
+// Parse parses a block. Unknown names, and duplicates of names that are not repeatable, are errors, because ignoring them would
+// silently disable an intended setting.
 func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	seen := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -53,7 +53,7 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	return nil
 }
 
-// Word parses one argument and checks it. A nil check accepts any word.
+// Word returns a setter that parses one argument and checks it. If check is nil, any word is valid.
 func Word(to *string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args, err := parseArguments(d)
@@ -68,7 +68,7 @@ func Word(to *string, check func(string) error) Setter {
 	}
 }
 
-// Words parses one or more arguments and checks each. A nil check accepts any word.
+// Words returns a setter that parses one or more arguments and checks each. If check is nil, any word is valid.
 func Words(to *[]string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) (err error) {
 		if *to, err = parseArguments(d); err != nil {
@@ -78,8 +78,8 @@ func Words(to *[]string, check func(string) error) Setter {
 	}
 }
 
-// parseArguments parses one or more arguments. Caddy substitutes variables before it parses. An unset variable leaves no
-// argument, so the error mentions the possibility.
+// parseArguments parses one or more arguments. Caddy substitutes environment variables before it parses, and an unset variable
+// leaves no argument. The error for a missing argument mentions this possibility.
 func parseArguments(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
 	args := d.RemainingArgs()
@@ -101,7 +101,7 @@ func checkAll(d *caddyfile.Dispenser, check func(string) error, args []string) e
 	return nil
 }
 
-// WithLine adds the line to an error, or returns nil.
+// WithLine adds the current line to an error. It returns nil if err is nil.
 func WithLine(d *caddyfile.Dispenser, err error) error {
 	if err == nil {
 		return nil
@@ -109,10 +109,10 @@ func WithLine(d *caddyfile.Dispenser, err error) error {
 	return d.WrapErr(err)
 }
 
-// wordParser parses one argument that the check itself stores.
+// wordParser returns a setter that parses one argument, which check also stores.
 func wordParser(check func(string) error) Setter { return Word(new(string), check) }
 
-// ParseOneOrTwo parses one or two arguments. The second is empty if there is only one.
+// ParseOneOrTwo parses one or two arguments. If there is only one, second is "".
 func ParseOneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) > 2 {
@@ -121,7 +121,7 @@ func ParseOneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 	return args[0], strings.Join(args[1:], ""), nil
 }
 
-// OneOrTwoWords parses one or two arguments that the checks themselves store.
+// OneOrTwoWords returns a setter that parses one or two arguments, which the checks also store.
 func OneOrTwoWords(checkFirst, checkSecond func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		first, second, err := ParseOneOrTwo(d)
@@ -135,7 +135,7 @@ func OneOrTwoWords(checkFirst, checkSecond func(string) error) Setter {
 	}
 }
 
-// TwoWords parses two arguments.
+// TwoWords returns a setter that parses two arguments.
 func TwoWords(first, second *string) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.Args(first, second) || d.NextArg() {
@@ -145,7 +145,7 @@ func TwoWords(first, second *string) Setter {
 	}
 }
 
-// Pair parses a key and its value, and checks them.
+// Pair returns a setter that parses a key and its value and checks them.
 func Pair(to *map[string]string, check func(key, value string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var key, value string
@@ -166,7 +166,7 @@ func Pair(to *map[string]string, check func(key, value string) error) Setter {
 	}
 }
 
-// OneOf returns a check that a word is one of the given words.
+// OneOf returns a check that a word is one of the allowed words.
 func OneOf(allowed ...string) func(string) error {
 	return func(w string) error {
 		switch {
@@ -179,7 +179,7 @@ func OneOf(allowed ...string) func(string) error {
 	}
 }
 
-// Flag parses a subdirective without arguments that enables an option.
+// Flag returns a setter for a subdirective without arguments that enables an option.
 func Flag(to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *to = true; d.NextArg() {
@@ -189,7 +189,7 @@ func Flag(to *bool) Setter {
 	}
 }
 
-// SingleValue parses an option with a single possible value, such as `core off`.
+// SingleValue returns a setter for an option with a single possible value, such as `core off`.
 func SingleValue(value string, to *bool) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = true
@@ -197,7 +197,7 @@ func SingleValue(value string, to *bool) Setter {
 	}
 }
 
-// OrOff parses the word off, or delegates to another setter.
+// OrOff returns a setter that parses the word off and otherwise calls fallback.
 func OrOff(off *bool, fallback Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *off = d.CountRemainingArgs() == 1 && isNextWord(d, "off"); *off {
@@ -214,10 +214,10 @@ func isNextWord(d *caddyfile.Dispenser, w string) bool {
 	return is
 }
 
-// Duration parses a positive duration.
+// Duration returns a setter that parses a positive duration.
 func Duration(to *caddy.Duration) Setter { return wordParser(ParseDuration(to)) }
 
-// ParseDuration parses a positive duration.
+// ParseDuration returns a function that parses a positive duration.
 func ParseDuration(to *caddy.Duration) func(string) error {
 	return func(w string) error {
 		parsed, err := caddy.ParseDuration(w)
@@ -228,7 +228,7 @@ func ParseDuration(to *caddy.Duration) func(string) error {
 	}
 }
 
-// DurationOrOff parses a duration, or the word off as -1.
+// DurationOrOff returns a setter that parses the word off as -1 and otherwise calls fallback.
 func DurationOrOff(to *caddy.Duration, fallback Setter) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		var off bool
@@ -240,10 +240,10 @@ func DurationOrOff(to *caddy.Duration, fallback Setter) Setter {
 	}
 }
 
-// Number parses a positive integer.
+// Number returns a setter that parses a positive integer.
 func Number(to *int) Setter { return wordParser(ParseNumber(to)) }
 
-// ParseNumber parses a positive integer.
+// ParseNumber returns a function that parses a positive integer.
 func ParseNumber(to *int) func(string) error {
 	return func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
@@ -253,7 +253,7 @@ func ParseNumber(to *int) func(string) error {
 	}
 }
 
-// NonNegativeNumber parses a non-negative integer.
+// NonNegativeNumber returns a setter that parses a non-negative integer.
 func NonNegativeNumber(to *int) Setter {
 	return wordParser(func(w string) (err error) {
 		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
@@ -263,7 +263,7 @@ func NonNegativeNumber(to *int) Setter {
 	})
 }
 
-// Size parses a number of bytes.
+// Size returns a setter that parses a size and stores it in bytes.
 func Size(to *int64) Setter {
 	return wordParser(func(w string) error {
 		parsed, err := humanize.ParseBytes(w)
@@ -274,7 +274,7 @@ func Size(to *int64) Setter {
 	})
 }
 
-// PluginModule parses the name of a module in a namespace, and leaves the rest of the block to the module.
+// PluginModule returns a setter that parses the name of a module in a namespace; the module parses the rest of the block.
 func PluginModule(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
@@ -293,7 +293,7 @@ func PluginModule(to *json.RawMessage, namespace, inlineKey string, check func(n
 	}
 }
 
-// ClaimNames parses the local name of a claim and, if it differs, the provider's name.
+// ClaimNames returns a setter that parses the gateway's name of a claim and, if it differs, the provider's name.
 func ClaimNames(to *map[string]string, check func(map[string]string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		localName, remoteName, err := ParseOneOrTwo(d)
@@ -311,7 +311,7 @@ func ClaimNames(to *map[string]string, check func(map[string]string) error) Sett
 	}
 }
 
-// DidYouMean returns the end of an error message that suggests a correction for an unknown word; it may be empty.
+// DidYouMean returns the end of an error message, which suggests a correction for a word, or "" if no candidate is similar.
 func DidYouMean(word string, candidates []string) string {
 	if nearest := suggestion.Nearest(word, candidates); nearest != "" {
 		return ": did you mean " + nearest + "?"

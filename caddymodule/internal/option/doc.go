@@ -1,4 +1,4 @@
-// Package option parses the options of the project's Caddy modules: in the Caddyfile, and placeholders in the adapted
+// Package option parses the options of the project's Caddy modules: in the Caddyfile and, for placeholders, in the adapted
 // configuration.
 //
 //	handler.go      directives of handlers: order among Caddy's directives, position for later errors, options of features

@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Handler is a handler with a directive.
+// Handler is an HTTP handler that has a directive.
 type Handler interface {
 	caddyhttp.MiddlewareHandler
 	caddyfile.Unmarshaler
@@ -20,11 +20,11 @@ type Handler interface {
 
 // AppUser is a handler that may require the fhir app, depending on its options.
 type AppUser interface {
-	// CheckApp returns an error if the handler requires the app.
+	// CheckApp returns an error if the handler requires the fhir app.
 	CheckApp() error
 }
 
-// RegisterHandler registers a directive and its order relative to a standard one.
+// RegisterHandler registers a directive and its order relative to a standard directive.
 func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, newHandler func() Handler) {
 	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -39,7 +39,7 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 		}
 		if user, ok := handler.(AppUser); ok && h.Option("fhir") == nil {
 			h.Reset()
-			h.Next() // so that the error contains the line
+			h.Next() // before parsing, so that errors contain the line
 			if err := user.CheckApp(); err != nil {
 				return nil, h.WrapErr(err)
 			}
@@ -48,7 +48,7 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 	})
 }
 
-// Position is a line of the Caddyfile, for errors that can be detected only after later lines.
+// Position is a line of the Caddyfile, for errors that can be detected only after later lines have been parsed.
 type Position struct {
 	file string
 	line int
@@ -57,12 +57,12 @@ type Position struct {
 // PositionOf returns the current line of the parser.
 func PositionOf(d *caddyfile.Dispenser) Position { return Position{d.File(), d.Line()} }
 
-// Wrap is like [caddyfile.Dispenser.WrapErr], but for the position.
+// Wrap is like [caddyfile.Dispenser.WrapErr] but adds this position.
 func (p Position) Wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
-// Source is the position of a handler in the Caddyfile, for errors and warnings about the adapted JSON.
+// Source contains the position of a handler in the Caddyfile, for errors and warnings about the adapted JSON.
 type Source struct {
-	// The Caddyfile and the line of the directive, for warnings and errors. Default: they contain only the site.
+	// The Caddyfile and the line of the directive, for warnings and errors. Default: none (they contain only the site).
 	Source string `json:"source,omitempty"`
 }
 
@@ -77,23 +77,23 @@ func (s *Source) Wrap(err error) error {
 	return fmt.Errorf("%w, at %s", err, s.Source)
 }
 
-// A Feature is a Caddy module that adds subdirectives to a block of the core. The core finds it by its namespace
-// without importing it.
+// A Feature is a Caddy module that adds subdirectives to a block of the core. The core finds it by namespace and does not
+// import it.
 type Feature interface {
 	caddy.Module
 
-	// Subdirectives returns the subdirectives that configure this feature, and the names of the repeatable ones.
+	// Subdirectives returns the subdirectives that configure this feature and the names of those that are repeatable.
 	Subdirectives() (fields Block, repeatable []string)
 }
 
-// Features are the features of a namespace during the parsing of one block.
+// Features contains the features of a namespace while one block is parsed.
 type Features struct {
 	repeatable []string
 	configured map[string]Feature
 }
 
-// Features adds the subdirectives of all features of a namespace to the block. A feature is configured if one of its
-// subdirectives occurs.
+// Features adds the subdirectives of all features in a namespace to the block. A feature is configured if the block contains at
+// least one of its subdirectives.
 func (s Block) Features(namespace string) *Features {
 	f := &Features{configured: map[string]Feature{}}
 	for _, info := range caddy.GetModules(namespace) {
@@ -113,7 +113,7 @@ func (s Block) Features(namespace string) *Features {
 	return f
 }
 
-// Repeatable returns the repeatable subdirectives of features, and those in more.
+// Repeatable returns the names of the features' repeatable subdirectives, followed by more.
 func (f *Features) Repeatable(more ...string) []string { return slices.Concat(f.repeatable, more) }
 
 // Configured returns the configured features, sorted by name.
@@ -125,7 +125,7 @@ func (f *Features) Configured() []Feature {
 	return configured
 }
 
-// Raw returns the JSON of the configured features by module name, or nil.
+// Raw returns the JSON of the configured features by module name, or nil if there are none.
 func (f *Features) Raw() caddy.ModuleMap {
 	var raw caddy.ModuleMap
 	for name, feature := range f.configured {

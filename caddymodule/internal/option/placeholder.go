@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// ResolveSecret replaces placeholders, and removes the trailing newline of a file. An unknown or empty placeholder is
-// an error, because a secret that was not mounted must not make its client public.
+// ResolveSecret replaces placeholders and removes the trailing newline of a file's content. An unknown or empty placeholder is
+// an error: otherwise, a client whose secret was not mounted would become public.
 func ResolveSecret(option, secret string) (string, error) {
 	resolved, err := replacePlaceholders(secret)
 	if err != nil {
@@ -24,7 +24,7 @@ func ResolveSecret(option, secret string) (string, error) {
 	return resolved, nil
 }
 
-// ResolveSecrets resolves several secrets in place, by option.
+// ResolveSecrets resolves several secrets in place. The keys are the names of the options.
 func ResolveSecrets(secrets map[string]*string) (err error) {
 	for _, option := range slices.Sorted(maps.Keys(secrets)) {
 		if *secrets[option], err = ResolveSecret(option, *secrets[option]); err != nil {
@@ -48,7 +48,7 @@ func replacePlaceholders(secret string) (string, error) {
 
 var sourcePlaceholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
 
-// findEmptySource returns the reason why the first empty placeholder is empty, which Caddy does not report; nil if it is unknown.
+// findEmptySource returns why the first empty placeholder is empty, which Caddy does not report, or nil if this is unknown.
 func findEmptySource(text string) error {
 	for _, match := range sourcePlaceholder.FindAllStringSubmatch(text, -1) {
 		check := checkEnvironment
@@ -88,7 +88,7 @@ func checkFile(name string) error {
 	return nil
 }
 
-// IfLiteral applies a check to words without placeholders, because the value of a placeholder is unknown before Provision.
+// IfLiteral returns a check that ignores words with placeholders, because their values are unknown before Provision.
 func IfLiteral(check func(string) error) func(string) error {
 	return func(w string) error {
 		if strings.Contains(w, "{") {
@@ -100,7 +100,7 @@ func IfLiteral(check func(string) error) func(string) error {
 
 var unclosedPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
 
-// CheckPlaceholders rejects a placeholder without its closing brace, because its text would become the secret.
+// CheckPlaceholders returns an error if a placeholder has no closing brace, because its text would become the secret.
 func CheckPlaceholders(w string) error {
 	if unclosed := unclosedPlaceholder.FindString(w); unclosed != "" {
 		return fmt.Errorf("placeholder %s has no closing brace", unclosed)

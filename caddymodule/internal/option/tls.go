@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// TLS configures TLS authentication between the gateway and a server, such as with a hospital's own certificate authority.
+// TLS configures TLS authentication between the gateway and a server, such as with a hospital's certificate authority.
 type TLS struct {
-	// A PEM file with the trusted certificate authorities for the server. Default: those of the system.
+	// A PEM file with the certificate authorities trusted to issue the server's certificate. Default: those of the system.
 	CA string `json:"ca,omitempty"`
 
 	// A PEM file with a client certificate. It is read for each connection. Default: none.
 	ClientCertificate string `json:"client_certificate,omitempty"`
 
-	// The PEM file with the certificate's key. Required with the certificate.
+	// The PEM file with the private key of the client certificate. Required if there is a client certificate. Default: none.
 	ClientKey string `json:"client_key,omitempty"`
 }
 
 var (
-	errNoCertificates      = errors.New("the file contains no PEM certificate") // in a file of certificate authorities
+	errNoCertificates      = errors.New("the file contains no PEM certificate") // for files of certificate authorities
 	errIncompleteClientTLS = errors.New("tls_client requires a certificate and its key")
 )
 
@@ -36,7 +36,7 @@ func (t *TLS) Subdirectives() Block {
 	}
 }
 
-// Authorities returns the PEM text of the certificate authorities.
+// Authorities returns the content of the certificate authorities' PEM file.
 func (t *TLS) Authorities() ([]byte, error) {
 	if t.CA == "" {
 		return nil, nil
@@ -48,7 +48,8 @@ func (t *TLS) Authorities() ([]byte, error) {
 	return text, nil
 }
 
-// Config returns nil if nothing is set. It reads the client certificate to check it, and again for each connection.
+// Config returns the TLS configuration, or nil if no option is set. It reads the client certificate to check it; the
+// certificate is read again for each connection.
 func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	switch {
 	case *t == (TLS{}):
@@ -78,7 +79,7 @@ func (t *TLS) loadClientCertificate(*tls.CertificateRequestInfo) (*tls.Certifica
 	return &pair, err
 }
 
-// ClientConfig returns the TLS configuration of an OAuth or OpenID Connect client; nil if nothing is set.
+// ClientConfig returns the TLS configuration for an OAuth or OpenID Connect client, or nil if no option is set.
 func (t *TLS) ClientConfig() (*tls.Config, error) {
 	authorities, err := t.Authorities()
 	if err != nil {
@@ -89,14 +90,14 @@ func (t *TLS) ClientConfig() (*tls.Config, error) {
 
 var anyPlaceholder = regexp.MustCompile(`\{[^{}]+\}`)
 
-// connectionEscaper escapes a value in keyword=value pairs in the syntax of libpq, quoted or unquoted.
+// connectionEscaper escapes a value in the keyword=value syntax of libpq, both quoted and unquoted.
 var connectionEscaper = strings.NewReplacer(
 	`\`, `\\`, `'`, `\'`, " ", `\ `, "\t", "\\\t", "\n", "\\\n", "\r", "\\\r", "\v", "\\\v", "\f", "\\\f",
 )
 
-// ResolveConnection is like [ResolveSecret], but for the address and credentials of a server, as a URL or as keyword=value
-// pairs of libpq. Values of placeholders are escaped in users, passwords and parameters. A single placeholder stands
-// for the whole text.
+// ResolveConnection is like [ResolveSecret] but for the address and credentials of a server, given as a URL or as keyword=value
+// pairs of libpq. Placeholder values are escaped within users, passwords and parameters. A text that consists of a single
+// placeholder is replaced entirely.
 func ResolveConnection(option, text string) (string, error) {
 	if err := CheckPlaceholders(text); err != nil || anyPlaceholder.FindString(text) == text {
 		return ResolveSecret(option, text)
@@ -114,7 +115,7 @@ func ResolveConnection(option, text string) (string, error) {
 	return resolved.String() + text[end:], nil
 }
 
-// escapeValue escapes a value for its position between two parts of a text.
+// escapeValue escapes a value for its position between the texts before and after it.
 func escapeValue(value, before, after string) string {
 	switch {
 	case !strings.Contains(before, "://"):

@@ -20,21 +20,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// siteCheck finds handlers of caddy-fhir in positions where they have no effect, and routes that bypass them. Both
-// are valid configurations, but usually mistakes.
+// siteCheck finds handlers of caddy-fhir that have no effect at their position, and routes that bypass them. Both are valid in
+// a configuration but usually mistakes.
 type siteCheck struct {
-	app fhirbase.Addresser // nil without the fhir app
+	app fhirbase.Addresser // nil if the fhir app is not configured
 
 	warnings      []string
 	errs          []error        // configurations that cannot work
-	baseURLs      map[any]string // URL of the API by handler, where the site determines it
-	otherSites    []string       // sites with fhir_authorize other than the issuer's
+	baseURLs      map[any]string // URL of the API by handler, if the site determines it
+	otherSites    []string       // sites with fhir_authorize that are not the issuer's
 	hasAuthorizer bool           // whether any site has fhir_authorize
 	servesIssuer  bool           // whether the issuer's site has fhir_authorize
 	proxies       proxyCheck
 }
 
-// checkSites checks the sites of a configuration. fhir is the fhir app, or nil.
+// checkSites checks the sites of a configuration. fhir is the fhir app or nil.
 func checkSites(app *caddyhttp.App, fhir fhirbase.Addresser) *siteCheck {
 	c := &siteCheck{app: fhir, baseURLs: map[any]string{}, proxies: proxyCheck{guardedServers: map[string]bool{}, basesBySite: map[string][]string{}}}
 	for _, server := range app.Servers {
@@ -51,7 +51,7 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, arguments...))
 }
 
-// checkIssuer checks that the authorization server is served at the issuer's address.
+// checkIssuer checks that the authorization server is reachable at the issuer's address.
 func (c *siteCheck) checkIssuer() {
 	if c.app == nil || c.servesIssuer {
 		return
@@ -71,7 +71,7 @@ func (c *siteCheck) checkBlock(routes caddyhttp.RouteList, at routePosition) {
 	for i, route := range routes {
 		inner := at.afterMatchers(&route)
 		for j, handler := range route.Handlers {
-			earlier := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy merges routes with the same matchers
+			earlier := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy has merged routes with the same matchers
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
 				c.checkBlock(h.Routes, inner)
@@ -100,7 +100,7 @@ func (c *siteCheck) checkBlock(routes caddyhttp.RouteList, at routePosition) {
 	}
 }
 
-// afterGuard returns the place after a route with fhir_bearer.
+// afterGuard returns the position after a route with fhir_bearer.
 func (at routePosition) afterGuard(route *caddyhttp.Route) routePosition {
 	_, paths := routeMatchers(route)
 	if len(route.MatcherSets) == 0 {
@@ -165,8 +165,8 @@ func (c *siteCheck) checkBase(h handlerName, base string, at routePosition) {
 	}
 }
 
-// checkMatcher checks whether the matcher matches the base itself, to which batches and transactions are posted, and all
-// paths below it, unless the matcher is for a part of the API.
+// checkMatcher checks whether the matcher matches the base itself, to which batches and transactions are posted, and all paths
+// below it. A matcher for only a part of the API is not checked.
 func (c *siteCheck) checkMatcher(h handlerName, base string, at routePosition) {
 	if len(at.paths) == 0 || slices.ContainsFunc(at.paths, func(pattern string) bool { return isPartOfAPI(pattern, base) }) {
 		return
@@ -177,7 +177,7 @@ func (c *siteCheck) checkMatcher(h handlerName, base string, at routePosition) {
 	}
 }
 
-// isPartOfAPI reports whether a path pattern is for a part of the API, such as a type or an operation.
+// isPartOfAPI reports whether a path pattern matches only a part of the API, such as a type or an operation.
 func isPartOfAPI(pattern, base string) bool {
 	if len(pattern) <= len(base) || !fhirbase.IsBelow(pattern, base) {
 		return false
@@ -187,7 +187,7 @@ func isPartOfAPI(pattern, base string) bool {
 		slices.ContainsFunc(interaction.Types(), func(t string) bool { return strings.EqualFold(t, part) })
 }
 
-// checkReachable checks whether an earlier handler of the block handles the handler's requests.
+// checkReachable checks whether an earlier handler in the block handles the handler's requests.
 func (c *siteCheck) checkReachable(h handlerName, path string, earlier caddyhttp.RouteList) {
 	path = strings.ToLower(path)
 	if slices.ContainsFunc(earlier, func(route caddyhttp.Route) bool { return handlesPath(&route, path) }) {
@@ -195,7 +195,7 @@ func (c *siteCheck) checkReachable(h handlerName, path string, earlier caddyhttp
 	}
 }
 
-// siteName returns the name of a site and the handler's position in it.
+// siteName returns the handler's position in the Caddyfile, if it is known, and the name of its site.
 func siteName(h Handler, at routePosition) string {
 	if source := h.Placement().Source; source != "" {
 		return source + " (" + at.String() + ")"
@@ -210,11 +210,11 @@ func newHandlerName(h Handler, at routePosition) handlerName {
 	return handlerName{h.Placement().Directive, siteName(h, at)}
 }
 
-// routePosition describes the requests that reach a block of the configuration.
+// routePosition describes which requests reach a block of the configuration.
 type routePosition struct {
 	server           *caddyhttp.Server
-	hosts            []string // empty: all
-	paths            []string // patterns; empty: all or unknown
+	hosts            []string // if empty, all hosts
+	paths            []string // path patterns; if empty, all paths or unknown
 	strippedPrefix   string   // prefix removed from the path
 	unguardedHandler Handler  // earlier handler that is not guarded
 	allGuarded       bool     // whether an earlier fhir_bearer guards all paths
@@ -230,7 +230,7 @@ func (at routePosition) String() string {
 	return strings.Join(at.server.Listen, ", ")
 }
 
-// afterMatchers returns the place after the matchers of a route.
+// afterMatchers returns the position after the matchers of a route.
 func (at routePosition) afterMatchers(route *caddyhttp.Route) routePosition {
 	hosts, paths := routeMatchers(route)
 	if len(hosts) > 0 {
@@ -242,7 +242,7 @@ func (at routePosition) afterMatchers(route *caddyhttp.Route) routePosition {
 	return at
 }
 
-// afterRoute returns the place after a route, without the requests that the route handles.
+// afterRoute returns the position after a route, which requests handled by the route do not reach.
 func (at routePosition) afterRoute(route *caddyhttp.Route) routePosition {
 	if _, paths := routeMatchers(route); len(paths) == 0 {
 		if handlesPath(route, "/") {
@@ -254,12 +254,12 @@ func (at routePosition) afterRoute(route *caddyhttp.Route) routePosition {
 	return at
 }
 
-// matchesPath reports whether requests for a path can reach the place according to the matchers.
+// matchesPath reports whether the matchers let requests for a path reach the position.
 func (at routePosition) matchesPath(path string) bool {
 	return len(at.paths) == 0 || matchesAnyPath(at.paths, path)
 }
 
-// matchesAnyPath reports whether a pattern of Caddy's path matcher matches a path. Only a trailing star is supported.
+// matchesAnyPath reports whether any pattern matches a path as in Caddy's path matcher. Only trailing stars are supported.
 func matchesAnyPath(patterns []string, path string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
@@ -267,7 +267,7 @@ func matchesAnyPath(patterns []string, path string) bool {
 	})
 }
 
-// routeMatchers returns the hosts and paths of a route's matchers.
+// routeMatchers returns the hosts and paths in a route's matchers.
 func routeMatchers(route *caddyhttp.Route) (hosts, paths []string) {
 	for _, set := range route.MatcherSets {
 		for _, matcher := range set {
@@ -282,14 +282,14 @@ func routeMatchers(route *caddyhttp.Route) (hosts, paths []string) {
 	return hosts, paths
 }
 
-// afterRewrite returns the place after a rewrite, which changes the paths.
+// afterRewrite returns the position after a rewrite, which changes the paths.
 func (at routePosition) afterRewrite(by *rewrite.Rewrite) routePosition {
 	at.paths = nil
 	at.strippedPrefix += strings.TrimSuffix(by.StripPathPrefix, "/")
 	return at
 }
 
-// isGuarded reports whether an earlier fhir_bearer guards all paths of the place.
+// isGuarded reports whether an earlier fhir_bearer guards all paths at the position.
 func (at routePosition) isGuarded() bool {
 	return at.allGuarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
 		return !slices.ContainsFunc(at.guardedPaths, func(guard string) bool {
@@ -299,8 +299,8 @@ func (at routePosition) isGuarded() bool {
 	})
 }
 
-// servesIssuer reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy with
-// its own port.
+// servesIssuer reports whether requests to the issuer's address reach the position. A site without TLS may be behind a proxy,
+// which has its own port.
 func (at routePosition) servesIssuer(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -314,15 +314,15 @@ func (at routePosition) servesIssuer(issuer string) bool {
 	}))
 }
 
-// mayBeHTTPS reports whether the server has TLS or trusts a proxy that reports TLS. Caddy exports only whether
-// proxies on Unix sockets are trusted.
+// mayBeHTTPS reports whether the server uses TLS or trusts a proxy that reports TLS. Caddy exports only whether proxies on Unix
+// sockets are trusted.
 func (at routePosition) mayBeHTTPS() bool {
 	trusted := reflect.ValueOf(at.server).Elem().FieldByName("trustedProxies")
 	return len(at.server.TLSConnPolicies) > 0 || at.server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil()
 }
 
-// url returns the URL of a path at the address of the site, or "" if the site does not determine it: it needs one
-// name, one port, and TLS except on loopback.
+// url returns the URL of a path at the site's address, or "" if the site does not determine it. The site must have a single
+// name, a single port and, except on loopback, TLS.
 func (at routePosition) url(path string) string {
 	if len(at.hosts) != 1 || strings.ContainsAny(at.hosts[0], "*{") || len(at.server.Listen) != 1 {
 		return ""
@@ -337,7 +337,7 @@ func (at routePosition) url(path string) string {
 	}
 	host := strings.Trim(at.hosts[0], "[]")
 	if scheme == "http" && !httporigin.IsLoopback(host) {
-		return "" // a proxy in front terminates TLS under its own name
+		return "" // a proxy in front terminates TLS under a different name
 	}
 	if address.StartPort != defaultPort {
 		host = net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
@@ -347,7 +347,7 @@ func (at routePosition) url(path string) string {
 	return scheme + "://" + host + at.strippedPrefix + path
 }
 
-// hostMatches compares hosts as Caddy's host matcher does. A placeholder matches any host.
+// hostMatches compares hosts like Caddy's host matcher. A placeholder matches any host.
 func hostMatches(host, pattern string) bool {
 	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
 	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {
@@ -372,9 +372,9 @@ func handlesPath(route *caddyhttp.Route, path string) bool {
 
 // proxyCheck finds routes to a FHIR server that bypass fhir_bearer.
 type proxyCheck struct {
-	guardedServers   map[string]bool     // servers behind fhir_bearer
-	unguardedProxies []unguardedProxy    // servers without fhir_bearer in front
-	basesBySite      map[string][]string // FHIR bases by site with fhir_bearer or fhir_authorize
+	guardedServers   map[string]bool     // servers that fhir_bearer guards
+	unguardedProxies []unguardedProxy    // servers that sites expose without fhir_bearer
+	basesBySite      map[string][]string // FHIR bases by site, for sites with fhir_bearer or fhir_authorize
 }
 
 // unguardedProxy is a server that a site exposes without fhir_bearer.
@@ -391,13 +391,13 @@ func (p *proxyCheck) add(h *reverseproxy.Handler, at routePosition) {
 		}
 		p.unguardedProxies = append(p.unguardedProxies, unguardedProxy{upstream.Dial, at})
 		if len(at.guardedPaths) > 0 {
-			p.guardedServers[upstream.Dial] = true // for the paths guarded by that fhir_bearer
+			p.guardedServers[upstream.Dial] = true // only for the paths that this fhir_bearer guards
 		}
 	}
 }
 
-// warnings returns warnings about servers that are guarded at one place and exposed at another, and about proxies
-// that serve requests below a site's FHIR base unguarded.
+// warnings returns warnings about servers that are guarded at one position but exposed at another, and about proxies that
+// expose paths below a site's FHIR base.
 func (p *proxyCheck) warnings() (warnings []string) {
 	sites := map[string][]string{}
 	for _, o := range p.unguardedProxies {
@@ -419,8 +419,8 @@ func (p *proxyCheck) warnings() (warnings []string) {
 	return warnings
 }
 
-// servesBelow reports whether unguarded requests for the FHIR base or below it reach the proxy. Patterns narrower
-// than a type are not checked.
+// servesBelow reports whether unguarded requests for the FHIR base, or for paths below it, reach the proxy. Patterns that match
+// less than a type are ignored.
 func (o *unguardedProxy) servesBelow(base string) bool {
 	return slices.ContainsFunc([]string{base, base + "/Patient", base + "/Patient/1"}, func(path string) bool {
 		return o.position.matchesPath(path) && !matchesAnyPath(o.position.guardedPaths, path) && !matchesAnyPath(o.position.handledPaths, path)

@@ -1,5 +1,6 @@
-// Package placement checks, when a configuration starts or is validated, whether the handlers of caddy-fhir are in
-// effective positions of their sites, and whether routes bypass them. It is the app fhir_sites, which the handlers load.
+// Package placement checks whether the handlers of caddy-fhir are at effective positions in their sites, and whether routes
+// bypass them. The check runs when a configuration starts or is validated. It is implemented as the app fhir_sites, which the
+// handlers load.
 //
 //	sites.go  the app, which logs warnings once, and the interfaces of handlers
 //	check.go  analysis of a site's routes, the requests that reach a route, and servers that another site exposes
@@ -18,9 +19,9 @@ import (
 
 func init() { caddy.RegisterModule(new(Sites)) }
 
-// Sites logs warnings about ineffective handlers of caddy-fhir and about routes that bypass them when a configuration
-// starts or is validated. It has no options. The handlers load it, because none of them can see the others and the
-// fhir app is optional.
+// Sites logs warnings about ineffective handlers of caddy-fhir, and about routes that bypass them, when a configuration starts
+// or is validated. It has no options. The handlers load it, because handlers cannot access each other and the fhir app is
+// optional.
 type Sites struct {
 	ctx       caddy.Context
 	logger    *slog.Logger
@@ -28,12 +29,12 @@ type Sites struct {
 	check     func() (*siteCheck, error)
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Sites) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir_sites", New: func() caddy.Module { return new(Sites) }}
 }
 
-// Provision prepares the check, which must wait until all sites are provisioned.
+// Provision prepares the check, which runs after all sites have been provisioned.
 func (s *Sites) Provision(ctx caddy.Context) error {
 	s.ctx, s.logger = ctx, ctx.Slogger()
 	s.check = sync.OnceValues(s.runCheck)
@@ -49,7 +50,7 @@ func LoadSites(ctx caddy.Context) (*Sites, error) {
 	return app.(*Sites), nil
 }
 
-// Start logs the warnings, and returns an error for handlers that cannot work.
+// Start logs the warnings. It returns an error for handlers that cannot work.
 func (s *Sites) Start() error {
 	check, err := s.check()
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Sites) Start() error {
 	return errors.Join(check.errs...)
 }
 
-// Cleanup logs the warnings of a configuration that was not started, as at the end of `caddy validate`.
+// Cleanup logs the warnings if the configuration was not started, as by `caddy validate`.
 func (s *Sites) Cleanup() error {
 	if s.check == nil || s.hasLogged {
 		return nil
@@ -104,7 +105,7 @@ func (s *Sites) Warnings() ([]string, error) {
 	return check.warnings, nil
 }
 
-// BaseURL returns the URL of the API that a handler guards, or "" if its site does not determine it.
+// BaseURL returns the URL of the API that a handler guards, or "" if the handler's site does not determine it.
 func (s *Sites) BaseURL(h Guard) string {
 	check, err := s.check()
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Sites) BaseURL(h Guard) string {
 	return check.baseURLs[h]
 }
 
-// Stop implements caddy.App.
+// Stop implements [caddy.App].
 func (*Sites) Stop() error { return nil }
 
 var (
@@ -122,15 +123,15 @@ var (
 	_ caddy.CleanerUpper = (*Sites)(nil)
 )
 
-// A Handler has its position in a site checked: it serves some requests below the FHIR base.
+// A Handler serves requests below the FHIR base and has its position in a site checked.
 type Handler interface {
-	// Placement returns the description of the handler.
+	// Placement returns a description of the handler and its position.
 	Placement() Placement
 }
 
-// Placement describes a handler and its position.
+// Placement describes a handler and its position in the Caddyfile.
 type Placement struct {
-	Directive string // name in the Caddyfile
+	Directive string // name of the directive
 	Source    string // Caddyfile and line; "" if unknown
 	FHIRBase  string // path of the FHIR API
 }
@@ -139,7 +140,7 @@ type Placement struct {
 type Guard interface {
 	Handler
 
-	// CheckWithoutURL returns an error if the guard needs the API's URL, which its site does not determine.
+	// CheckWithoutURL returns an error if the guard needs the API's URL. It is called if the site does not determine the URL.
 	CheckWithoutURL() error
 }
 

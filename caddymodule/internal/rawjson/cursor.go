@@ -1,17 +1,17 @@
-// Package rawjson reads JSON in place. A [Cursor] scans a text once, and returns values or their raw text without
-// decoding unused parts. It also validates the parts that it skips.
+// Package rawjson reads JSON in place. A [Cursor] scans a text once and returns values, or their raw text, without decoding
+// unused parts. It also validates the parts that it skips.
 //
-// It is strict, so that every reader interprets a text the same way: RFC 8259 to the letter, valid UTF-8, no unpaired
-// surrogates, no number with a leading zero, no nesting deeper than [MaxDepth], and no duplicate name in an object.
+// The syntax is strict, so that every reader interprets a text in the same way: RFC 8259 to the letter, valid UTF-8, no
+// unpaired surrogates, no leading zeros in numbers, no nesting deeper than [MaxDepth], and no duplicate names in objects.
 //
 //	cursor.go  the Cursor: objects and arrays, strings, raw text; validation of skipped values; errors with their offset
-//	edit.go    setting or removing a member of an object while keeping the other bytes: WithMember, WithoutMember
+//	edit.go    setting or removing a member of an object while preserving the other bytes: WithMember, WithoutMember
 //
-// The guard uses it for texts that it inspects or rewrites, except streamed texts (guard/internal/address). Texts
-// that become structs are decoded by encoding/json, and signed ones by strictjson.
+// The guard uses it for texts that it inspects or rewrites, except streamed texts (guard/internal/address). Texts that are
+// decoded into structs are read with encoding/json, and signed texts with strictjson.
 //
-// Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to validate a
-// Bundle of records (338 MB/s instead of 138 MB/s). For the cost in a search, see docs/evidence/performance.md.
+// The package jsontext (github.com/go-json-experiment/json) is equally strict but takes 2.4 times as long to validate a Bundle
+// of records (138 MB/s instead of 338 MB/s). For the cost in a search, see docs/evidence/performance.md.
 package rawjson
 
 import (
@@ -26,26 +26,26 @@ import (
 	"unicode/utf8"
 )
 
-// Cursor reads the values of a JSON text in sequence. An error is final: every later call fails too, even if a caller
-// ignored the error, so that no part of a text is mistaken for another.
+// Cursor reads the values of a JSON text in sequence. After an error, every later call fails too, even if a caller ignored the
+// error, so that no part of a text is mistaken for another.
 type Cursor struct {
 	scan   scanner
 	offset int
 	err    error
 }
 
-// NewCursor returns a cursor at the start of text, which must not be changed while it is in use.
+// NewCursor returns a cursor at the start of text, which must not be modified while the cursor is in use.
 func NewCursor(text []byte) *Cursor { return &Cursor{scan: scanner{source: source{text}}} }
 
-// AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a sixth faster. Object still
-// rejects duplicates in the object that it reads. AllowDuplicates returns the cursor itself.
+// AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a sixth faster. Object still rejects
+// duplicates in the object that it reads. AllowDuplicates returns c.
 func (c *Cursor) AllowDuplicates() *Cursor {
 	c.scan.allowsDuplicates = true
 	return c
 }
 
-// Offset returns the number of bytes before the cursor. When Object or Array calls a function to read a value, the
-// cursor is at the first byte of the value. After a value has been read, the cursor is directly after its last byte.
+// Offset returns the number of bytes before the cursor. When Object or Array calls a function to read a value, the cursor is at
+// the first byte of that value. After a value has been read, the cursor is directly after its last byte.
 func (c *Cursor) Offset() int { return c.offset }
 
 // Kind returns the kind of the next value, determined by its first byte.
@@ -57,13 +57,13 @@ func (c *Cursor) Kind() Kind {
 	return kindsByFirstByte[c.scan.source.peek(c.offset)]
 }
 
-// Object reads the next value, an object. It calls member with each name, and member must read the value that
-// follows. The name may alias the text.
+// Object reads the next value, which must be an object. It calls member with each name, and member must read the value of that
+// member. The name may alias the text.
 func (c *Cursor) Object(member func(name []byte) error) error {
 	return c.readNested(Object, '}', member)
 }
 
-// Array reads the next value, an array. It calls element for each value, and element must read that value.
+// Array reads the next value, which must be an array. It calls element for each element, and element must read the value.
 func (c *Cursor) Array(element func() error) error {
 	return c.readNested(Array, ']', func([]byte) error { return element() })
 }
@@ -94,7 +94,7 @@ func (c *Cursor) readNested(wanted Kind, closing byte, read func(name []byte) er
 	return nil
 }
 
-// readElement calls read for the element or member at an offset, checks that read consumed the value, and advances to the next.
+// readElement calls read for the element or member at an offset, checks that read consumed it, and advances to the next one.
 func (c *Cursor) readElement(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
 	var decodedName []byte
 	if closing == '}' {
@@ -116,7 +116,7 @@ func (c *Cursor) readElement(seen *nameSet, at int, closing byte, read func(name
 	return c.scan.source.skipSeparator(c.offset, closing)
 }
 
-// expect advances to the next value and checks its kind.
+// expect advances to the next value and returns an error unless the value is of the wanted kind.
 func (c *Cursor) expect(wanted Kind) error {
 	switch kind := c.Kind(); {
 	case kind == wanted:
@@ -130,7 +130,7 @@ func (c *Cursor) expect(wanted Kind) error {
 	}
 }
 
-// recordError stores the first error.
+// recordError stores err if it is the first error, and returns the first error.
 func (c *Cursor) recordError(err error) error {
 	if c.err == nil {
 		c.err = err
@@ -138,13 +138,13 @@ func (c *Cursor) recordError(err error) error {
 	return err
 }
 
-// Text reads the next value, a string, and returns its decoded text.
+// Text reads the next value, which must be a string, and returns its decoded text.
 func (c *Cursor) Text() (string, error) {
 	text, err := c.Bytes()
 	return string(text), err
 }
 
-// Bytes is like Text, but copies only strings with escapes. The result may alias the text.
+// Bytes is like Text but copies only strings that contain escapes. The result may alias the text.
 func (c *Cursor) Bytes() ([]byte, error) {
 	if err := c.expect(String); err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (c *Cursor) Raw() ([]byte, error) {
 	return c.scan.source.text[start:c.offset:c.offset], nil
 }
 
-// Skip reads the next value and checks that it is valid.
+// Skip validates the next value and advances past it.
 func (c *Cursor) Skip() error {
 	if c.err != nil {
 		return c.err
@@ -181,7 +181,7 @@ func (c *Cursor) Skip() error {
 	return nil
 }
 
-// CheckEnd checks that only whitespace follows.
+// CheckEnd returns an error unless only whitespace follows.
 func (c *Cursor) CheckEnd() error {
 	if c.err != nil {
 		return c.err
@@ -195,7 +195,7 @@ func (c *Cursor) CheckEnd() error {
 // Kind is a kind of JSON value.
 type Kind byte
 
-// The kinds of values. None means that no value follows: the text ends, or is invalid.
+// The kinds of JSON values. None means that no value follows, because the text ends or is invalid.
 const (
 	None Kind = iota
 	Object
@@ -211,22 +211,22 @@ func (k Kind) String() string {
 	return [...]string{"none", "object", "array", "string", "number", "boolean", "null"}[k]
 }
 
-// kindsByFirstByte are the kinds of values by their first byte.
+// kindsByFirstByte maps the first byte of a value to the value's kind.
 var kindsByFirstByte = [256]Kind{
 	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
 	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
-// scanner validates a text from an offset. It stores the current depth and the names of the enclosing objects.
+// scanner validates a text starting at an offset. It stores the current depth and the names in the enclosing objects.
 type scanner struct {
 	source           source
 	depth            int
-	names            []scannedName // names of the enclosing objects
+	names            []scannedName // names in the enclosing objects
 	allowsDuplicates bool
 }
 
-// skip validates the value at i and returns its end.
+// skip validates the value at i and returns the offset of its end.
 func (s *scanner) skip(i int) (int, error) {
 	i = s.source.skipSpace(i)
 	first := s.source.peek(i)
@@ -239,7 +239,7 @@ func (s *scanner) skip(i int) (int, error) {
 			return i, &Error{Offset: i, Err: ErrDepth}
 		}
 		s.depth++
-		end, err := s.skipNested(i+1, first+2) // the same distance in ASCII for both kinds of brackets
+		end, err := s.skipNested(i+1, first+2) // in ASCII, the distance between opening and closing bracket is 2 for both kinds
 		s.depth--
 		return end, err
 	case 't':
@@ -256,7 +256,7 @@ func (s *scanner) skip(i int) (int, error) {
 	}
 }
 
-// skipNested validates the object or array opened before i, and returns the offset after the closing bracket.
+// skipNested validates the object or array that opens directly before i. It returns the offset after the closing bracket.
 func (s *scanner) skipNested(i int, closing byte) (int, error) {
 	isObject, rejectDuplicates := closing == '}', closing == '}' && !s.allowsDuplicates
 	seen := s.newNameSet(rejectDuplicates)
@@ -289,7 +289,7 @@ func (s *scanner) skipNested(i int, closing byte) (int, error) {
 	return at, nil
 }
 
-// numberEnd validates the number at i and returns its end.
+// numberEnd validates the number at i and returns the offset of its end.
 func (s *source) numberEnd(i int) (int, error) {
 	if s.peek(i) == '-' {
 		i++
@@ -315,7 +315,7 @@ func (s *source) numberEnd(i int) (int, error) {
 	return s.digitsEnd(end + 1)
 }
 
-// digitsEnd returns the end of the digits at i. At least one digit is required.
+// digitsEnd returns the offset of the end of the digits at i. At least one digit is required.
 func (s *source) digitsEnd(i int) (int, error) {
 	start := i
 	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
@@ -327,24 +327,24 @@ func (s *source) digitsEnd(i int) (int, error) {
 	return i, nil
 }
 
-// maxListedNames is the maximum number of names of an object in a list. A larger object uses a map, so that the time stays
-// linear in the size of the text.
+// maxListedNames is the maximum number of an object's names that are stored in a list. Larger objects use a map, so that the
+// time remains linear in the size of the text.
 const maxListedNames = 32
 
-// scannedName is a name that an object contains. It has no pointers, to spare the garbage collector.
+// scannedName is a name in an object. It contains no pointers, to reduce the cost of garbage collection.
 type scannedName struct {
-	start, end int    // in the text, without the quotation marks
-	hash       uint64 // checksum of the decoded name: distinguishes most names
+	start, end int    // position in the text, without the quotation marks
+	hash       uint64 // hash of the decoded name, which differs for most names
 }
 
-// nameSet is the set of names in one object: those in scanner.names from an index, or a map.
+// nameSet is the set of names in an object. The names are stored in scanner.names, beginning at start, or in a map.
 type nameSet struct {
-	start, mapThreshold int    // mapThreshold is the length of scanner.names at which the set becomes a map
-	bloomFilter         uint64 // Bloom filter by the highest bits of the sums: a name with an unset bit is new
+	start, mapThreshold int    // mapThreshold is the length of scanner.names at which the set is converted to a map
+	bloomFilter         uint64 // Bloom filter over the highest bits of the hashes; if a name's bit is unset, the name is new
 	overflow            map[string]struct{}
 }
 
-// newNameSet returns the empty set of names for a new object. rejectDuplicates reports whether names will be added.
+// newNameSet returns an empty set for the names of a new object. rejectDuplicates reports whether names will be added to it.
 func (s *scanner) newNameSet(rejectDuplicates bool) nameSet {
 	from := len(s.names)
 	if !rejectDuplicates {
@@ -356,7 +356,7 @@ func (s *scanner) newNameSet(rejectDuplicates bool) nameSet {
 	return nameSet{start: from, mapThreshold: from + maxListedNames - 1}
 }
 
-// scanName scans the name at i and the colon up to the value. If rejectDuplicates is set, a duplicate name is an error.
+// scanName scans the name at i, the colon, and whitespace up to the value. If rejectDuplicates is true, duplicates are errors.
 func (s *scanner) scanName(seen *nameSet, i int, rejectDuplicates bool) (end int, escapes bool, value int, err error) {
 	if end = plainStringEnd(s.source.text, i); end == 0 {
 		end, escapes, err = s.scanUnusualName(seen, i, rejectDuplicates)
@@ -372,7 +372,7 @@ func (s *scanner) scanName(seen *nameSet, i int, rejectDuplicates bool) (end int
 	return end, escapes, s.source.skipSpace(value + 1), nil
 }
 
-// scanUnusualName scans a name that may have escapes, or is invalid.
+// scanUnusualName scans a name that may contain escapes or may be invalid.
 func (s *scanner) scanUnusualName(seen *nameSet, i int, rejectDuplicates bool) (end int, escapes bool, err error) {
 	if s.source.peek(i) != '"' {
 		return i, false, s.source.syntaxError(i, "expected a name in quotation marks")
@@ -387,8 +387,8 @@ func (s *scanner) scanUnusualName(seen *nameSet, i int, rejectDuplicates bool) (
 	return end, escapes, err
 }
 
-// addName adds the name from start to end, with the decoded text, and reports whether it is new. Many names are moved to
-// a map.
+// addName adds the name between start and end, whose decoded text is text, and reports whether the name is new. If there are
+// many names, it moves them to a map.
 func (s *scanner) addName(seen *nameSet, start, end int, text []byte) bool {
 	n := scannedName{start, end, hashName(text)}
 	bit := uint64(1) << (n.hash >> 58)
@@ -422,7 +422,7 @@ func (s *scanner) nameAt(n scannedName) []byte {
 	return s.source.decodeString(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
 }
 
-// hashName returns a number computed from the first and last bytes of a name and its length.
+// hashName returns a hash of a name's first and last bytes and its length.
 func hashName(text []byte) uint64 {
 	var sum uint64
 	switch n := len(text); {
@@ -433,14 +433,14 @@ func hashName(text []byte) uint64 {
 	case n > 0:
 		sum = uint64(text[0]) | uint64(text[n/2])<<8 | uint64(text[n-1])<<16
 	}
-	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the highest bits depend on all others
+	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the highest bits of a product depend on all other bits
 	return (sum + uint64(len(text))) * odd
 }
 
 // MaxDepth is the maximum nesting depth of objects and arrays.
 const MaxDepth = 64
 
-// Bytes repeated in all eight positions of a word.
+// Bytes that are repeated in all eight positions of a word.
 const (
 	lowBits     = 0x0101010101010101
 	highBits    = 0x80 * lowBits
@@ -449,10 +449,10 @@ const (
 	spaces      = ' ' * lowBits
 )
 
-// source is a text that is read from given offsets. It has no state.
+// source is a text that is read at given offsets. It has no state.
 type source struct{ text []byte }
 
-// syntaxError returns an error for invalid JSON.
+// syntaxError returns an ErrSyntax at an offset.
 func (s *source) syntaxError(at int, problem string) error {
 	if at >= len(s.text) {
 		at, problem = len(s.text), "unexpected end of the text"
@@ -460,7 +460,7 @@ func (s *source) syntaxError(at int, problem string) error {
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }
 
-// loadWord returns the eight bytes at i, with 0 for bytes after the end of the text.
+// loadWord returns the eight bytes at i. Bytes after the end of the text are 0.
 func (s *source) loadWord(i int) uint64 {
 	if i+8 <= len(s.text) {
 		return binary.LittleEndian.Uint64(s.text[i:])
@@ -470,7 +470,8 @@ func (s *source) loadWord(i int) uint64 {
 	return binary.LittleEndian.Uint64(last[:])
 }
 
-// skipSeparator continues after a value: after the closing bracket, or at the text after the comma.
+// skipSeparator skips whitespace and the separator after a value. It returns the offset after the closing bracket, or the
+// offset of the next element if there is a comma.
 func (s *source) skipSeparator(i int, closing byte) (at int, more bool, err error) {
 	i = s.skipSpace(i)
 	switch s.peek(i) {
@@ -483,7 +484,7 @@ func (s *source) skipSeparator(i int, closing byte) (at int, more bool, err erro
 	}
 }
 
-// matchLiteral checks that a literal is at i.
+// matchLiteral checks that the literal is at i and returns the offset of its end.
 func (s *source) matchLiteral(i int, literal string) (int, error) {
 	end := i + len(literal)
 	if end > len(s.text) || string(s.text[i:end]) != literal {
@@ -492,7 +493,7 @@ func (s *source) matchLiteral(i int, literal string) (int, error) {
 	return end, nil
 }
 
-// peek returns the byte at i, or 0 after the end of the text, because valid JSON contains no 0.
+// peek returns the byte at i. After the end of the text, it returns 0, which valid JSON does not contain.
 func (s *source) peek(i int) byte {
 	if i < len(s.text) {
 		return s.text[i]
@@ -508,7 +509,7 @@ func (s *source) skipSpace(i int) int {
 	return s.skipLongSpace(i)
 }
 
-// skipLongSpace is like skipSpace, but at whitespace. It skips eight spaces at a time, because indentation is long.
+// skipLongSpace is like skipSpace but is called at whitespace. It skips eight spaces at a time, because indentation is long.
 func (s *source) skipLongSpace(i int) int {
 	for ; ; i++ {
 		if s.peek(i) == '\n' {
@@ -527,7 +528,7 @@ func (s *source) skipLongSpace(i int) int {
 	}
 }
 
-// decodeString returns the decoded text of the string content from i to end.
+// decodeString returns the decoded text of a string's content between i and end.
 func (s *source) decodeString(i, end int, escapes bool) []byte {
 	if escapes {
 		return s.unescape(i, end)
@@ -535,7 +536,7 @@ func (s *source) decodeString(i, end int, escapes bool) []byte {
 	return s.text[i:end:end]
 }
 
-// unescape returns the decoded text from i to end of a string that has been validated.
+// unescape returns the decoded text between i and end of a string that has been validated.
 func (s *source) unescape(i, end int) []byte {
 	decoded := make([]byte, 0, end-i)
 	for {
@@ -548,7 +549,7 @@ func (s *source) unescape(i, end int) []byte {
 	}
 }
 
-// appendEscaped appends the character of the escape sequence with its backslash before i.
+// appendEscaped appends the character of the escape sequence whose backslash is directly before i.
 func (s *source) appendEscaped(decoded []byte, i int) ([]byte, int) {
 	switch b := s.text[i]; b {
 	case 'u':
@@ -569,7 +570,7 @@ func (s *source) appendEscaped(decoded []byte, i int) ([]byte, int) {
 	}
 }
 
-// escapeEnd validates the escape sequence with its backslash before i. Surrogates are valid only in pairs.
+// escapeEnd validates the escape sequence whose backslash is directly before i. Surrogates are valid only in pairs.
 func (s *source) escapeEnd(i int) (int, error) {
 	switch s.peek(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -582,7 +583,7 @@ func (s *source) escapeEnd(i int) (int, error) {
 	}
 }
 
-// escapedRune decodes the character with the hexadecimal digits at i.
+// escapedRune decodes the character whose hexadecimal digits begin at i.
 func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	first := s.hex(i)
 	if !utf16.IsSurrogate(first) && first >= 0 {
@@ -596,7 +597,7 @@ func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	return 0, i, s.syntaxError(i, `invalid \u escape`)
 }
 
-// hex returns the value of four hexadecimal digits at i, or -1.
+// hex returns the value of the four hexadecimal digits at i, or -1 if they are invalid.
 func (s *source) hex(i int) rune {
 	if i+4 > len(s.text) {
 		return -1
@@ -608,8 +609,8 @@ func (s *source) hex(i int) rune {
 	return rune(number[0])<<8 | rune(number[1])
 }
 
-// plainStringEnd returns the offset after the string at i if the string has only ASCII characters without escapes and does
-// not end the text. Otherwise it returns 0.
+// plainStringEnd returns the offset after the string at i if the string contains only ASCII characters, contains no escapes,
+// and is not at the end of the text. Otherwise, it returns 0.
 func plainStringEnd(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
 		return 0
@@ -626,8 +627,8 @@ func plainStringEnd(text []byte, i int) int {
 	return 0
 }
 
-// stringEnd validates the string content that starts at i. It returns the offset after the closing quotation
-// mark, and whether the string has escapes.
+// stringEnd validates the string content that begins at i. It returns the offset after the closing quotation mark and whether
+// the string contains escapes.
 func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
 	for {
@@ -651,12 +652,12 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	}
 }
 
-// findSpecial finds the next special byte of a string: a quotation mark, backslash or control character. It also
-// returns the OR of all preceding bytes. Its highest bits are unset if all of the bytes are ASCII.
+// findSpecial returns the offset of the next special byte of a string: a quotation mark, backslash or control character. It
+// also returns the bitwise OR of all preceding bytes. If the highest bits are unset, all of these bytes are ASCII.
 func (s *source) findSpecial(i int) (at int, all uint64) {
 	for {
 		w := s.loadWord(i)
-		// The lowest mark is the first special byte. Higher marks may be wrong.
+		// The lowest marked byte is the first special byte. Higher marks may be wrong.
 		if found := ((w ^ quotes - lowBits) | (w ^ backslashes - lowBits) | (w - spaces)) &^ w & highBits; found != 0 {
 			before := bits.TrailingZeros64(found) &^ 7
 			return i + before/8, all | w&(1<<before-1)
@@ -666,7 +667,7 @@ func (s *source) findSpecial(i int) (at int, all uint64) {
 	}
 }
 
-// The kinds of errors, without the offset. Each is wrapped in an [Error].
+// The kinds of errors. Each is wrapped in an [Error], which adds the offset.
 var (
 	// ErrSyntax is returned for invalid JSON.
 	ErrSyntax = errors.New("invalid JSON")
@@ -677,16 +678,16 @@ var (
 	// ErrDepth is returned for values nested deeper than MaxDepth.
 	ErrDepth = errors.New("objects and arrays are nested too deeply")
 
-	// ErrKind is returned for a value of another kind than requested.
+	// ErrKind is returned if a value is not of the requested kind.
 	ErrKind = errors.New("value has the wrong type")
 
-	// ErrValueNotRead is returned when a function has not read the value that it was called for.
+	// ErrValueNotRead is returned if a callback did not read the value that it was called for.
 	ErrValueNotRead = errors.New("callback did not read the value")
 )
 
-// Error is an error at an offset of a text.
+// Error is an error at an offset in a text.
 type Error struct {
-	// Offset is the number of bytes before the error.
+	// Offset is the number of bytes before the position of the error.
 	Offset int
 
 	// Err is, or wraps, one of the errors of this package.

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// value decodes the next value into an any like encoding/json, with Number.
+// value decodes the next value like encoding/json with UseNumber.
 func value(c *rawjson.Cursor) (any, error) {
 	switch c.Kind() {
 	case rawjson.Object:
@@ -58,7 +58,7 @@ func literal(c *rawjson.Cursor) (any, error) {
 	}
 }
 
-// decodeOnly decodes a text that consists of one value.
+// decodeOnly decodes a text that consists of a single value.
 func decodeOnly(text string) (any, error) {
 	c := rawjson.NewCursor([]byte(text))
 	read, err := value(c)
@@ -159,7 +159,7 @@ func TestWrongKind(t *testing.T) {
 	}
 }
 
-// A function that reads nothing or two values, or hides an error, does not desynchronize the cursor.
+// A callback that reads no value or two values, or that hides an error, does not desynchronize the cursor.
 func TestMisbehavingFunctions(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
@@ -194,7 +194,7 @@ func TestMisbehavingFunctions(t *testing.T) {
 	}
 }
 
-// Reading allocates only the Cursor, and one more block when built with -race, regardless of the text.
+// Reading allocates only the Cursor (and one more block with -race), regardless of the text.
 func TestNoAllocations(t *testing.T) {
 	text := bundle(t, true)
 	if n := testing.AllocsPerRun(10, func() {
@@ -209,7 +209,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// entries counts the subjects of the resources in a bundle.
+// entries returns the number of resources in a bundle that have a subject.
 func entries(t testing.TB, c *rawjson.Cursor) (count int) {
 	if err := readMember(c, "entry", func() error {
 		return c.Array(func() error {
@@ -229,7 +229,7 @@ func entries(t testing.TB, c *rawjson.Cursor) (count int) {
 	return count
 }
 
-// readMember reads one member of the next value, an object.
+// readMember reads one member of the next value, which must be an object.
 func readMember(c *rawjson.Cursor, member string, read func() error) error {
 	return c.Object(func(name []byte) error {
 		if string(name) == member {
@@ -257,7 +257,7 @@ func BenchmarkObject(b *testing.B) {
 	}
 }
 
-// readers are the ways to read a whole text. Each must detect every error.
+// readers are the ways to read an entire text. Each must detect every error.
 var readers = map[string]func(text string) error{
 	"skipped": func(text string) error { return rawjson.Check([]byte(text)) },
 	"skipped, duplicates allowed": func(text string) error {
@@ -385,7 +385,7 @@ func TestDuplicates(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, text string
-		offset     int // 0 without duplicates
+		offset     int // 0 if there are no duplicates
 	}{
 		{"none", `{"a":1,"b":2,"A":3,"":4,"ab":5,"ba":6,"aab":7,"abb":8}`, 0},
 		{"in two objects", `[{"a":1},{"a":{"a":2}}]`, 0},
@@ -446,16 +446,16 @@ func TestDepth(t *testing.T) {
 			}
 		}
 	}
-	// The depth counts only values that are still open.
+	// Only values that are still open count toward the depth.
 	if err := rawjson.Check([]byte("[" + strings.Repeat("[[]],", 1000) + "[]]")); err != nil {
 		t.Error(err)
 	}
 }
 
-// longest is the maximum length of the strings in these tests: several words of eight bytes, and a remainder.
+// longest is the maximum length of the strings in these tests: several eight-byte words and a remainder.
 const longest = 40
 
-// forEachString calls check with strings of each length that contain one special part, at each position.
+// forEachString calls check with strings of each length that contain one special part at each position.
 func forEachString(check func(said string)) {
 	for _, part := range []string{
 		`"`, `\`, "\x00", "\x1f", "\t", " ", "!", "#", "[", "]", "\x7f", "\x80", "\x9f", "\xa2", "\xdc", "\xff", "é", "語", "\U0001f600",
@@ -469,7 +469,7 @@ func forEachString(check func(said string)) {
 	}
 }
 
-// Validity does not depend on the position within a word, on the text that follows, or on the reader.
+// Whether a string is valid does not depend on its position within a word, on the text that follows, or on the reader.
 func TestEveryPlace(t *testing.T) {
 	t.Parallel()
 	layouts := []string{`"%s"`, `"%s`, `["%s"]`, `["1234","%s",1]`, `{"%s":1}`, `{"%s" : 1 }`, `{"a":"%s","%[1]s":""}`, `{"1":{"%s":[]}, "2":3}`}
@@ -486,7 +486,7 @@ func TestEveryPlace(t *testing.T) {
 	})
 }
 
-// Whitespace of any length is allowed wherever whitespace is allowed.
+// Whitespace of any length is accepted wherever whitespace is allowed.
 func TestEveryWhiteSpace(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{"\n", "\t", "\r", "\r\n", "\v", "\x00", "\u00a0", "x"} {
@@ -504,7 +504,7 @@ func TestEveryWhiteSpace(t *testing.T) {
 	}
 }
 
-// A duplicate name of any length is detected, and names that differ in one character are not duplicates.
+// A duplicate name of any length is detected. Names that differ in one character are not duplicates.
 func TestEveryName(t *testing.T) {
 	t.Parallel()
 	for length := range longest + 1 {
@@ -521,7 +521,7 @@ func TestEveryName(t *testing.T) {
 	}
 }
 
-// checkDuplicate checks two names in one object, separated by no other name or by more names than the filter has bits.
+// checkDuplicate checks two names in an object, both adjacent and separated by more names than the filter has bits.
 func checkDuplicate(t *testing.T, first, second string, twice bool) {
 	t.Helper()
 	var between strings.Builder
@@ -539,7 +539,7 @@ func checkDuplicate(t *testing.T, first, second string, twice bool) {
 	}
 }
 
-// Numbers are parsed as in encoding/json, both at the end of a text and before other text.
+// Numbers are parsed as by encoding/json, both at the end of a text and before other text.
 func TestEveryNumber(t *testing.T) {
 	t.Parallel()
 	parts := []string{"", "-", "0", "1", "42", ".", ".5", ".05", "e", "E7", "e+7", "e-", "e-10"}
@@ -559,7 +559,7 @@ func TestEveryNumber(t *testing.T) {
 	}
 }
 
-// A text is valid if it is valid for jsontext, which is as strict, and has the value that encoding/json decodes.
+// A text is valid if and only if jsontext, which is equally strict, accepts it. Its value is what encoding/json decodes.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		`{"a":[1,-0.5e+10,true,false,null,"x"],"b":{"c":"\u00e9\ud83d\ude00\n"}}`, " [ ] ", `"é"`, `{"a":1,"\u0061":2}`, "01", `"\ud800"`, "\"\xff\"",
@@ -630,7 +630,7 @@ func unmarshal(t *testing.T, text []byte) (value any) {
 	return value
 }
 
-// entry is an entry of a bundle of search results. %d is the id of the resource.
+// entry is the format of an entry in a Bundle of search results. The argument of each verb is the id of the resource.
 const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","resource":{"resourceType":"Observation","id":"%[1]d",
 "meta":{"versionId":"1","lastUpdated":"2026-03-04T05:06:07.089+00:00","source":"#5Yp8mQ2rTz1aBcDe","profile":["http://hl7.org/fhir/StructureDefinition/vitalsigns"]},
 "text":{"status":"generated","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\">Blood pressure of Zoë Müller: 107/60 mmHg</div>"},
@@ -646,7 +646,7 @@ const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","
 "valueQuantity":{"value":60,"unit":"mmHg","system":"http://unitsofmeasure.org","code":"mm[Hg]"}}]},
 "search":{"mode":"match"}}`
 
-// bundle returns a page of search results in the format of servers, compact or indented.
+// bundle returns a page of search results as servers format it, compact or indented.
 func bundle(t testing.TB, indented bool) []byte {
 	t.Helper()
 	var whole, text bytes.Buffer

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// WithMember returns a copy of an object in which the member with the given name has the given value, a JSON text. A new
-// member is appended after the last one. All other bytes stay unchanged.
+// WithMember returns a copy of an object in which the named member has the given value, which is a JSON text. A new member is
+// appended after the last one. All other bytes are unchanged.
 func WithMember(object []byte, name string, value []byte) ([]byte, error) {
 	if err := Check(value); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func WithMember(object []byte, name string, value []byte) ([]byte, error) {
 	return slices.Concat(object[:m.previousEnd], []byte(comma), quoted, []byte{':'}, value, object[m.previousEnd:]), nil
 }
 
-// WithoutMember returns a copy of an object without the member with the given name, or of the whole object if the member is
-// missing. All other bytes stay unchanged.
+// WithoutMember returns a copy of an object without the named member. If the member is missing, the copy is identical. All
+// other bytes are unchanged.
 func WithoutMember(object []byte, name string) ([]byte, error) {
 	m, err := findMember(object, name)
 	if err != nil {
@@ -47,7 +47,7 @@ func WithoutMember(object []byte, name string) ([]byte, error) {
 	return slices.Concat(object[:m.previousEnd], object[end:]), nil
 }
 
-// Check validates a whole text: one value, followed by nothing but whitespace.
+// Check returns an error unless the text consists of one valid value, optionally surrounded by whitespace.
 func Check(text []byte) error {
 	c := NewCursor(text)
 	if err := c.Skip(); err != nil {
@@ -56,15 +56,15 @@ func Check(text []byte) error {
 	return c.CheckEnd()
 }
 
-// memberPosition is the position of a member in an object, or the position for adding it.
+// memberPosition is the position of a member in an object, or the position at which it can be added.
 type memberPosition struct {
 	exists           bool
-	isFirst, hasNext bool // whether it is the first member, and whether another member follows
-	previousEnd      int  // the end of the preceding text: the value of another member, or the opening brace
-	start, end       int  // position of its value
+	isFirst, hasNext bool // the member comes first in the object; another member follows it
+	previousEnd      int  // end of the preceding text: of the previous member's value or of the opening brace
+	start, end       int  // position of the member's value
 }
 
-// findMember finds a member. It reads the whole object, so that an invalid text is never changed.
+// findMember finds a member. It reads the entire object, so that invalid texts are never modified.
 func findMember(object []byte, wanted string) (memberPosition, error) {
 	c := NewCursor(object)
 	c.Kind()

@@ -22,10 +22,10 @@ import (
 // DefaultTimeout is the default of [Config.Timeout].
 const DefaultTimeout = 10 * time.Second
 
-// maxBodySize is the maximum number of bytes read from a response.
+// maxBodySize is the maximum size of a response body in bytes.
 const maxBodySize = 1 << 20
 
-// endpoint is the purpose of a request, which determines the kind of its errors.
+// endpoint is the purpose of a request, which determines the kind of errors.
 type endpoint string
 
 const (
@@ -51,8 +51,8 @@ func newClient(transport http.RoundTripper, timeout time.Duration) client {
 	return client{transport, timeout}
 }
 
-// defaultTransport closes idle connections early: a provider might be closing one (Node does after 5 s)
-// while a code is sent, which must not be sent twice.
+// defaultTransport returns a transport that closes idle connections early. Otherwise, a code, which must not be sent twice,
+// might be sent on a connection that the provider is closing (Node closes idle connections after 5 s).
 func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
@@ -60,8 +60,8 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport returns the default transport of [Config] with TLS settings; nil, which means the
-// default transport, if config is nil.
+// Transport returns the default transport of [Config] with TLS settings. If config is nil, it returns nil, which means the
+// default transport.
 func Transport(config *tls.Config) http.RoundTripper {
 	if config == nil {
 		return nil
@@ -83,7 +83,7 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 	return c.do(e, r)
 }
 
-// do treats any status other than 200 as an error.
+// do sends a request and returns the body and headers of the response. Any status other than 200 is an error.
 func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	response, err := (&http.Client{Transport: bufferedTransport{c, e}}).Do(r)
 	if err != nil {
@@ -96,17 +96,17 @@ func (c client) do(e endpoint, r *http.Request) ([]byte, http.Header, error) {
 	return body, response.Header, err
 }
 
-// bufferedTransport is an http.RoundTripper that reads whole responses, so that the timeout covers the body too.
+// bufferedTransport is an [http.RoundTripper] that reads entire responses, so that the timeout covers the body too.
 type bufferedTransport struct {
 	client
 	endpoint endpoint
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements [http.RoundTripper].
 func (x bufferedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), x.timeout)
 	defer cancel()
-	var hasStarted atomic.Bool // set by a goroutine of the transport
+	var hasStarted atomic.Bool // set in a goroutine of the transport
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { hasStarted.Store(true) }})
 	response, err := x.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
@@ -127,7 +127,7 @@ func (x bufferedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// classifyError returns the [Error] for a connection error that has a kind, and otherwise the error itself.
+// classifyError returns an [Error] if a connection error has a kind, and otherwise the error itself.
 func (x bufferedTransport) classifyError(err error, hasStarted bool) error {
 	err = fmt.Errorf("%s: %w", x.endpoint, err)
 	switch timeout := isTimeout(err); {
@@ -149,16 +149,14 @@ func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset reports whether the peer closed the connection (or, over HTTP/2, the stream) before the
-// response was complete.
+// isReset reports whether the peer closed the connection (or, with HTTP/2, reset the stream) before the response was complete.
 func isReset(err error) bool {
 	is := func(cause error) bool { return errors.Is(err, cause) }
 	causes := []error{syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}
 	return slices.ContainsFunc(causes, is) || errors.As(err, new(streamError))
 }
 
-// streamError corresponds to net/http's unexported type. Its As method fills any struct with the same
-// fields.
+// streamError corresponds to the unexported type in net/http, whose As method assigns to any struct with the same fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -170,8 +168,8 @@ func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d
 
 var errNonPublicAddress = errors.New("address is not public")
 
-// PublicTransport connects only to public addresses, for URLs chosen by clients (RFC 7591 §5; server-side
-// request forgery, RFC 9700 §4.10). It checks each address after name resolution, and bypasses proxies,
+// PublicTransport returns a transport for URLs chosen by clients (RFC 7591 §5). It connects only to public addresses, to
+// prevent server-side request forgery (RFC 9700 §4.10). It checks each address after name resolution and does not use proxies,
 // which would resolve names themselves.
 func PublicTransport() http.RoundTripper {
 	t := defaultTransport()
@@ -195,7 +193,7 @@ func rejectNonPublic(_, address string, _ syscall.RawConn) error {
 // IPv4 address.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// nonPublicPrefixes lists the non-public IPv4 addresses, and the non-public addresses in globalIPv6 (RFC 6890).
+// nonPublicPrefixes lists the non-public IPv4 addresses and the non-public addresses within globalIPv6 (RFC 6890).
 var nonPublicPrefixes = mustParsePrefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -218,12 +216,12 @@ func mustParsePrefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// fetchTimeout is the timeout of [Fetch]: a user waits for the response.
+// fetchTimeout is the timeout of [Fetch]. It is short because a user waits for the response.
 const fetchTimeout = 5 * time.Second
 
-// Fetch returns the content at an address that a client registered, limited to five seconds and to limit
-// bytes. It follows no redirect, and sends nothing that identifies a person. The transport determines
-// which hosts are reachable; see [PublicTransport].
+// Fetch returns the content at a URL that a client registered. It is limited to five seconds and to limit bytes. It does not
+// follow redirects and sends nothing that identifies a person. The transport determines which hosts are reachable; see
+// [PublicTransport].
 func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit int) ([]byte, error) {
 	body, _, err := newClient(transport, fetchTimeout).get(ctx, registeredURL, url, nil)
 	if err == nil && len(body) > limit {
@@ -235,14 +233,14 @@ func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit i
 // Kind is the kind of an [Error].
 type Kind int
 
-// The kinds. Each but [AuthorizationFailed] has a description for the client.
+// The kinds of errors. Each one except [AuthorizationFailed] has a description for the client.
 const (
-	TokenTimeout        Kind = iota + 1 // the token endpoint did not start to respond in time
-	KeysTimeout                         // the key set did not arrive in time
-	TokenRejected                       // the token endpoint returned an error, or no token response (RFC 6749 §5)
+	TokenTimeout        Kind = iota + 1 // the token endpoint's response did not start before the timeout
+	KeysTimeout                         // the key set was not received before the timeout
+	TokenRejected                       // the token endpoint returned an error or an invalid token response (RFC 6749 §5)
 	ConnectionReset                     // the provider closed a connection before it responded
-	ReadTimeout                         // another response did not arrive in time
-	AuthorizationFailed                 // the browser returned with an error (RFC 6749 §4.1.2.1)
+	ReadTimeout                         // another response was not received before the timeout
+	AuthorizationFailed                 // the authorization response contains an error (RFC 6749 §4.1.2.1)
 )
 
 // String returns the name of the kind, for logs.
@@ -257,17 +255,17 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is a failure of the provider that is reported to the client. Its Error method is for the log;
-// [Error.Description] may be shown.
+// Error is a failure of the provider that is reported to the client. Error.Error returns the text for the log;
+// [Error.Description] returns a text that may be shown to the client.
 type Error struct {
 	Kind   Kind // kind of failure
 	Status int  // status of the token endpoint's response; only for [TokenRejected]
 
-	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API) if it has at most
-	// 100 characters that the RFC allows. Only for [TokenRejected] and [AuthorizationFailed].
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API), or "" unless it consists of at most 100
+	// characters that the RFC allows. It is set only for [TokenRejected] and [AuthorizationFailed].
 	Code string
 
-	Err error // the cause
+	Err error // cause of the failure
 }
 
 // Error returns the kind and the cause.
@@ -281,9 +279,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Description returns the error_description for the client's invalid_request, or false if the failure is
-// a server_error. The texts are fixed except for the provider's name, the status and, for Google, its
-// error code.
+// Description returns the error_description for an invalid_request error, which the client receives, or false if the client
+// receives server_error. The texts are fixed except for the provider's name, the status and, for Google, its error code.
 func (e *Error) Description(name string, google bool) (string, bool) {
 	switch e.Kind {
 	case TokenTimeout:
@@ -304,7 +301,7 @@ func (e *Error) Description(name string, google bool) (string, bool) {
 	return "", false
 }
 
-// descriptionText replaces characters that RFC 6749 §4.1.2.1 forbids in error_description.
+// descriptionText replaces characters that are not allowed in an error_description (RFC 6749 §4.1.2.1).
 func descriptionText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= ' ' && r <= '~' && r != '"' && r != '\\' {
@@ -314,8 +311,7 @@ func descriptionText(s string) string {
 	}, s)
 }
 
-// errorCode returns a provider's error code, or "" if it is unsuitable for a redirect and the log (RFC
-// 6749 §5.2).
+// errorCode returns a provider's error code, or "" if it is not suitable for a redirect and the log (RFC 6749 §5.2).
 func errorCode(code string) string {
 	if len(code) > 100 || descriptionText(code) != code {
 		return ""
@@ -323,17 +319,17 @@ func errorCode(code string) string {
 	return code
 }
 
-// The causes of failures without a kind, for logs and tests.
+// Causes of failures that have no kind, for logs and tests.
 var (
-	ErrRedirect    = errors.New("unexpected redirect")            // rejected, because a redirect would choose the next request
-	ErrTooLarge    = errors.New("response too large")             // above 1 MiB
+	ErrRedirect    = errors.New("unexpected redirect")            // rejected, because the response would choose the next request
+	ErrTooLarge    = errors.New("response too large")             // larger than 1 MiB
 	ErrStatus      = errors.New("unexpected HTTP status")         // from the discovery, keys or userinfo endpoint
-	ErrMetadata    = errors.New("invalid provider metadata")      // e.g. from another issuer
-	ErrKeys        = errors.New("invalid key set")                // not a JWK Set
-	ErrUnknownKey  = errors.New("unknown signing key")            // no key has this kid
-	ErrSignature   = errors.New("invalid signature")              // or an unsupported algorithm, or not a JWS
-	ErrCallback    = errors.New("invalid authorization response") // e.g. from another issuer (RFC 9207 §2.4)
-	ErrIDToken     = errors.New("invalid ID token")               // missing, or invalid by OpenID Connect Core §3.1.3.7
-	ErrLogoutToken = errors.New("invalid logout token")           // see OpenID Connect Back-Channel Logout 1.0 §2.6
-	ErrUserInfo    = errors.New("invalid userinfo")               // e.g. about another person (OpenID Connect Core §5.3.2)
+	ErrMetadata    = errors.New("invalid provider metadata")      // e.g. of another issuer
+	ErrKeys        = errors.New("invalid key set")                // the response is not a JWK Set
+	ErrUnknownKey  = errors.New("unknown signing key")            // no key has the token's kid
+	ErrSignature   = errors.New("invalid signature")              // or unsupported algorithm, or not a JWS
+	ErrCallback    = errors.New("invalid authorization response") // e.g. of another issuer (RFC 9207 §2.4)
+	ErrIDToken     = errors.New("invalid ID token")               // missing or invalid (OpenID Connect Core §3.1.3.7)
+	ErrLogoutToken = errors.New("invalid logout token")           // invalid according to OpenID Connect Back-Channel Logout 1.0 §2.6
+	ErrUserInfo    = errors.New("invalid userinfo")               // e.g. of another person (OpenID Connect Core §5.3.2)
 )

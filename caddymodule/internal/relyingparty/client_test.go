@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// newTCPServer accepts connections and calls do with each.
+// newTCPServer accepts connections and calls do for each one.
 func newTCPServer(t *testing.T, do func(*net.TCPConn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,10 +37,10 @@ func newTCPServer(t *testing.T, do func(*net.TCPConn)) (address string) {
 	return listener.Addr().String()
 }
 
-// Failures before a request is sent, and responses that are not HTTP, have the right kind.
+// Failures before the request was sent, and responses that are not HTTP, are classified as the right kind.
 func TestConnectionFaults(t *testing.T) {
 	t.Parallel()
-	hello := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // a TLS ClientHello, or the request
+	hello := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // reads the first byte of a TLS ClientHello or of the request
 	silent := func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }
 	sendRST := func(c *net.TCPConn) { hello(c); _ = c.SetLinger(0) }
 	say := func(text string) func(*net.TCPConn) {
@@ -103,8 +103,7 @@ const (
 	readTimeout  = "Read timed out"
 )
 
-// fault is a fault of one endpoint, with the description for the client, or "" if the client gets only
-// server_error.
+// fault is a fault of an endpoint and the description that the client receives, or "" if the client receives only server_error.
 type fault struct {
 	name        string
 	endpoint    providertest.Endpoint
@@ -176,7 +175,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// shortTimeout returns a short timeout for faults that are timeouts.
+// shortTimeout returns a short timeout if the fault is a timeout.
 func shortTimeout(tt fault) time.Duration {
 	if errors.Is(tt.cause, context.DeadlineExceeded) {
 		return 300 * time.Millisecond
@@ -184,7 +183,7 @@ func shortTimeout(tt fault) time.Duration {
 	return 0
 }
 
-// failedSignIn returns the error of a sign-in, at whichever step it occurs.
+// failedSignIn returns the error of a sign-in, regardless of the step in which it occurs.
 func failedSignIn(t *testing.T, idp *providertest.Provider, timeout time.Duration) error {
 	t.Helper()
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Timeout = timeout })
@@ -221,7 +220,7 @@ func checkFault(t *testing.T, err error, description string, cause error) {
 	}
 }
 
-// describe returns the description as a caller obtains it; "" stands for server_error.
+// describe returns the description that a caller receives, or "" for server_error.
 func describe(err error, name string, google bool) string {
 	var e *relyingparty.Error
 	if !errors.As(err, &e) {
@@ -270,7 +269,7 @@ func TestConnectionRefused(t *testing.T) {
 	checkFault(t, failedSignIn(t, idp, 0), "", nil)
 }
 
-// Over HTTP/2, the server may reset a stream without closing the connection.
+// With HTTP/2, the server may reset a stream without closing the connection.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
 	idp := providertest.StartTLS(t)
@@ -294,7 +293,7 @@ func TestUntrustedCertificate(t *testing.T) {
 	}
 }
 
-// A canceled request does not count as a failure of the provider.
+// A canceled request is not treated as a failure of the provider.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -310,7 +309,7 @@ func TestCallerLeaves(t *testing.T) {
 	checkFault(t, err, "", context.Canceled)
 }
 
-// A response is read only up to the limit.
+// A response is read only up to the size limit.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	body := &endlessTransport{}

@@ -14,44 +14,44 @@ const (
 	// minRequestInterval is the minimum time between two requests for a document.
 	minRequestInterval = time.Minute
 
-	// Limits of the back-off while requests fail: 1 s, 2 s, 4 s, … 1 min.
+	// Limits of the delay between failed requests: 1 s, 2 s, 4 s, … 1 min.
 	minRetryDelay = time.Second
 	maxRetryDelay = time.Minute
 
 	// staleGracePeriod is how long a stale document is used while it is being refreshed.
 	staleGracePeriod = time.Minute
 
-	// maxStale is how long a stale document is used while requests fail: an outage of the
-	// provider must not become an outage of the gateway, but a withdrawn key must stop working.
+	// maxStale is how long a stale document is used while requests fail. An outage of the provider must not cause an outage of
+	// the gateway, but a withdrawn key must eventually be rejected.
 	maxStale = 24 * time.Hour
 )
 
-// document is fetched on first use and cached. At most one request is in flight. The request continues
-// if its caller gives up, because the next caller needs the result too.
+// document is fetched on first use and cached. At most one request is in flight. If the caller gives up, the request continues,
+// because the next caller needs the result too.
 type document[T any] struct {
-	fetch     func(context.Context) (T, time.Duration, error) // returns the document and its lifetime
-	interval  time.Duration                                   // minimum time between two requests while a version exists
-	onFailure func(error)                                     // receives errors that an older version hides from callers
-	strict    bool                                            // a stale version is never used, and can always be renewed
+	fetch     func(context.Context) (T, time.Duration, error) // returns the document and how long it is fresh
+	interval  time.Duration                                   // minimum time between two requests if there is a version
+	onFailure func(error)                                     // called with errors that callers do not see because a previous version exists
+	strict    bool                                            // whether stale versions are never used and can always be renewed
 
 	flight     singleflight.Group
 	latest     atomic.Pointer[documentVersion[T]]
-	isRenewing atomic.Bool // set by renewInBackground
+	isRenewing atomic.Bool // set while renewInBackground runs
 }
 
-// documentVersion is a fetched document, or a failed attempt. It is immutable.
+// documentVersion is a fetched document or a failed attempt. It is immutable.
 type documentVersion[T any] struct {
 	value       T
-	usableUntil time.Time // end of use; zero without a value
-	freshUntil  time.Time // end of freshness
+	usableUntil time.Time // time until which the value may be used; zero if there is no value
+	freshUntil  time.Time // time until which the value is fresh
 	requestedAt time.Time // time of the request
-	retryAt     time.Time // earliest time of the next request
-	failures    int       // consecutive
+	retryAt     time.Time // earliest time for the next request
+	failures    int       // number of consecutive failures
 	err         error     // error of the latest attempt
 }
 
-// get returns the document, or a stale one if requests fail. It blocks only if no version exists, or for
-// the first caller after staleGracePeriod.
+// get returns the document, which may be stale if requests fail. It blocks only if there is no version and, after
+// staleGracePeriod, for the first caller.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.latestVersion()
 	switch now := time.Now(); {
@@ -68,9 +68,8 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	return v.value, err
 }
 
-// refetch fetches the document again because something is missing from it, unless the last request was
-// within the interval. Unlike get, it returns the error of the latest attempt even if an older version
-// exists.
+// refetch fetches the document again because the caller needs something that it does not contain, unless the last request was
+// within the interval. Unlike get, it returns the error of the latest attempt even if a previous version exists.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.waitForRenewal(ctx)
 	if err == nil {
@@ -86,7 +85,7 @@ func (d *document[T]) latestVersion() *documentVersion[T] {
 	return new(documentVersion[T])
 }
 
-// waitForRenewal waits for renew. It fails only with the error of ctx.
+// waitForRenewal waits for renew. The only error is that of ctx.
 func (d *document[T]) waitForRenewal(ctx context.Context) (*documentVersion[T], error) {
 	select {
 	case result := <-d.renew(ctx):
@@ -96,7 +95,7 @@ func (d *document[T]) waitForRenewal(ctx context.Context) (*documentVersion[T], 
 	}
 }
 
-// renew fetches a new version, or returns the latest if a new request is too early.
+// renew fetches a new version, or returns the latest version if it is too early for a new request.
 func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
@@ -152,13 +151,13 @@ func (d *document[T]) fetchNext(ctx context.Context, old *documentVersion[T]) *d
 	return &v
 }
 
-// Discovery is an issuer's discovery document, for forwarding. It is fetched on first use and refreshed
-// hourly. While requests fail, the old document is used for another day. It is safe for concurrent use.
+// Discovery is an issuer's discovery document, which is forwarded to clients. It is fetched on first use and refreshed hourly.
+// While requests fail, the previous document is used for one more day. Discovery is safe for concurrent use.
 type Discovery struct {
 	text *document[[]byte]
 }
 
-// NewDiscovery returns the Discovery of c.Issuer without I/O. It ignores c.URI.
+// NewDiscovery returns the Discovery for c.Issuer without performing I/O. It ignores c.URI.
 func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -176,11 +175,10 @@ func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	}}, nil
 }
 
-// Text returns the document after checking its issuer and endpoints. The error is an [Error] if the
-// failure has a kind.
+// Text checks the document's issuer and endpoints and returns the document. The error is an [Error] if the failure has a kind.
 func (d *Discovery) Text(ctx context.Context) ([]byte, error) { return d.text.get(ctx) }
 
-// checkDiscovery also checks the endpoints that are only forwarded.
+// checkDiscovery checks a discovery document, including endpoints that are only forwarded.
 func checkDiscovery(body []byte, issuer string) error {
 	m, err := parseMetadata(body, issuer)
 	if err != nil {

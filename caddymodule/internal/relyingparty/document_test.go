@@ -18,7 +18,7 @@ import (
 
 const issuer = "https://login.example"
 
-// A provider that is down does not get a request for each sign-in.
+// A provider that is down does not receive a request for each sign-in.
 func TestDiscoveryBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestDiscoveryBackOff(t *testing.T) {
 	})
 }
 
-// The document is refreshed hourly. If that fails, the old one stays in use, and a warning is logged.
+// The document is refreshed hourly. If that fails, the previous document remains in use and a warning is logged.
 func TestDiscoveryRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 			if _, err := p.AuthenticationURL(t.Context(), newRequest()); err != nil {
 				t.Error(err)
 			}
-			synctest.Wait() // for background requests
+			synctest.Wait() // wait for background requests
 			if n := count(idp, providertest.Discovery); n != requests {
 				t.Errorf("%d requests, want %d", n, requests)
 			}
@@ -86,7 +86,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 	})
 }
 
-// New sends no request, because the provider may be down, or behind the server that is just starting.
+// New does not send a request, because the provider may be down or behind the server that is starting.
 func TestNewDoesNothing(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -96,8 +96,7 @@ func TestNewDoesNothing(t *testing.T) {
 	}
 }
 
-// While the keys are unavailable, a flood causes no additional requests, and available keys are used without
-// waiting.
+// While the keys are unavailable, a flood of tokens causes no additional requests. Available keys are used without waiting.
 func TestFloodDuringOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,11 +117,11 @@ func TestFloodDuringOutage(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		wantWait(t, keys, "good", 0, nil)
-		time.Sleep(relyingparty.DefaultTimeout) // until the background request ends
+		time.Sleep(relyingparty.DefaultTimeout) // until the background request times out
 	})
 }
 
-// Old keys stay in use during an outage for a day: one request waits for the provider, the others do not.
+// During an outage, old keys remain in use for a day. Only one request waits for the provider.
 func TestStaleKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +135,7 @@ func TestStaleKeys(t *testing.T) {
 			wantWait(t, keys, "good", 0, nil)
 		}
 		time.Sleep(24 * time.Hour)
-		wantWait(t, keys, "good", relyingparty.DefaultTimeout, context.DeadlineExceeded) // keys are not used for two days
+		wantWait(t, keys, "good", relyingparty.DefaultTimeout, context.DeadlineExceeded) // the keys have been stale for more than a day
 		s.serveKeys(good.public())
 		time.Sleep(time.Minute)
 		wantWait(t, keys, "good", 0, nil)
@@ -166,7 +165,7 @@ func TestKeysBackOff(t *testing.T) {
 	})
 }
 
-// A provider that fails immediately also gets fewer and fewer requests, down to one per minute.
+// A provider that fails immediately also receives fewer and fewer requests, down to one per minute.
 func TestFloodDuringErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 )
 
-// Accepted metadata are safe to use: of the requested issuer, with https endpoints and only asymmetric
+// Accepted metadata are safe to use: they are those of the requested issuer and contain https endpoints and only asymmetric
 // algorithms.
 func FuzzMetadata(f *testing.F) {
 	const issuer = "https://login.example"
@@ -37,7 +37,7 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// Accepted keys are public keys for asymmetric signatures.
+// Accepted keys are public keys of asymmetric signature algorithms.
 func FuzzJWKS(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","use":"sig"}]}`))

@@ -14,7 +14,7 @@ import (
 
 const redirectURI = "https://fhir.example.org/oauth2/callback/hospital"
 
-// newProvider returns a Provider that is a client of idp.
+// newProvider returns a Provider with the gateway as a client of idp.
 func newProvider(t testing.TB, idp *providertest.Provider, change func(*relyingparty.Config)) *relyingparty.Provider {
 	t.Helper()
 	c := relyingparty.Config{
@@ -40,7 +40,7 @@ func newRequest() relyingparty.AuthenticationRequest {
 	return relyingparty.AuthenticationRequest{State: "st4te", Nonce: "n0nce", Verifier: strings.Repeat("verifier-", 5)}
 }
 
-// providerResponse sends a browser to the provider and returns the response with which the browser comes back.
+// providerResponse sends a browser to the provider and returns the authentication response.
 func providerResponse(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, r relyingparty.AuthenticationRequest) relyingparty.Callback {
 	t.Helper()
 	address, err := p.AuthenticationURL(t.Context(), r)
@@ -60,7 +60,7 @@ func signIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider, 
 	return p.Exchange(t.Context(), providerResponse(t, p, idp, r), r)
 }
 
-// mustSignIn is signIn, but fails the test on an error.
+// mustSignIn is like signIn but fails the test on an error.
 func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provider) *relyingparty.Identity {
 	t.Helper()
 	identity, err := signIn(t, p, idp, newRequest())
@@ -70,8 +70,7 @@ func mustSignIn(t testing.TB, p *relyingparty.Provider, idp *providertest.Provid
 	return identity
 }
 
-// handlerTransport is a transport to a handler without a network, because synctest's clock does not wait for the
-// network.
+// handlerTransport is a transport to a handler without a network. With a network, the clock of synctest would not advance.
 type handlerTransport struct{ handler http.Handler }
 
 func (m handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -86,7 +85,7 @@ func (m handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // count returns the number of requests to an endpoint.
 func count(idp *providertest.Provider, e providertest.Endpoint) int { return len(idp.Requests(e)) }
 
-// wantWait requests a key, and checks the duration and, as [wantKey] does, the result.
+// wantWait requests a key and checks the duration and, like wantKey, the result.
 func wantWait(t testing.TB, keys *relyingparty.KeySet, kid string, wait time.Duration, cause error) {
 	t.Helper()
 	start := time.Now()

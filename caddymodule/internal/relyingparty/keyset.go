@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	keysLifetime    = time.Hour // without a max-age
+	keysLifetime    = time.Hour // if the response has no max-age
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 
-	// unknownKeyInterval is the minimum time between two requests for an issuer's keys, during which a
-	// new key may be unknown ([PendingError]).
+	// unknownKeyInterval is the minimum time between two requests for an issuer's keys. A new key may be unknown during this
+	// time ([PendingError]).
 	unknownKeyInterval = 5 * time.Second
 
-	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process
+	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process runs
 )
 
 // KeySetConfig is the configuration of a [KeySet].
@@ -36,8 +36,7 @@ type KeySetConfig struct {
 	// Issuer is the issuer of the keys.
 	Issuer string
 
-	// URI is the address of the key set: https, or http on loopback. Default: the jwks_uri of the
-	// issuer's discovery document.
+	// URI is the URL of the key set: https, or http on loopback. Default: the jwks_uri in the issuer's discovery document.
 	URI string
 
 	// Timeout is the timeout of each request. Default: [DefaultTimeout].
@@ -46,33 +45,32 @@ type KeySetConfig struct {
 	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Strict is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication): keys are
-	// cached no longer than Cache-Control of the response permits, and the kid of a token must be that
-	// of exactly one suitable key.
+	// Strict is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication). Keys are cached no longer than the
+	// response's Cache-Control permits, and exactly one suitable key must have the token's kid.
 	Strict bool
 
-	// Logger receives warnings about failed fetches that callers do not notice because the cached keys remain in use. Default:
+	// Logger receives warnings about failed fetches that callers do not see because the cached keys remain in use. Default:
 	// none.
 	Logger *slog.Logger
 }
 
-// KeySet contains the public keys of an issuer, fetched on first use. It is safe for concurrent use.
+// KeySet contains the public keys of an issuer, which are fetched on first use. It is safe for concurrent use.
 //
-// Unknown kids, which anyone can put into a token, cause at most one request in 5 s, or in a minute for
-// a client's keys; a wrong signature causes none. Keys stay fresh for the response's max-age, between a
-// minute and a day. While requests fail, old keys are used for another day.
+// Unknown kids, which anyone can put into a token, cause at most one request in 5 s or, for a client's keys, one per minute. A
+// wrong signature causes no request. Keys stay fresh for the response's max-age, but at least a minute and at most a day. While
+// requests fail, old keys are used for one more day.
 type KeySet struct {
 	keys            *document[jwks]
 	strict          bool
-	limitsRefetches bool // applies unknownKeyInterval if keys has a shorter interval
+	limitsRefetches bool // whether unknownKeyInterval applies although the interval of keys is shorter
 }
 
-// withRefetchLimit returns the KeySet for tokens that anyone can send.
+// withRefetchLimit returns the same KeySet for tokens that anyone can send, so that unknownKeyInterval applies.
 func (k *KeySet) withRefetchLimit() *KeySet {
 	return &KeySet{keys: k.keys, strict: k.strict, limitsRefetches: true}
 }
 
-// NewKeySet returns the KeySet of a configuration without I/O.
+// NewKeySet returns the KeySet for a configuration without performing I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	client, onFailure := newClient(c.Transport, c.Timeout), newFailureLogger(c.Logger, c.Issuer)
 	if c.URI == "" {
@@ -93,7 +91,7 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	return k, nil
 }
 
-// NewInlineKeySet returns the KeySet of a client's JWK Set, which must have at least one usable key; see
+// NewInlineKeySet returns the KeySet for a client's JWK Set, which must contain at least one usable key; see
 // [KeySetConfig.Strict].
 func NewInlineKeySet(body []byte) (*KeySet, error) {
 	set, err := parseJWKS(body)
@@ -109,7 +107,7 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 	}}, nil
 }
 
-// newKeySet obtains the jwks_uri before each request, because discovery may change it.
+// newKeySet returns a KeySet that determines the jwks_uri before each request, because discovery may change it.
 func newKeySet(client client, interval time.Duration, onFailure func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
 	k := new(KeySet)
 	k.keys = &document[jwks]{
@@ -130,8 +128,8 @@ func newKeySet(client client, interval time.Duration, onFailure func(error), dis
 	return k
 }
 
-// keysFreshness returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is set, there is no
-// minimum, and the age in other caches is subtracted (§5.1).
+// keysFreshness returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is true, there is no minimum, and the age of
+// the response in other caches is subtracted (§5.1).
 func keysFreshness(header http.Header, exact bool) time.Duration {
 	minimum, age := minKeysLifetime, time.Duration(0)
 	if exact {
@@ -141,7 +139,7 @@ func keysFreshness(header http.Header, exact bool) time.Duration {
 	return max(maxAge(header)-age, minimum)
 }
 
-// maxAge returns the max-age of a response, or the default; at most maxKeysLifetime.
+// maxAge returns the max-age of a response, but at most maxKeysLifetime. If there is no max-age, it returns the default.
 func maxAge(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
@@ -151,7 +149,7 @@ func maxAge(header http.Header) time.Duration {
 			return 0
 		case "max-age":
 			seconds, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 64)
-			if err == nil || errors.Is(err, strconv.ErrRange) { // larger than any integer (§1.2.2)
+			if err == nil || errors.Is(err, strconv.ErrRange) { // ErrRange: the value exceeds any integer type (RFC 9111 §1.2.2)
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}
@@ -159,7 +157,7 @@ func maxAge(header http.Header) time.Duration {
 	return lifetime
 }
 
-// newFailureLogger returns a function that logs failures while older documents stay in use.
+// newFailureLogger returns a function that logs failures while previous documents remain in use.
 func newFailureLogger(logger *slog.Logger, issuer string) func(error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -170,21 +168,20 @@ func newFailureLogger(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// PendingError is returned for an unknown kid if the keys were fetched too recently to check for a new
-// key.
+// PendingError is returned for an unknown kid if it is too early to fetch the keys again, so that the key may be new.
 type PendingError struct {
 	Wait time.Duration // time until the keys may be fetched again
 }
 
-// Error implements error.
+// Error returns the text for the log.
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("unknown kid; keys can be fetched again in %v", e.Wait)
 }
 
-// Key returns the public key with a kid; an empty kid means the only key. Its alg is empty if the
-// provider specifies none. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched
-// after the call, and is a [PendingError] while they cannot be fetched. Any other error means that the
-// keys are unavailable, and is an [Error] if it has a kind.
+// Key returns the public key with a kid. If kid is "", there must be only one key. The alg of the key is "" if the provider
+// does not specify it. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched after the call, and is a
+// [PendingError] if it is too early to fetch them. Any other error means that the keys are unavailable; it is an [Error] if it
+// has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	startedAt, before := time.Now(), k.keys.latestVersion()
 	keys, err := k.candidates(ctx, kid)
@@ -200,8 +197,8 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	return keys[0], nil
 }
 
-// VerifySignature implements oidc.KeySet: it returns the payload of a compact JWS. The error wraps
-// [ErrSignature] or [ErrUnknownKey] if the token is invalid; any other is as for [KeySet.Key].
+// VerifySignature implements [oidc.KeySet]. It returns the payload of a compact JWS. The error wraps [ErrSignature] or
+// [ErrUnknownKey] if the token is invalid. Other errors are those of [KeySet.Key].
 func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, signaturealg.Asymmetric)
 	if err != nil {
@@ -226,7 +223,7 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// verifyWithAlgorithms is like VerifySignature, but for a token that must have one of the given algorithms.
+// verifyWithAlgorithms is like VerifySignature but requires that the token uses one of the given algorithms.
 func (k *KeySet) verifyWithAlgorithms(ctx context.Context, token string, algorithms []string) ([]byte, error) {
 	jws, _, _, err := parseToken(token)
 	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {
@@ -238,8 +235,8 @@ func (k *KeySet) verifyWithAlgorithms(ctx context.Context, token string, algorit
 	return k.VerifySignature(ctx, token)
 }
 
-// candidates returns at least one key that a kid may stand for. If none is known, it fetches the keys
-// again.
+// candidates returns the keys that may match a kid. If there are none, it fetches the keys again; if there are still none, it
+// returns an error.
 func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	set, err := k.keys.get(ctx)
 	if err != nil {
@@ -261,19 +258,19 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// recordingKeySet stores the error from a key set, because go-oidc returns only its text.
+// recordingKeySet stores the error of a key set, because go-oidc returns only its text.
 type recordingKeySet struct {
 	*KeySet
 	err error
 }
 
-// VerifySignature implements oidc.KeySet.
+// VerifySignature implements [oidc.KeySet].
 func (w *recordingKeySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
 	payload, w.err = w.KeySet.VerifySignature(ctx, token)
 	return payload, w.err
 }
 
-// isTokenDefect reports whether an error from a key set is caused by the token.
+// isTokenDefect reports whether a key set returned an error because of the token.
 func isTokenDefect(err error) bool {
 	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
 }
@@ -283,10 +280,10 @@ var (
 	_ oidc.KeySet = (*recordingKeySet)(nil)
 )
 
-// jwks are the usable keys of a JWK Set: public signature keys of a supported type.
+// jwks contains the usable keys of a JWK Set: public signature keys of a supported type.
 type jwks []jose.JSONWebKey
 
-// publicJWK omits certificates, which are not checked.
+// publicJWK contains the members of a public JWK except certificates, which are not checked.
 type publicJWK struct {
 	KeyType   string   `json:"kty"`
 	Use       string   `json:"use,omitempty"`
@@ -299,10 +296,10 @@ type publicJWK struct {
 	N         string   `json:"n,omitempty"`
 	E         string   `json:"e,omitempty"`
 
-	Private any `json:"d,omitempty"` // present in a private key, which must not be published
+	Private any `json:"d,omitempty"` // present only in a private key, which must not be published
 }
 
-// parseJWKS skips unusable keys (RFC 7517 §5).
+// parseJWKS returns the usable keys of a JWK Set. It ignores other keys (RFC 7517 §5).
 func parseJWKS(body []byte) (jwks, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -339,15 +336,15 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
-// candidates returns the keys that may match a kid: all keys for an empty kid, and a key without kid if
-// it is the only key.
+// candidates returns the keys that may match a kid. If kid is "", these are all keys. If there is only one key and it has no
+// kid, it matches any kid.
 func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
 	hasID := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
 	if i := slices.IndexFunc(s, hasID); i >= 0 && !slices.ContainsFunc(s[i+1:], hasID) {
-		return s[i : i+1 : i+1] // the usual case, on the path of each request
+		return s[i : i+1 : i+1] // the usual case, which must be fast
 	}
 	return s.filter(hasID)
 }
@@ -357,7 +354,7 @@ func (s jwks) withID(kid string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
 }
 
-// forAlgorithm returns the keys for an algorithm: those that specify it, and those of its type that specify none.
+// forAlgorithm returns the keys that specify the algorithm, and keys of a suitable type that specify no algorithm.
 func (s jwks) forAlgorithm(alg string) jwks {
 	return s.filter(func(key jose.JSONWebKey) bool {
 		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.ForKey(key.Key), jose.SignatureAlgorithm(alg))
@@ -373,7 +370,7 @@ func (s jwks) filter(keep func(jose.JSONWebKey) bool) (filtered jwks) {
 	return filtered
 }
 
-// String returns the kids of the keys, for the log.
+// String returns the kids, for the log.
 func (s jwks) String() string {
 	kids := make([]string, len(s))
 	for i, key := range s {

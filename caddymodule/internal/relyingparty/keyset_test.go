@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// A thousand tokens with different kids cause no request within the interval, and one after it.
+// A thousand tokens with different kids cause no request within the interval and one request after it.
 func TestUnknownKeyFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,13 +56,13 @@ func TestWrongSignatureFetchesNothing(t *testing.T) {
 		forged := ecPair("good").sign(t, jose.ES256)
 		for range 100 {
 			wantVerified(t, keys, forged, relyingparty.ErrSignature)
-			time.Sleep(30 * time.Second) // at different times within the hour of freshness
+			time.Sleep(30 * time.Second) // different times within the hour in which the keys are fresh
 		}
 		s.want(t, 1)
 	})
 }
 
-// A newly rotated key is never reported as unknown while it is too early to fetch the keys again.
+// A key that was just added by rotation is never reported as unknown while it is too early to fetch the keys again.
 func TestKeyOfRotations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestKeyOfRotations(t *testing.T) {
 	})
 }
 
-// A new key is found as soon as a token needs it. A withdrawn key is rejected once the keys are fetched again.
+// A new key is found when the first token uses it. A withdrawn key is rejected after the keys have been fetched again.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,13 +110,13 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// A client's keys are cached exactly as long as Cache-Control permits (SMART App Launch 2.2, Asymmetric
-// Authentication); other keys at least a minute.
+// A client's keys are cached exactly as long as Cache-Control permits (SMART App Launch 2.2, Asymmetric Authentication). Other
+// keys are cached for at least a minute.
 func TestKeysFreshness(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		cacheControl, age string
-		want, exact       time.Duration // for keys of an issuer, and of a client
+		want, exact       time.Duration // lifetime of an issuer's keys and of a client's keys
 	}{
 		{"", "", time.Hour, time.Hour},
 		{"max-age=600", "", 10 * time.Minute, 10 * time.Minute},
@@ -166,8 +166,8 @@ func TestKeysFreshness(t *testing.T) {
 	}
 }
 
-// Frequent uses of keys do not wait for a refresh, even if the provider is slow or forbids caching. Only the first use
-// after a long time waits.
+// Keys that are used frequently are available without waiting for a refresh, even if the provider is slow or forbids caching.
+// Only the first use after a long time waits.
 func TestSlowKeysDelayNoUse(t *testing.T) {
 	t.Parallel()
 	for _, directives := range []string{"no-cache", "max-age=600"} {
@@ -191,8 +191,8 @@ func TestSlowKeysDelayNoUse(t *testing.T) {
 	}
 }
 
-// One goroutine refreshes the keys for all callers, and callers that need not wait start none. Not parallel,
-// because the test counts goroutines.
+// A single goroutine refreshes the keys for all callers, and callers that do not have to wait start no goroutine. This test
+// cannot run in parallel, because it counts goroutines.
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,11 +207,11 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 		if n := runtime.NumGoroutine() - before; n > 100 {
 			t.Errorf("%d goroutines wait", n)
 		}
-		time.Sleep(relyingparty.DefaultTimeout) // until the request ends
+		time.Sleep(relyingparty.DefaultTimeout) // until the request times out
 	})
 }
 
-// Concurrent callers share one request, and a caller that cancels does not cancel it.
+// Concurrent callers share one request. If a caller cancels, the request continues.
 func TestOneKeysRequestInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestKeysOfIssuer(t *testing.T) {
 	if err != nil || key.KeyID != "key-1" || key.Algorithm != "RS256" || !key.IsPublic() {
 		t.Error(key, err)
 	}
-	// An issuer without sign-in has keys too.
+	// Issuers that do not support sign-in have keys too.
 	idp.Change(func(s *providertest.Settings) { s.Metadata["authorization_endpoint"] = nil })
 	keys, _ = relyingparty.NewKeySet(relyingparty.KeySetConfig{Issuer: issuer, Transport: handlerTransport{routed}})
 	wantKey(t, keys, "key-1", nil)
@@ -281,7 +281,7 @@ func TestEdDSA(t *testing.T) {
 	wantVerified(t, keys, good.sign(t, jose.EdDSA), nil)
 }
 
-// keyObject returns a key as JSON with changes.
+// keyObject returns a key as a JSON object, modified by change.
 func keyObject(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(key)
@@ -304,7 +304,7 @@ func ecKey(curve elliptic.Curve) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: josetest.NewEC(curve).Public(), KeyID: "k"}
 }
 
-// Only suitable keys of a set are used.
+// Only the suitable keys in a set are used.
 func TestUsableKeys(t *testing.T) {
 	t.Parallel()
 	ec, rsa2048 := ecKey(elliptic.P256()), rsaKey()
@@ -338,7 +338,7 @@ func TestUsableKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			other := keyObject(t, ec, map[string]any{"kid": "other"}) // an unusable key must not affect the next one
+			other := keyObject(t, ec, map[string]any{"kid": "other"}) // an unusable key must not affect the key that follows it
 			s := new(keyServer)
 			s.serve(providertest.JSON(200, map[string]any{"keys": []any{tt.key, other}}))
 			keys := newKeySet(t, s)
@@ -357,7 +357,7 @@ func TestUsableKeys(t *testing.T) {
 	}
 }
 
-// weakRSA returns a key with a modulus of 1024 bits.
+// weakRSA returns an RSA key with a 1024-bit modulus.
 func weakRSA(t *testing.T) map[string]any {
 	t.Helper()
 	return keyObject(t, rsaKey(), map[string]any{"n": strings.Repeat("_", 171)})
@@ -397,7 +397,7 @@ func TestKidlessKeys(t *testing.T) {
 	}
 }
 
-// A document without keys, which a JWK Set MUST have (RFC 7517 §5), is invalid.
+// A JWK Set must have the member keys (RFC 7517 §5). Otherwise, it is invalid.
 func TestNoKeySet(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{`{}`, `{"keys":null}`, `{"keys":{}}`, `[]`, `null`} {
@@ -407,7 +407,7 @@ func TestNoKeySet(t *testing.T) {
 	}
 }
 
-// A token that is not a compact JWS causes no request.
+// A token that is not a compact JWS does not cause a request.
 func TestNoJWS(t *testing.T) {
 	t.Parallel()
 	s := new(keyServer)
@@ -419,7 +419,7 @@ func TestNoJWS(t *testing.T) {
 	s.want(t, 0)
 }
 
-// Keys of a client that cannot be fetched again are not used, because the client may have withdrawn them.
+// A client's keys are not used if fetching them again fails, because the client may have withdrawn them.
 func TestExactKeysEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -432,14 +432,14 @@ func TestExactKeysEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.want(t, 2) // the client does not get a request for each token
+		s.want(t, 2) // the client does not receive a request for each token
 		s.serveKeys(good.public())
 		time.Sleep(time.Minute)
 		wantVerified(t, keys, good.sign(t, jose.ES256), nil)
 	})
 }
 
-// The kid must be that of exactly one key.
+// The token's kid must be that of exactly one key.
 func TestExactKeyID(t *testing.T) {
 	t.Parallel()
 	a, b, bare := ecPair("a"), ecPair("b"), ecPair("")
@@ -479,13 +479,13 @@ func TestExactKeyID(t *testing.T) {
 
 const keysURI = "https://login.example/keys"
 
-// keyServer serves a key set and counts the requests.
+// keyServer serves a key set and counts requests.
 type keyServer struct {
 	mu       sync.Mutex
 	requests int
 	answer   providertest.Fault
 	header   http.Header
-	exact    bool // the key set is that of a client
+	exact    bool // whether the key set is that of a client
 }
 
 func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -555,7 +555,7 @@ func (p keyPair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: alg, Key: p.private}, header, []byte(`{"sub":"alice"}`))
 }
 
-// newServedKeySet returns a key set and its server, which serves one key, good, with a header.
+// newServedKeySet returns a key set, its server, and the only key that the server serves. header is sent in each response.
 func newServedKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s = ecPair("good"), &keyServer{header: header}
@@ -563,7 +563,7 @@ func newServedKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServ
 	return good, s, newKeySet(t, s)
 }
 
-// newExactKeySet is like newServedKeySet, but for a client's keys.
+// newExactKeySet is like newServedKeySet but for a client's keys.
 func newExactKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s, _ = newServedKeySet(t, header)
@@ -573,7 +573,7 @@ func newExactKeySet(t testing.TB, header http.Header) (good keyPair, s *keyServe
 
 func cacheControl(directives string) http.Header { return http.Header{"Cache-Control": {directives}} }
 
-// wantKey requests a key and checks the error; a nil cause means success.
+// wantKey requests a key and checks the error. If cause is nil, the request must succeed.
 func wantKey(t testing.TB, keys *relyingparty.KeySet, kid string, cause error) {
 	t.Helper()
 	if _, err := keys.Key(t.Context(), kid); !errors.Is(err, cause) {
@@ -581,7 +581,7 @@ func wantKey(t testing.TB, keys *relyingparty.KeySet, kid string, cause error) {
 	}
 }
 
-// wantVerified verifies a token and checks the error; a nil cause means success.
+// wantVerified verifies a token and checks the error. If cause is nil, the verification must succeed.
 func wantVerified(t testing.TB, keys *relyingparty.KeySet, token string, cause error) {
 	t.Helper()
 	if err := verify(t, keys, token); !errors.Is(err, cause) {
@@ -597,8 +597,7 @@ func verify(t testing.TB, keys *relyingparty.KeySet, token string) error {
 	return err
 }
 
-// BenchmarkKey measures the use of a cached key for different Cache-Control directives: Keycloak sends
-// no-cache.
+// BenchmarkKey measures the use of a cached key with different Cache-Control directives, such as Keycloak's no-cache.
 func BenchmarkKey(b *testing.B) {
 	for _, directives := range []string{"max-age=600", "no-cache"} {
 		b.Run(directives, func(b *testing.B) {

@@ -19,13 +19,13 @@ import (
 // logoutEvent is the member of events that identifies a logout token.
 const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 
-// LogoutToken reports that a person signed out at the provider (OpenID Connect Back-Channel Logout 1.0
-// §2.4). It has a Subject, a Session or both.
+// LogoutToken reports that a person has signed out at the provider (OpenID Connect Back-Channel Logout 1.0 §2.4). It contains a
+// Subject, a Session or both.
 type LogoutToken struct {
-	Subject string    // the sub: the person, as in [Identity]
-	Session string    // the sid, as in ID tokens
-	ID      string    // the jti, which the caller must accept only once
-	Expiry  time.Time // the exp; the provider's clock may be off by [Leeway]
+	Subject string    // sub of the person, as in [Identity]
+	Session string    // sid of the session, as in ID tokens
+	ID      string    // jti; the caller must accept it only once
+	Expiry  time.Time // exp; the clock skew of the provider may be up to [Leeway]
 }
 
 type logoutClaims struct {
@@ -39,9 +39,8 @@ type logoutClaims struct {
 	Nonce           json.RawMessage            `json:"nonce"`
 }
 
-// VerifyLogoutToken validates a logout token (OpenID Connect Back-Channel Logout 1.0 §2.6). The error
-// wraps [ErrLogoutToken] if the token is invalid; any other error means that the provider's keys or
-// metadata are unavailable.
+// VerifyLogoutToken validates a logout token (OpenID Connect Back-Channel Logout 1.0 §2.6). The error wraps [ErrLogoutToken] if
+// the token is invalid. Any other error means that the provider's keys or metadata are unavailable.
 func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutToken, error) {
 	if err := checkLogoutType(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
@@ -61,7 +60,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 	return &LogoutToken{Subject: c.Subject, Session: c.Session, ID: c.ID, Expiry: token.Expiry}, nil
 }
 
-// checkLogoutType rejects a JWT with another typ. Many providers send none (§2.4).
+// checkLogoutType returns an error if a JWT's typ is wrong. Many providers omit it (Back-Channel Logout 1.0 §2.4).
 func checkLogoutType(raw string) error {
 	_, name, hasType, err := parseToken(raw)
 	if err == nil && hasType && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
@@ -70,7 +69,7 @@ func checkLogoutType(raw string) error {
 	return err
 }
 
-// parseToken parses a JWT. It returns its typ in lower case and without application/, and whether it has one.
+// parseToken parses a JWT. It returns its typ in lower case and without the prefix application/, and whether the JWT has a typ.
 func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, hasType bool, err error) {
 	if jws, err = jose.ParseSignedCompact(raw, signaturealg.Asymmetric); err != nil {
 		return nil, "", false, err
@@ -80,7 +79,7 @@ func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, hasType boo
 	return jws, strings.TrimPrefix(strings.ToLower(typ), "application/"), hasType, nil
 }
 
-// checkLogout makes the checks that go-oidc omits, and rejects ID tokens.
+// checkLogout performs the checks that go-oidc omits. It also rejects ID tokens.
 func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
@@ -102,23 +101,23 @@ func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	return p.checkParties(token.Audience, c.AuthorizedParty)
 }
 
-// MaxEventAge is how long after its iat a Security Event Token is accepted: transmitters
-// resend undelivered tokens, which seldom have an exp (RFC 8417 §2.2).
+// MaxEventAge is how long after its iat a Security Event Token is accepted. Transmitters resend undelivered tokens, which often
+// have no exp (RFC 8417 §2.2).
 const MaxEventAge = 7 * 24 * time.Hour
 
-// SecurityEvent contains a provider's events about a person (RFC 8417).
+// SecurityEvent contains events from a provider about a person (RFC 8417).
 type SecurityEvent struct {
-	ID        string                     // the jti, which the caller must process only once
-	IssuedAt  time.Time                  // the iat, at most [MaxEventAge] ago
-	Subject   string                     // the sub, or empty
-	SubjectID json.RawMessage            // the sub_id (RFC 9493), or empty
-	Events    map[string]json.RawMessage // by event type
+	ID        string                     // jti; the caller must process it only once
+	IssuedAt  time.Time                  // iat, which is at most [MaxEventAge] ago
+	Subject   string                     // sub, or ""
+	SubjectID json.RawMessage            // sub_id (RFC 9493), or empty
+	Events    map[string]json.RawMessage // events by type
 }
 
-// EventError is the reason for rejecting a Security Event Token.
+// EventError is the reason why a Security Event Token was rejected.
 type EventError struct {
 	Code string // error code of RFC 8935 §2.4
-	Err  error  // the cause, for the log
+	Err  error  // cause, for the log
 }
 
 // Error returns the code and the cause.
@@ -143,10 +142,10 @@ type eventClaims struct {
 	Events    map[string]json.RawMessage `json:"events"`
 }
 
-// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2). The audience may be the
-// client_id or the address of the request. If the token is invalid, the error is an [EventError]; any other error means
-// that the provider's keys or metadata are unavailable. Because anyone can send a token, nothing is fetched unless it
-// is an event from the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).
+// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2). Its audience may be the client_id or
+// address, the URL of the request. If the token is invalid, the error is an [EventError]. Any other error means that the
+// provider's keys or metadata are unavailable. Because anyone can send a token, nothing is fetched unless the token is an event
+// from the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).
 func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string) (*SecurityEvent, error) {
 	jws, typ, _, err := parseToken(raw)
 	c := new(eventClaims)

@@ -22,7 +22,7 @@ func withType(name string) func(*providertest.IDToken) {
 	return func(t *providertest.IDToken) { t.Type = jose.ContentType(name) }
 }
 
-// Logout tokens are validated by OpenID Connect Back-Channel Logout 1.0 §2.6.
+// Logout tokens are validated according to OpenID Connect Back-Channel Logout 1.0 §2.6.
 func TestLogoutToken(t *testing.T) {
 	t.Parallel()
 	ours := providertest.ClientID
@@ -90,7 +90,7 @@ func TestLogoutToken(t *testing.T) {
 	}
 }
 
-// An ID token, or a text that is not a JWT, is not accepted as a logout token.
+// ID tokens, and texts that are not JWTs, are not accepted as logout tokens.
 func TestOtherThanLogoutToken(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -103,7 +103,7 @@ func TestOtherThanLogoutToken(t *testing.T) {
 	}
 }
 
-// An unavailable provider does not make the token invalid.
+// While the provider is unavailable, the error does not mean that the token is invalid.
 func TestLogoutTokenInOutage(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)

@@ -19,48 +19,48 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/signaturealg"
 )
 
-// Config is the configuration of the gateway as a client of an identity provider.
+// Config configures the gateway as a client of an identity provider.
 type Config struct {
-	Issuer       string   // https, or http on loopback; see [CheckIssuer]. Required.
-	ClientID     string   // assigned by the provider. Required.
-	ClientSecret string   // assigned by the provider. Empty for a public client.
-	Scopes       []string // requested scopes; openid is always added. Default: openid, profile, email.
+	Issuer       string   // issuer URL with https, or http on loopback; see [CheckIssuer]. Required.
+	ClientID     string   // client_id assigned by the provider. Required.
+	ClientSecret string   // secret assigned by the provider. Empty for a public client.
+	Scopes       []string // scopes to request; openid is always added. Default: openid, profile, email.
 
-	// RedirectURI is the URI to which the provider redirects the browser. It is unique to this provider,
-	// so that no other provider's response can be mistaken for its own (RFC 9700 §4.4). Required.
+	// RedirectURI is the URI to which the provider redirects the browser. Each provider has a different URI, so that a response
+	// of one provider cannot be mistaken for that of another (RFC 9700 §4.4). Required.
 	RedirectURI string
 
 	// IDTokenAlgorithms are the signature algorithms of ID tokens (the client's id_token_signed_response_alg), logout tokens
-	// and security events. Default: each of the provider's id_token_signing_alg_values_supported that is in [AlgorithmNames].
+	// and security events. Default: those in both [AlgorithmNames] and the provider's id_token_signing_alg_values_supported.
 	IDTokenAlgorithms []string
 
-	// SelectAccount reports that the provider supports prompt=select_account, even if its discovery document does not.
+	// SelectAccount reports that the provider supports prompt=select_account, even if discovery does not list it. Default:
+	// false.
 	SelectAccount bool
 
-	// Timeout is the limit of each request from connecting to the last byte of the response. Default:
-	// [DefaultTimeout].
+	// Timeout is the timeout of each request, from connecting to the last byte of the response. Default: [DefaultTimeout].
 	Timeout time.Duration
 
 	// Transport sends the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// RequestOfflineAccess requests a refresh token that outlives the person's session at the provider (OpenID
-	// Connect Core §11), if the provider supports it; Google has its own parameter. Without a refresh
-	// token, the access token is introspected.
+	// RequestOfflineAccess requests a refresh token that outlives the person's session at the provider (OpenID Connect Core
+	// §11), if the provider supports it. IsGoogle uses Google's parameter for this. If there is no refresh token, the access
+	// token is introspected.
 	RequestOfflineAccess, IsGoogle bool
 
-	// Logger receives warnings about failures that an older document or older keys hide from callers.
-	// Default: none.
+	// Logger receives warnings about failures that callers do not see because a previous document or previous keys remain in
+	// use. Default: none.
 	Logger *slog.Logger
 }
 
-// newKeyInterval is the minimum time between two requests for a provider's keys. It is short, so that a
-// new key fails no sign-in: these tokens are received directly from the provider, so nobody else
-// can make them contain unknown kids. For events, see [Provider.VerifySecurityEvent].
+// newKeyInterval is the minimum time between two requests for a provider's keys. It is short, so that sign-in works with a new
+// key. This is safe because ID tokens are received directly from the provider, so nobody else can send unknown kids. For
+// events, see [Provider.VerifySecurityEvent].
 const newKeyInterval = time.Second
 
-// Provider is an identity provider with the gateway as its client. It is safe for concurrent use and
-// stores no state of individual sign-ins.
+// Provider is an identity provider with the gateway as its client. It is safe for concurrent use. It does not store the state
+// of individual sign-ins.
 type Provider struct {
 	config   Config
 	client   client
@@ -68,9 +68,9 @@ type Provider struct {
 	keys     *KeySet
 }
 
-// New returns the Provider of a configuration without I/O. Discovery happens on first use, and then
-// hourly. While it fails, the old document stays in use; without one, discovery is retried after 1 s, 2
-// s, 4 s, … 1 min.
+// New returns the Provider for a configuration without performing I/O. The discovery document is fetched on first use and then
+// hourly. If that fails, the previous document remains in use; if there is none, it is fetched again after 1 s, 2 s, 4 s, … 1
+// min.
 func New(c Config) (*Provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func New(c Config) (*Provider, error) {
 	return p, nil
 }
 
-// signInMetadata returns the discovery document if it supports sign-in.
+// signInMetadata returns the discovery document, or an error if the provider does not support sign-in.
 func (p *Provider) signInMetadata(ctx context.Context) (*metadata, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func (p *Provider) signInMetadata(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// Check returns an error if the provider's discovery document cannot be fetched, does not allow sign-in, or excludes refresh
-// tokens although revalidation needs them.
+// Check returns an error if the provider's discovery document cannot be fetched, does not support sign-in, or does not support
+// refresh tokens although revalidation needs them.
 func (p *Provider) Check(ctx context.Context) error {
 	m, err := p.signInMetadata(ctx)
 	if err != nil || !p.config.RequestOfflineAccess || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
@@ -123,7 +123,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	return errors.New("grant_types_supported does not contain refresh_token, so sign-ins cannot be revalidated and apps get no offline_access: enable refresh tokens at the provider, or set revalidate off")
 }
 
-// oauthConfig returns a new configuration for each use, because a configuration contains a cache.
+// oauthConfig returns a new configuration for each use, because an oauth2.Config contains a cache.
 func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
 	return &oauth2.Config{
@@ -133,11 +133,11 @@ func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
 	}, err
 }
 
-// offlineAccess is the scope of [Config.RequestOfflineAccess].
+// offlineAccess is the scope for [Config.RequestOfflineAccess].
 const offlineAccess = "offline_access"
 
-// scopes returns the scopes to request. Keycloak ends the person's own session at a sign-in with offline_access,
-// unless the session existed before. For Keycloak, it is therefore requested only if longLived is set.
+// scopes returns the scopes to request. After a sign-in with offline_access, Keycloak ends the person's session unless the
+// session existed before. Therefore, this scope is requested from Keycloak only if longLived is true.
 func (c *Config) scopes(m *metadata, longLived bool) []string {
 	if !c.RequestOfflineAccess || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !longLived {
 		return c.Scopes
@@ -149,22 +149,22 @@ func (m *metadata) isKeycloak() bool {
 	return strings.HasSuffix(m.AuthorizationEndpoint, "/protocol/openid-connect/auth")
 }
 
-// mayRequestOfflineAccess reports whether a refresh token expires with the person's session although a longer-lived one could be requested.
+// mayRequestOfflineAccess reports whether a refresh token expires with the session but a longer-lived one could be requested.
 func (c *Config) mayRequestOfflineAccess(m *metadata, longLived bool) bool {
 	return len(c.scopes(m, longLived)) < len(c.scopes(m, true))
 }
 
-// outlivesSession reports whether a refresh token outlives the person's session (OpenID Connect Core §11).
+// outlivesSession reports whether the requested refresh token outlives the person's session (OpenID Connect Core §11).
 func (c *Config) outlivesSession(m *metadata, longLived bool) bool {
 	return c.RequestOfflineAccess && c.IsGoogle || slices.Contains(c.scopes(m, longLived), offlineAccess)
 }
 
-// authStyle returns the client authentication method by token_endpoint_auth_methods_supported. Without
-// it, x/oauth2 would try both methods, and a code sent twice revokes its own tokens (RFC 6749 §4.1.2).
+// authStyle returns the client authentication method according to token_endpoint_auth_methods_supported. By default, x/oauth2
+// would try both methods, but sending a code twice revokes the tokens issued for it (RFC 6749 §4.1.2).
 func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	switch {
 	case secret == "":
-		return oauth2.AuthStyleInParams, nil // only client_id
+		return oauth2.AuthStyleInParams, nil // sends only client_id
 	case len(methods) == 0 || slices.Contains(methods, "client_secret_basic"):
 		return oauth2.AuthStyleInHeader, nil
 	case slices.Contains(methods, "client_secret_post"):
@@ -185,8 +185,8 @@ func AlgorithmNames() []string {
 	return names
 }
 
-// metadata is part of the discovery document (OpenID Connect Discovery §3, RFC 8414 §2,
-// RFC 9207 §3, RP-Initiated Logout §2.1).
+// metadata contains part of the discovery document (OpenID Connect Discovery §3, RFC 8414 §2, RFC 9207 §3, RP-Initiated Logout
+// §2.1).
 type metadata struct {
 	Issuer                string `json:"issuer"`
 	AuthorizationEndpoint string `json:"authorization_endpoint"`
@@ -197,7 +197,7 @@ type metadata struct {
 	IntrospectionEndpoint string `json:"introspection_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
-	// After parsing, Algorithms and UserinfoAlgorithms contain only those of [signaturealg.Asymmetric].
+	// After parsing, Algorithms and UserinfoAlgorithms contain only algorithms in [signaturealg.Asymmetric].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
 	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
@@ -209,7 +209,7 @@ type metadata struct {
 	SendsIssuer           bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// supportsPKCE reports whether the provider supports S256 (RFC 7636 §4.2).
+// supportsPKCE reports whether the provider supports the method S256 (RFC 7636 §4.2).
 func (m *metadata) supportsPKCE() bool { return slices.Contains(m.ChallengeMethods, "S256") }
 
 func newMetadata(issuer string, c client, onFailure func(error)) *document[*metadata] {
@@ -232,8 +232,8 @@ func discoveryText(ctx context.Context, c client, issuer string) ([]byte, error)
 	return body, err
 }
 
-// parseMetadata checks the members that every use of a discovery document needs. The issuer must be
-// exactly the requested one (OpenID Connect Discovery §4.3).
+// parseMetadata parses a discovery document and checks the members that are always required. The issuer must be exactly the
+// requested issuer (OpenID Connect Discovery §4.3).
 func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	m := new(metadata)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -260,7 +260,7 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 
 type namedEndpoint struct{ name, address string }
 
-// checkEndpoints skips empty addresses of endpoints, which the provider does not have.
+// checkEndpoints checks the URLs of endpoints. It ignores empty URLs, because the provider does not have these endpoints.
 func checkEndpoints(issuer string, endpoints ...namedEndpoint) error {
 	for _, e := range endpoints {
 		if e.address != "" {
@@ -272,7 +272,8 @@ func checkEndpoints(issuer string, endpoints ...namedEndpoint) error {
 	return nil
 }
 
-// setAlgorithms drops unsupported algorithms. Default: RS256 (OpenID Connect Core §15.1); for userinfo, those of ID tokens.
+// setAlgorithms removes unsupported algorithms and sets defaults: RS256 for ID tokens (OpenID Connect Core §15.1), and the
+// algorithms of ID tokens for userinfo.
 func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
@@ -290,7 +291,7 @@ func (m *metadata) setAlgorithms() error {
 	return nil
 }
 
-// checkSignIn checks the members that only a sign-in needs.
+// checkSignIn checks the members that are required only for sign-in.
 func (m *metadata) checkSignIn() error {
 	if m.AuthorizationEndpoint == "" || m.TokenEndpoint == "" {
 		return fmt.Errorf("%w: authorization_endpoint or token_endpoint is missing", ErrMetadata)
@@ -298,8 +299,9 @@ func (m *metadata) checkSignIn() error {
 	return nil
 }
 
-// DiscoveredIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other
-// than the configured one is a mistake of the provider or the configuration, so its responses must not be used for any person.
+// DiscoveredIssuer returns the issuer in the provider's current discovery document, or "" if there is no document. If it
+// differs from the configured issuer, the provider or the configuration is wrong, so responses of the provider must not be used
+// for any person.
 func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata
@@ -309,8 +311,8 @@ func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	return m.Issuer
 }
 
-// CheckIssuer requires https, or http on loopback, with a host and at most a path (OpenID
-// Connect Discovery §3).
+// CheckIssuer returns an error unless the issuer is an https URL (or http on loopback) that consists of a host and optionally a
+// path (OpenID Connect Discovery §3).
 func CheckIssuer(issuer string) error {
 	u, err := parseAbsolute(issuer)
 	if err != nil {
@@ -325,7 +327,7 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// checkEndpoint requires https unless the issuer is http on loopback too.
+// checkEndpoint returns an error unless an endpoint's URL uses https or, if the issuer does too, http on loopback.
 func checkEndpoint(name, endpoint, issuer string) error {
 	u, err := parseAbsolute(endpoint)
 	if err != nil {
@@ -337,7 +339,7 @@ func checkEndpoint(name, endpoint, issuer string) error {
 	return nil
 }
 
-// parseAbsolute rejects fragments and credentials, which could disguise the host.
+// parseAbsolute parses an absolute URL. It rejects fragments, and credentials, which could disguise the host.
 func parseAbsolute(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {

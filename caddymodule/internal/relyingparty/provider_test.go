@@ -96,7 +96,7 @@ func TestMetadataRefused(t *testing.T) {
 	}
 }
 
-// An issuer with https must have https endpoints, on loopback too.
+// If the issuer uses https, its endpoints must use https, even on loopback.
 func TestMetadataKeepsHTTPS(t *testing.T) {
 	t.Parallel()
 	idp := providertest.StartTLS(t)
@@ -138,7 +138,7 @@ func TestClientAuthentication(t *testing.T) {
 	}
 }
 
-// A rejected client is not retried with another method, because the code would be used twice.
+// If client authentication fails, it is not retried with another method, because the code would be sent twice.
 func TestCodeSentOnce(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -150,8 +150,8 @@ func TestCodeSentOnce(t *testing.T) {
 	}
 }
 
-// Two people who sign in concurrently at one provider never get each other's identity, and all sign-ins need
-// one discovery request and one key request.
+// Two people who sign in concurrently at a provider never get each other's identity. All sign-ins share one discovery request
+// and one key request.
 func TestParallelSignIns(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t, func(s *providertest.Settings) {
@@ -183,8 +183,8 @@ func TestParallelSignIns(t *testing.T) {
 	}
 }
 
-// Sign-in works with a key that the provider has just published (OpenID Connect Core §10.1.1), even if its keys
-// were just fetched.
+// Sign-in works with a key that the provider has just published (OpenID Connect Core §10.1.1), even if the keys were just
+// fetched.
 func TestRotationBetweenSignIns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// No connection is made to addresses that are not public, under any name.
+// The transport does not connect to non-public addresses, regardless of the host name.
 func TestPublicTransport(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Bool
@@ -43,7 +43,7 @@ func TestPublicTransport(t *testing.T) {
 	}
 }
 
-// Connections to public addresses are allowed.
+// Public addresses are recognized as public.
 func TestPublicAddresses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{

@@ -18,11 +18,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If the response contains a new refresh
-// token, onRotate receives it immediately, even if Refresh fails later, because the provider may not accept the old one again.
-// Without a new ID token, which is optional, the claims are nil, because userinfo alone may lack claims of the ID token.
+// Refresh redeems a refresh token issued for a subject (RFC 6749 §6, OpenID Connect Core §12). If the response contains a new
+// refresh token, onRotate is called with it immediately, even if Refresh fails later, because the provider may no longer accept
+// the previous one. If the response contains no ID token, which is optional, the claims are nil, because userinfo may lack
+// claims of the ID token.
 //
-// If the provider denies access to the person, or refreshes the sign-in of another person, [IsDenial] is true for the error.
+// If the provider denies access to the person, or the response is for another person, [IsDenial] returns true for the error.
 func (p *Provider) Refresh(ctx context.Context, token, subject string, onRotate func(next string)) (*Identity, error) {
 	m, err := p.signInMetadata(ctx)
 	if err != nil {
@@ -58,12 +59,12 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, onRotate 
 	return now, nil
 }
 
-// errSignInMismatch is returned if the refresh token no longer belongs to the person's sign-in.
+// errSignInMismatch is returned if the refresh token does not belong to the person's sign-in.
 var errSignInMismatch = fmt.Errorf("%w: iss, sub or aud differs from the original sign-in", ErrIDToken)
 
-// isOtherSignIn reports whether an ID token signed by the provider is of another issuer, client or person
-// than the refreshed sign-in (OpenID Connect Core §12.2), whatever else is wrong with it. A token that
-// lacks a claim or a valid signature does not count.
+// isOtherSignIn reports whether an ID token signed by the provider belongs to a different issuer, client or person than the
+// refreshed sign-in (OpenID Connect Core §12.2), even if the token is also invalid for other reasons. It returns false if the
+// token lacks a claim or its signature is invalid.
 func (p *Provider) isOtherSignIn(ctx context.Context, m *metadata, raw, subject string) bool {
 	payload, err := p.keys.verifyWithAlgorithms(ctx, raw, m.Algorithms)
 	var c struct {
@@ -81,13 +82,13 @@ func (p *Provider) isOtherSignIn(ctx context.Context, m *metadata, raw, subject 
 		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
 }
 
-// denialCodes are the errors from a token endpoint about the person or the grant (RFC 6749 §5.2; the others
-// are from OpenID Connect Core §3.1.2.6 and sent by some providers).
+// denialCodes are the token endpoint's error codes for problems with the person or the grant: invalid_grant of RFC 6749 §5.2,
+// and those of OpenID Connect Core §3.1.2.6 that some providers return.
 var denialCodes = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
 
-// IsDenial reports whether an error from [Provider.Refresh] means that the person has lost access: they were
-// disabled or deleted, their sign-in was ended at the provider, or the refresh token is of another
-// person. Any other error leaves this open.
+// IsDenial reports whether an error from [Provider.Refresh] means that the person has lost access: the account was disabled or
+// deleted, the sign-in was ended at the provider, or the refresh token belongs to another person. Other errors do not indicate
+// whether the person has access.
 func IsDenial(err error) bool {
 	if errors.Is(err, errSignInMismatch) {
 		return true
@@ -97,14 +98,14 @@ func IsDenial(err error) bool {
 		e.Status != http.StatusTooManyRequests && slices.Contains(denialCodes, e.Code)
 }
 
-// IsClientRejection reports whether an error from [Provider.Refresh] is about the client: its secret is wrong, or
-// it may not refresh (RFC 6749 §5.2).
+// IsClientRejection reports whether an error from [Provider.Refresh] is caused by the client: its secret is wrong, or it may
+// not refresh tokens (RFC 6749 §5.2).
 func IsClientRejection(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == TokenRejected && (e.Status == http.StatusUnauthorized || e.Code == "invalid_client" || e.Code == "unauthorized_client")
 }
 
-// Revoke revokes a refresh token (RFC 7009), if the provider has an endpoint for that.
+// Revoke revokes a refresh token (RFC 7009) if the provider has a revocation endpoint.
 func (p *Provider) Revoke(ctx context.Context, token string) error {
 	m, err := p.signInMetadata(ctx)
 	if err == nil && m.RevocationEndpoint != "" {
@@ -113,7 +114,7 @@ func (p *Provider) Revoke(ctx context.Context, token string) error {
 	return err
 }
 
-// sendForm sends a form to an endpoint other than the token endpoint, with the client authentication of the token endpoint.
+// sendForm sends a form to an endpoint other than the token endpoint, with the token endpoint's client authentication.
 func (p *Provider) sendForm(ctx context.Context, m *metadata, name, address string, form url.Values) ([]byte, error) {
 	config, err := p.oauthConfig(m)
 	if err == nil {
@@ -141,15 +142,15 @@ func (p *Provider) sendForm(ctx context.Context, m *metadata, name, address stri
 	return body, err
 }
 
-// firstIntrospection is the timeout of the first introspection. A sign-in waits for it.
+// firstIntrospection is the timeout of the introspection during sign-in.
 const firstIntrospection = 3 * time.Second
 
-// Introspect reports whether an access token is active (RFC 7662), and its expiry if the response contains it.
+// Introspect reports whether an access token is active (RFC 7662). It also returns the expiry if the response contains it.
 func (p *Provider) Introspect(ctx context.Context, token string) (active bool, expires time.Time, err error) {
 	return p.introspect(ctx, token, "access_token")
 }
 
-// IntrospectRefreshToken reports whether a refresh token is active, without activity of the person, unlike [Provider.Refresh].
+// IntrospectRefreshToken reports whether a refresh token is active. Unlike [Provider.Refresh], it isn't activity of the person.
 func (p *Provider) IntrospectRefreshToken(ctx context.Context, token string) (active bool, err error) {
 	active, _, err = p.introspect(ctx, token, "refresh_token")
 	return active, err
@@ -174,7 +175,7 @@ func (p *Provider) introspect(ctx context.Context, token, kind string) (active b
 	return *response.Active, unixTime(response.Expires), nil
 }
 
-// checkIntrospection reports whether introspection works for a new refresh token. Some providers return each as inactive.
+// checkIntrospection reports whether introspection works for a new refresh token. Some providers report all as inactive.
 func (p *Provider) checkIntrospection(ctx context.Context, m *metadata, token string) bool {
 	if !p.config.RequestOfflineAccess || m.IntrospectionEndpoint == "" {
 		return false
@@ -185,9 +186,9 @@ func (p *Provider) checkIntrospection(ctx context.Context, m *metadata, token st
 	return err == nil && active
 }
 
-// storeAccessToken stores the expiry of the access token if the provider issued no refresh token. It also stores the
-// token itself if introspection returns it as active now: some providers return inactive for a token that the client
-// may not introspect (RFC 7662 §2.2). Without expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
+// storeAccessToken stores the expiry of the access token if the provider issued no refresh token. It also stores the token
+// itself if introspection now reports it as active, because some providers report tokens as inactive that the client may not
+// introspect (RFC 7662 §2.2). If the response has no expires_in (RFC 6749 §5.1), the expiry is that of the ID token.
 func (p *Provider) storeAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
 	if !p.config.RequestOfflineAccess || id.RefreshToken != "" {
 		return
@@ -203,7 +204,7 @@ func (p *Provider) storeAccessToken(ctx context.Context, m *metadata, tokens *oa
 	}
 	if id.AccessTokenExpiry.IsZero() {
 		number, _ := id.Claims["exp"].(json.Number)
-		seconds, _ := number.Float64() // validated with the ID token
+		seconds, _ := number.Float64() // validated together with the ID token
 		id.AccessTokenExpiry = unixTime(&seconds)
 	}
 }

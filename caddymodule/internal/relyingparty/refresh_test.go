@@ -33,8 +33,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// An error after the token response leaves open whether the person still has access, and the next refresh token
-// is stored anyway.
+// An error after the token response does not indicate whether the person still has access. The next refresh token is stored
+// anyway.
 func TestRefreshFailsAfterTokenResponse(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -64,9 +64,9 @@ func TestRefreshFailsAfterTokenResponse(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §12.2: iss, sub and aud of a refreshed ID token are those of the sign-in. A token signed
-// by the provider with other values denies the person immediately. A defect that is not about the person is an
-// outage. The provider need not repeat nonce and auth_time, so they are not compared.
+// The iss, sub and aud of a refreshed ID token must be those of the sign-in (OpenID Connect Core §12.2). A token with other
+// values, signed by the provider, is an immediate denial. Defects that do not concern the person are treated as an outage.
+// Nonce and auth_time are not compared, because the provider need not repeat them.
 func TestRefreshedIDToken(t *testing.T) {
 	t.Parallel()
 	set := func(changes map[string]any, after ...func(*providertest.IDToken)) func(*providertest.IDToken) {
@@ -136,7 +136,7 @@ func TestRefreshedIDToken(t *testing.T) {
 	}
 }
 
-// A new ID token is optional. Without it, the refresh succeeds without new claims.
+// A new ID token is optional. If there is none, the refresh succeeds without new claims.
 func TestRefreshWithoutIDToken(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -151,7 +151,7 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
-// Only errors about the person are denials. All other errors are outages.
+// Only errors that concern the person are denials. All other errors are treated as outages.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -183,7 +183,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// A refresh token that outlives the session is requested once, if the provider supports it and the configuration requests it.
+// A refresh token that outlives the session is requested once if the provider supports it and the configuration requests it.
 func TestOfflineAccess(t *testing.T) {
 	t.Parallel()
 	offline := func(c *relyingparty.Config) { c.RequestOfflineAccess = true }
@@ -243,7 +243,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestCheckRefreshTokens checks that a provider without refresh tokens is reported if revalidation needs them.
+// TestCheckRefreshTokens checks that revalidation requires a provider that supports refresh tokens.
 func TestCheckRefreshTokens(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -267,7 +267,7 @@ func TestCheckRefreshTokens(t *testing.T) {
 	}
 }
 
-// newIntrospectingProvider starts a provider that issues no refresh token and supports introspection.
+// newIntrospectingProvider starts a provider that issues no refresh tokens but supports introspection.
 func newIntrospectingProvider(t *testing.T) *providertest.Provider {
 	t.Helper()
 	idp := providertest.Start(t)
@@ -278,8 +278,8 @@ func newIntrospectingProvider(t *testing.T) *providertest.Provider {
 	return idp
 }
 
-// An access token is stored only without a refresh token, and if its introspection is active. Its expiry is
-// always stored, taken from the ID token if the response lacks it.
+// An access token is stored only if there is no refresh token and introspection reports the access token as active. Its expiry
+// is always stored; if the response does not contain it, it is that of the ID token.
 func TestAccessTokenIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -24,23 +24,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1). State, Nonce and
-// Verifier are random; the caller binds them to the browser and restores them when the browser returns.
+// AuthenticationRequest contains the parameters of one sign-in (OpenID Connect Core §3.1.2.1). State, Nonce and Verifier are
+// random. The caller binds them to the browser and restores them when the browser returns.
 type AuthenticationRequest struct {
-	State    string // identifies the response. Required.
-	Nonce    string // binds the ID token to this sign-in. Required.
-	Verifier string // PKCE verifier, used if the provider supports S256: 43 to 128 characters. Required.
+	State    string // identifies the response; required
+	Nonce    string // binds the ID token to this sign-in; required
+	Verifier string // PKCE verifier with 43 to 128 characters, used if the provider supports S256; required
 
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
 
-	EssentialACR string // space-separated classes of sign-in; one of them is required
-	ACRClaim     string // claim for requesting EssentialACR regardless of discovery. Default: acr, if supported by discovery.
+	EssentialACR string // space-separated acr values, one of which is required
+	ACRClaim     string // claim for requesting EssentialACR even if discovery does not list it; default: acr, if discovery lists it
 
-	OfflineAccess bool // request a refresh token that outlives the person's existing session at the provider
-	OtherAccount  bool // a person other than the one signed in at the provider wants to sign in
+	OfflineAccess bool // requests a refresh token that outlives the person's existing session at the provider
+	OtherAccount  bool // the person wants to sign in with an account other than the one signed in at the provider
 
-	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
+	MaxAge string // max_age in seconds, compared with auth_time; "" means no limit
 }
 
 func (r *AuthenticationRequest) check() error {
@@ -54,7 +54,7 @@ func (r *AuthenticationRequest) check() error {
 	return err
 }
 
-// maxAge returns MaxAge as a duration, if it is set.
+// maxAge returns MaxAge as a duration and whether it is set.
 func (r *AuthenticationRequest) maxAge() (age time.Duration, isSet bool, err error) {
 	if r.MaxAge == "" {
 		return 0, false, nil
@@ -66,7 +66,7 @@ func (r *AuthenticationRequest) maxAge() (age time.Duration, isSet bool, err err
 	return time.Duration(seconds) * time.Second, true, nil
 }
 
-// AuthenticationURL returns the URL to which to redirect the browser, after discovery if that is due.
+// AuthenticationURL returns the URL to which the browser must be redirected. It fetches the discovery document if necessary.
 // The error is an [Error] if the failure has a kind.
 func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationRequest) (string, error) {
 	if err := r.check(); err != nil {
@@ -99,8 +99,8 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	return config.AuthCodeURL(r.State, options...), nil
 }
 
-// prompt returns the prompt in a form that the provider supports: login replaces an unsupported
-// select_account (for prompt_values_supported, see OpenID Connect Initiating User Registration 1.0 §3.1).
+// prompt returns the prompt parameter with only values that the provider supports. It replaces select_account, if it is not
+// supported, with login. For prompt_values_supported, see OpenID Connect Initiating User Registration 1.0 §3.1.
 func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
@@ -109,7 +109,8 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 		words = append(words, selectAccount)
 	}
 	for i, word := range words {
-		// Without a list of supported values, the client's value is kept, unless a wrong guess could sign in another person.
+		// If the provider does not list supported values, select_account is sent unless a wrong guess could sign in another
+		// person.
 		if word == selectAccount && !isSupported && (r.OtherAccount || len(m.PromptValues) > 0) {
 			words[i] = login
 		}
@@ -118,7 +119,7 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	return strings.Join(slices.Compact(words), " ")
 }
 
-// claims returns the claims parameter (OpenID Connect Core §5.5), or "".
+// claims returns the claims parameter (OpenID Connect Core §5.5), or "" if no claim is requested.
 func (r *AuthenticationRequest) claims(m *metadata) string {
 	words := strings.Fields(r.EssentialACR)
 	if len(words) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
@@ -133,13 +134,12 @@ func (r *AuthenticationRequest) claims(m *metadata) string {
 	if len(words) == 1 {
 		request = essential{Essential: true, Value: words[0]}
 	}
-	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): request}}) // cannot fail for strings
+	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): request}}) // cannot fail, because all values are strings
 	return string(text)
 }
 
-// EndSessionURL returns the URL to which to redirect the browser for signing out at the provider
-// (RP-Initiated Logout §2), or "" if the provider has no such endpoint. The hint is an
-// [Identity.IDToken]. Empty values are omitted.
+// EndSessionURL returns the URL to which the browser must be redirected to sign out at the provider (RP-Initiated Logout §2),
+// or "" if the provider has no logout endpoint. idTokenHint is an [Identity.IDToken]. Empty parameters are omitted.
 func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil || m.EndSessionEndpoint == "" {
@@ -162,17 +162,17 @@ func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRed
 	return u.String(), nil
 }
 
-// Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6). The caller must
-// first check that its state belongs to this browser.
+// Callback contains the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6). The caller must first check that the
+// response's state belongs to this browser.
 type Callback struct {
-	Code             string // the code parameter
-	Issuer           string // the iss parameter (RFC 9207)
-	Error            string // the error parameter
-	ErrorDescription string // the error_description parameter, for the log
+	Code             string // code parameter
+	Issuer           string // iss parameter (RFC 9207)
+	Error            string // error parameter
+	ErrorDescription string // error_description parameter, for the log
 }
 
-// check verifies iss first, because a response relayed by another provider must not even abort the
-// sign-in (RFC 9207 §2.4, mix-up).
+// check verifies iss first, because a response that another provider relayed must not even abort the sign-in (mix-up attack,
+// RFC 9207 §2.4).
 func (c *Callback) check(m *metadata) error {
 	switch {
 	case c.Issuer == "" && m.SendsIssuer:
@@ -187,8 +187,8 @@ func (c *Callback) check(m *metadata) error {
 	return nil
 }
 
-// Exchange redeems the code, verifies the ID token and adds userinfo. The error is an [Error] if the
-// failure has a kind; any other error is for the log, and server_error for the client.
+// Exchange redeems the code, verifies the ID token and adds claims from userinfo. The error is an [Error] if the failure has a
+// kind. Any other error is for the log, and the client must receive server_error.
 func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationRequest) (*Identity, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -234,18 +234,18 @@ func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier
 	}, code, verifier, config.ClientSecret)
 }
 
-// requestTokens makes one request to the token endpoint. Its error contains none of the secrets.
+// requestTokens sends one request to the token endpoint. Its error does not contain the secrets.
 func (p *Provider) requestTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
 	recorder := &recordingTransport{next: bufferedTransport{p.client, tokenEndpoint}}
 	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: recorder}))
-	if err != nil && recorder.status != 0 { // a response was received
+	if err != nil && recorder.status != 0 { // if a response was received
 		err = tokenError(recorder.status, err, secrets...)
 	}
 	return tokens, err
 }
 
-// tokenError returns the error for a response without tokens. It contains neither the secrets of the
-// request, nor the body of a successful response, which may contain parts of a token.
+// tokenError returns the error for a response that contains no tokens. The error does not contain the secrets of the request.
+// It also does not contain the body of a successful response, which might contain parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: TokenRejected, Status: status, Err: fmt.Errorf("%s: status %d, but the response is not a token response", tokenEndpoint, status)}
 	var retrieveErr *oauth2.RetrieveError
@@ -262,8 +262,8 @@ func tokenError(status int, err error, secrets ...string) *Error {
 	return e
 }
 
-// apiErrorCode parses the format in which Google's token endpoint reports its own failures
-// (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in its errors.
+// apiErrorCode parses the format in which Google's token endpoint reports internal failures (google.rpc.Status): {"error":
+// {"code": 503, "status": "UNAVAILABLE"}}, or a reason in error.errors.
 func apiErrorCode(body []byte) string {
 	var response struct {
 		Error struct {
@@ -281,7 +281,7 @@ func apiErrorCode(body []byte) string {
 	return code
 }
 
-// redact redacts secrets, both plain and form-encoded.
+// redact replaces secrets in a text, both plain and form-encoded.
 func redact(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -291,13 +291,13 @@ func redact(text string, secrets []string) string {
 	return text
 }
 
-// recordingTransport stores the status of the response, which x/oauth2 does not always return.
+// recordingTransport stores the response's status, which x/oauth2 does not always return.
 type recordingTransport struct {
 	next   http.RoundTripper
 	status int
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements [http.RoundTripper].
 func (w *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(r)
 	if err == nil {
@@ -306,13 +306,13 @@ func (w *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return response, err
 }
 
-// Leeway is the tolerance for the provider's clock (OpenID Connect Core §2).
+// Leeway is the maximum clock skew of the provider (OpenID Connect Core §2).
 const Leeway = time.Minute
 
-// maxSubject is the maximum size of a sub in bytes (OpenID Connect Core §2).
+// maxSubject is the maximum length of a sub in ASCII characters (OpenID Connect Core §2).
 const maxSubject = 255
 
-// idTokenClaims are the claims that checkClaims needs, decoded strictly.
+// idTokenClaims contains the claims that checkClaims needs. They are decoded strictly.
 type idTokenClaims struct {
 	Issuer          string   `json:"iss"`
 	Subject         string   `json:"sub"`
@@ -323,8 +323,7 @@ type idTokenClaims struct {
 	AuthTime        *float64 `json:"auth_time"`
 }
 
-// verify validates the ID token of a sign-in (OpenID Connect Core §3.1.3.7), or, without a
-// request, of a refresh (§12.2).
+// verify validates the ID token of a sign-in (OpenID Connect Core §3.1.3.7) or, if r is nil, of a refresh (§12.2).
 func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r *AuthenticationRequest) (*Identity, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
@@ -349,9 +348,8 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	return id, nil
 }
 
-// verifyToken checks alg, signature, iss, aud, exp and nbf, and decodes the claims again:
-// case-sensitively and without duplicate names, which go-oidc does not require. Its error wraps defect
-// if the token is invalid.
+// verifyToken checks alg, signature, iss, aud, exp and nbf. It decodes the claims again, case-sensitively and rejecting
+// duplicate names, because go-oidc does neither. The error wraps defect if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
 	keys := &recordingKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
@@ -361,7 +359,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	token, err := verifier.Verify(ctx, raw)
 	switch {
 	case keys.err != nil && !isTokenDefect(keys.err):
-		return nil, keys.err // the keys are unavailable
+		return nil, keys.err // the keys are unavailable; the token may be valid
 	case keys.err != nil:
 		err = keys.err
 	case err == nil:
@@ -376,7 +374,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	return token, nil
 }
 
-// checkClaims makes the checks that go-oidc leaves to its caller.
+// checkClaims performs the checks that go-oidc leaves to the caller.
 func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r *AuthenticationRequest) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
@@ -395,7 +393,7 @@ func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToke
 	return token.VerifyAccessToken(accessToken)
 }
 
-// checkParties rejects a token issued to another client, even if its aud also contains this client.
+// checkParties returns an error if the token was issued to another client, even if its aud also contains this client.
 func (p *Provider) checkParties(audience []string, authorized *string) error {
 	hasOthers := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
@@ -407,7 +405,7 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	return nil
 }
 
-// checkTimes checks iat, and also auth_time, because the provider may have ignored max_age.
+// checkTimes checks iat and, because the provider may have ignored max_age, auth_time.
 func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or in the future: %v", unixTime(c.IssuedAt))
@@ -419,7 +417,7 @@ func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) erro
 	switch {
 	case err != nil || !isSet:
 		return err
-	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // zero if the claim is missing
+	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // an auth_time of zero means that the claim is missing
 		return fmt.Errorf("auth_time is missing or older than max_age: %v", unixTime(c.AuthTime))
 	}
 	return nil
@@ -432,7 +430,7 @@ func unixTime(seconds *float64) time.Time {
 	return time.Unix(int64(*seconds), 0)
 }
 
-// decodeObject keeps numbers as written, and rejects duplicate names.
+// decodeObject decodes a JSON object. It preserves numbers as written and rejects duplicate names.
 func decodeObject(data []byte) (object map[string]any, err error) {
 	var names map[string]josejson.RawMessage
 	if err := josejson.Unmarshal(data, &names); err != nil {
@@ -449,8 +447,8 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 	return object, nil
 }
 
-// addUserinfo adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token, which take
-// precedence because they are signed.
+// addUserinfo adds the claims of userinfo (OpenID Connect Core §5.3) that the ID token does not contain. Claims of the ID token
+// take precedence because they are signed.
 func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
 	if m.UserInfoEndpoint == "" {
 		return nil
@@ -459,8 +457,8 @@ func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Ident
 	if err != nil {
 		return err
 	}
-	// An access token of another person in the response must not add that person's name and groups
-	// (§5.3.2).
+	// If the response contains another person's access token, that person's name and groups must not be added (OpenID Connect
+	// Core §5.3.2).
 	if sub, _ := claims["sub"].(string); sub != identity.Subject {
 		return fmt.Errorf("%w: sub does not match the ID token", ErrUserInfo)
 	}
@@ -472,8 +470,8 @@ func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Ident
 	return nil
 }
 
-// isVerifiedMismatch reports whether a claim is email_verified or phone_number_verified of userinfo, and
-// the ID token contains a different address or number.
+// isVerifiedMismatch reports whether a claim of userinfo is email_verified or phone_number_verified, but the ID token contains
+// a different address or number.
 func isVerifiedMismatch(name string, userinfo, idToken map[string]any) bool {
 	subjectClaim, isVerified := strings.CutSuffix(name, "_verified")
 	idTokenValue, ok := idToken[subjectClaim]
@@ -501,7 +499,7 @@ func decodeUserinfo(body []byte) (map[string]any, error) {
 	return claims, nil
 }
 
-// signedUserinfo decodes userinfo in a JWT (§5.3.2).
+// signedUserinfo decodes a userinfo response that is a JWT (OpenID Connect Core §5.3.2).
 func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string) (map[string]any, error) {
 	payload, err := p.keys.verifyWithAlgorithms(ctx, strings.TrimSpace(token), m.UserinfoAlgorithms)
 	switch {
@@ -524,36 +522,36 @@ func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string
 	return claims, nil
 }
 
-// Identity is the person who signed in. Only Issuer and Subject together identify the person (OpenID
-// Connect Core §5.7).
+// Identity describes the person who signed in. The combination of Issuer and Subject identifies the person (OpenID Connect Core
+// §5.7).
 type Identity struct {
-	Issuer  string // as configured
-	Subject string // the sub: up to 255 characters, unique at the issuer
+	Issuer  string // the configured issuer
+	Subject string // sub of up to 255 characters, unique at the issuer
 
-	// Claims are the claims of the ID token and, for missing ones, of userinfo. They have the types in
-	// which they were sent, with numbers as json.Number: an email_verified of "true" stays a string.
+	// Claims contains the claims of the ID token, and claims of userinfo that the ID token lacks. Their JSON types are
+	// preserved, with numbers as json.Number: an email_verified of "true" remains a string.
 	Claims map[string]any
 
-	RequestedAt time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
-	IDToken     string    // verified: the hint for [Provider.EndSessionURL]
-	AuthTime    time.Time // the auth_time, or zero
+	RequestedAt time.Time // time of the request to the provider; later notifications from the provider apply to this sign-in
+	IDToken     string    // verified ID token, the hint for [Provider.EndSessionURL]
+	AuthTime    time.Time // auth_time, or zero if it is missing
 
 	ProviderTokens // for later requests to the provider
 }
 
 // ProviderTokens contains the tokens for later requests to the provider.
 type ProviderTokens struct {
-	RefreshToken       string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
-	RefreshExpiry      time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
-	ExpiresWithSession bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
-	ProlongsSession    bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
-	CanIntrospect      bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
-	AccessToken        string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
-	AccessTokenExpiry  time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
+	RefreshToken       string    `json:"upstream_refresh_token,omitempty"` // latest refresh token, for [Provider.Refresh]; "" if the provider issued none
+	RefreshExpiry      time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if known
+	ExpiresWithSession bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest.OfflineAccess] requests a longer-lived one
+	ProlongsSession    bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so that a refresh may prolong the person's session at the provider
+	CanIntrospect      bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which does not prolong the session
+	AccessToken        string    `json:"upstream_access_token,omitempty"`  // access token for [Provider.Introspect], if there is no refresh token
+	AccessTokenExpiry  time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, if there is no refresh token
 }
 
-// newProviderTokens returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is
-// not standardized).
+// newProviderTokens returns the refresh token in a response and, if available, its expiry. Keycloak returns its lifetime as
+// refresh_expires_in, which is not standardized.
 func newProviderTokens(tokens *oauth2.Token) ProviderTokens {
 	h := ProviderTokens{RefreshToken: tokens.RefreshToken}
 	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {

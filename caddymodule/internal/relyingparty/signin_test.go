@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// parse splits a URL into the part before the query, and the query.
+// parse returns the part of a URL before the query, and the parameters of the query.
 func parse(t *testing.T, address string) (string, map[string]string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -100,7 +100,7 @@ func TestAuthenticationURL(t *testing.T) {
 	}
 }
 
-// A request without the parameters that protect a sign-in is rejected.
+// A request that lacks a parameter required for protection is rejected.
 func TestRequestRefused(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*relyingparty.AuthenticationRequest){
@@ -160,8 +160,8 @@ func TestEndSessionURL(t *testing.T) {
 	}
 }
 
-// Mix-up: a response from another provider than the requested one (RFC 9207 §1) is rejected. The code must not be
-// sent to any provider.
+// A response from a provider other than the requested one is rejected (mix-up attack, RFC 9207 §1). The code must not be sent
+// to any provider.
 func TestCallbackIssuer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -208,7 +208,7 @@ func TestCallbackDeclined(t *testing.T) {
 	}
 	checkFault(t, err, "", nil)
 
-	// An error response from another provider is ignored too.
+	// An error response from another provider is rejected too.
 	_, err = p.Exchange(t.Context(), relyingparty.Callback{Error: "access_denied", Issuer: "https://login.attacker.example"}, r)
 	if errors.As(err, &e) || !errors.Is(err, relyingparty.ErrCallback) {
 		t.Error(err)
@@ -222,7 +222,7 @@ func TestCallbackDeclined(t *testing.T) {
 	}
 }
 
-// claim sets a claim of the ID token; nil removes it.
+// claim returns a function that sets a claim of the ID token, or removes it if value is nil.
 func claim(name string, value any) func(*providertest.IDToken) {
 	return func(t *providertest.IDToken) {
 		if t.Claims[name] = value; value == nil {
@@ -272,11 +272,11 @@ func TestIDTokenRefused(t *testing.T) {
 		{"empty sub", claim("sub", ""), nil},
 		{"sub too long", claim("sub", strings.Repeat("x", 256)), nil},
 		{"sub a number", claim("sub", 42), nil},
-		{"iss in another spelling", func(t *providertest.IDToken) { // a spelling that go-oidc checks
+		{"iss in another spelling", func(t *providertest.IDToken) { // a spelling of iss that go-oidc rejects
 			t.Claims["iſs"] = t.Claims["iss"]
 			t.Claims["iss"] = "https://another.example"
 		}, nil},
-		{"sub in another spelling", claim("ſub", "another"), nil}, // a spelling that encoding/json treats as sub
+		{"sub in another spelling", claim("ſub", "another"), nil}, // a spelling that encoding/json decodes as sub
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -288,14 +288,14 @@ func TestIDTokenRefused(t *testing.T) {
 	}
 }
 
-// The algorithms in the discovery document are enforced even if the key supports others.
+// The algorithm must be listed in the discovery document, even if the key supports others.
 func TestAlgorithmNotListed(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t, func(s *providertest.Settings) {
 		s.KeyAlgorithm = ""
 		s.IDToken = func(t *providertest.IDToken) {
 			t.Algorithm = "RS512"
-			delete(t.Claims, "at_hash") // it is a hash of RS256
+			delete(t.Claims, "at_hash") // at_hash is computed with the hash of RS256
 		}
 	})
 	checkFault(t, failedSignIn(t, idp, 0), "", relyingparty.ErrIDToken)
@@ -339,8 +339,8 @@ func TestIDTokenAccepted(t *testing.T) {
 	}
 }
 
-// Google omits the scheme of iss. The identity has the configured issuer; otherwise, the same person would have
-// two identities.
+// Google omits the scheme in iss. The identity contains the configured issuer, because otherwise the same person would have two
+// identities.
 func TestIdentityIssuerIsConfigured(t *testing.T) {
 	t.Parallel()
 	const issuer = "https://accounts.google.com"
@@ -385,10 +385,10 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// rsaAlgorithms are the algorithms for the key of authorizetest, which specifies none.
+// rsaAlgorithms are the algorithms for authorizetest's RSA key, whose JWK does not specify an algorithm.
 var rsaAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
-// signedWith signs with an algorithm. The provider's at_hash is valid only for algorithms with SHA-256.
+// signedWith returns a function that sets the algorithm. The provider's at_hash is valid only for algorithms with SHA-256.
 func signedWith(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
 	return func(token *providertest.IDToken) {
 		token.Algorithm = alg
@@ -396,8 +396,8 @@ func signedWith(alg jose.SignatureAlgorithm) func(*providertest.IDToken) {
 	}
 }
 
-// OpenID Connect Back-Channel Logout 1.0 §2.6, OpenID Connect Core §3.1.3.7: every JWT of a provider must use
-// an algorithm of its ID tokens, from discovery or the configuration. Userinfo has a separate list.
+// Every JWT from a provider must use an algorithm that discovery or the configuration lists for ID tokens (OpenID Connect
+// Back-Channel Logout 1.0 §2.6, OpenID Connect Core §3.1.3.7). For userinfo, there is a separate list.
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(*testing.T, *relyingparty.Provider, *providertest.Provider, jose.SignatureAlgorithm) error{
@@ -429,7 +429,7 @@ func TestAlgorithms(t *testing.T) {
 		},
 	}
 	for name, tt := range map[string]struct {
-		listed, configured, userinfo []string // empty: omitted
+		listed, configured, userinfo []string // empty lists are omitted
 		want, wantUserinfo           []string
 	}{
 		"not listed":                   {nil, nil, nil, []string{"RS256"}, []string{"RS256"}},
@@ -499,12 +499,12 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A verification in userinfo applies to the address in userinfo, not to a different address in the ID token
-// (OpenID Connect Core §5.1: "the End-User's e-mail address").
+// The verification in userinfo applies to the address in userinfo and not to a different address in the ID token (OpenID
+// Connect Core §5.1: "the End-User's e-mail address").
 func TestVerifiedByUserInfo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		email any // in userinfo; nil: omitted
+		email any // email in userinfo; nil if omitted
 		want  any
 	}{
 		"the same address": {"alice@hospital.example", true},
@@ -563,7 +563,7 @@ func TestWithoutUserInfo(t *testing.T) {
 	}
 }
 
-// A userinfo response may be signed if the client was registered for that.
+// A userinfo response may be signed, as providers do if the client is registered for that.
 func TestSignedUserInfo(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)
@@ -594,7 +594,7 @@ func TestSignedUserInfo(t *testing.T) {
 	}
 }
 
-// tokenRecorder records the token response.
+// tokenRecorder is a transport that records the token response.
 type tokenRecorder struct {
 	http.RoundTripper
 	tokens struct {
@@ -613,7 +613,7 @@ func (tr *tokenRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, errors.Join(err, json.Unmarshal(body, &tr.tokens))
 }
 
-// An identity contains none of the provider's tokens except the refresh token, and that only in its field.
+// An identity contains no token of the provider except the refresh token in RefreshToken.
 func TestTokensHidden(t *testing.T) {
 	t.Parallel()
 	idp := providertest.Start(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// export handles $export of the system, of all patients or of a group.
+// export handles $export for the system, for all patients or for a group.
 func export(s *Store, q request) (reply, error) {
 	if !q.IsAsync {
 		return reply{}, newInvalid("$export requires the header Prefer: respond-async.")
@@ -44,7 +44,7 @@ func export(s *Store, q request) (reply, error) {
 	return reply{status: http.StatusAccepted, header: http.Header{"Content-Location": {q.base + "/" + exportPath + job.id}}}, nil
 }
 
-// exportParameters returns the types to export, and the time of _since.
+// exportParameters returns the types to export and the time given by _since.
 func (q request) exportParameters() (types []string, since time.Time, err error) {
 	if err = q.checkParameters("_outputFormat", "_since", "_type"); err != nil {
 		return nil, since, err
@@ -71,7 +71,7 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 	return slices.Compact(types), since, nil
 }
 
-// exportFilter returns the predicate for the resources of an export.
+// exportFilter returns a predicate for the resources to export.
 func exportFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	switch {
 	case q.Type == "":
@@ -89,7 +89,7 @@ func exportFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	return nil, requestFailure{http.StatusNotFound, "not-found", "$export is only supported on the system, on Patient and on a Group."}
 }
 
-// groupFilter returns the predicate for the resources of a group's members.
+// groupFilter returns a predicate for the resources that belong to members of a group.
 func groupFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 	group, err := s.find(q.reference(), "")
 	if err != nil {
@@ -112,23 +112,23 @@ func groupFilter(s *Store, q request) (func(resource.Resource) bool, error) {
 }
 
 const (
-	exportPath     = "_export/" // path of jobs and their files, below the base
+	exportPath     = "_export/" // path of jobs and files, relative to the base
 	exportLifetime = time.Hour
-	maxExports     = 20 // limit of stored exports; the oldest is removed
+	maxExports     = 20 // maximum number of stored exports; the oldest is removed first
 )
 
-// exports are the jobs of $export, the oldest first.
+// exports contains the jobs of $export, oldest first.
 type exports struct {
 	mu   sync.Mutex
 	jobs []*exportJob
 }
 
-// exportJob is an export (Bulk Data Access 2.0) of the resources at its start. Its first status request returns
-// 202, so that apps can try out polling.
+// exportJob is an export (Bulk Data Access 2.0) of the resources that existed when it was started. The first status request
+// returns 202, so that apps can test polling.
 type exportJob struct {
 	id, request     string
 	startedAt       time.Time
-	statusRequested bool                // whether its status was requested
+	statusRequested bool                // whether the status has been requested
 	files           map[string][][]byte // lines by type
 }
 
@@ -160,7 +160,7 @@ func (e *exports) serve(method, base, path string) (reply, error) {
 	return reply{}, requestFailure{http.StatusMethodNotAllowed, "not-supported", "Method not allowed: use GET or DELETE for an export."}
 }
 
-// status returns the manifest from the second request on.
+// status returns 202 for the first request and the manifest after that.
 func (j *exportJob) status(base string) (reply, error) {
 	if !j.statusRequested {
 		j.statusRequested = true
@@ -178,7 +178,7 @@ func (j *exportJob) status(base string) (reply, error) {
 	return response, err
 }
 
-// file returns the resources of a type, one per line.
+// file returns the exported resources of a type, one per line.
 func (j *exportJob) file(name string) (reply, error) {
 	name, ok := strings.CutSuffix(name, ".ndjson")
 	if !ok || j.files[name] == nil {

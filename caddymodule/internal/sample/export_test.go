@@ -11,7 +11,7 @@ import (
 
 var async = []string{"Prefer", "respond-async", "Accept", mediaType}
 
-// pathBelowBase returns the path of a job's or file's address below the base.
+// pathBelowBase returns the path of a job's or file's URL relative to the base.
 func pathBelowBase(t testing.TB, address string) string {
 	t.Helper()
 	path, ok := strings.CutPrefix(address, base+"/")
@@ -21,7 +21,8 @@ func pathBelowBase(t testing.TB, address string) string {
 	return path
 }
 
-// exportOf starts an export, waits for it, and returns the manifest's files with the references of their resources.
+// exportOf starts an export and waits until it is complete. It returns the status text and the references of the resources in
+// each file of the manifest.
 func exportOf(t testing.TB, s *Server, target string) (status string, held map[string][]string) {
 	t.Helper()
 	w := send(s, http.MethodGet, target, "", async...)
@@ -89,8 +90,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// An export contains the resources at its start. It is removed with all its files when it is deleted, or after
-// many newer exports.
+// An export contains the resources that existed when it was started. Its files are removed when it is deleted or when many
+// newer exports have been started.
 func TestExportEnds(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)

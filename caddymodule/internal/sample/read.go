@@ -26,7 +26,7 @@ func readVersion(s *Store, q request) (reply, error) {
 	return v.reply(http.StatusOK), nil
 }
 
-// find returns a version of a resource, or the latest for an empty id.
+// find returns a version of a resource. If id is "", it returns the latest version.
 func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 	all := s.versions[of]
 	n := len(all)
@@ -45,7 +45,7 @@ func (s *Store) find(of interaction.Reference, id string) (*version, error) {
 	return all[n-1], nil
 }
 
-// reply returns a response with the version.
+// reply returns a response that contains the version.
 func (v *version) reply(status int) reply {
 	response := newReply(status, v.text)
 	response.header.Set("Etag", v.etag())
@@ -53,7 +53,7 @@ func (v *version) reply(status int) reply {
 	return response
 }
 
-// content returns the content of a Binary (R4 binary.html#rest). Because it may have any media type, browsers must not run it.
+// content returns the content of a Binary (R4 binary.html#rest). Browsers must not execute it, whatever its media type is.
 func (v *version) content() (reply, error) {
 	contentType, _ := v.Member("contentType")
 	data, _ := v.Member("data")
@@ -68,7 +68,7 @@ func (v *version) content() (reply, error) {
 	return response, nil
 }
 
-// handleHistory returns the versions of a resource, the latest first.
+// handleHistory returns the versions of a resource, latest first.
 func handleHistory(s *Store, q request) (reply, error) {
 	if err := q.checkParameters("_count"); err != nil {
 		return reply{}, err
@@ -84,7 +84,7 @@ func handleHistory(s *Store, q request) (reply, error) {
 	return b.buildPage(q, q.Parameters)
 }
 
-// forEachResource calls do for the resources of some types until it returns an error.
+// forEachResource calls do for each resource of the given types. It stops if do returns an error.
 func (s *Store) forEachResource(q request, types []string, do func(*version) error) error {
 	seen := 0
 	for _, t := range types {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// search handles a search of a type, a compartment or the system.
+// search handles a search in a type, a compartment or the system.
 func search(s *Store, q request) (reply, error) {
 	parsed, err := readQuery(q)
 	if err != nil {
@@ -29,7 +29,7 @@ func search(s *Store, q request) (reply, error) {
 	return b.buildPage(q, parsed.supported)
 }
 
-// findMatches returns the resources that a search finds, in order.
+// findMatches returns the resources that match a search, in order.
 func (s *Store) findMatches(q request, parsed query) (found []entry, err error) {
 	err = s.forEachResource(q, parsed.types, func(v *version) error {
 		if q.Kind == interaction.CompartmentSearch && !IsInCompartment(v.Resource, q.Compartment) {
@@ -59,7 +59,7 @@ func IsInCompartment(r resource.Resource, of interaction.Reference) bool {
 	})
 }
 
-// sortEntries sorts by the keys of _sort. Resources without a value come last.
+// sortEntries sorts entries by the keys of _sort. Resources that have no value come last.
 func sortEntries(found []entry, keys []string) {
 	slices.SortStableFunc(found, func(a, b entry) int {
 		for _, key := range keys {
@@ -72,7 +72,7 @@ func sortEntries(found []entry, keys []string) {
 	})
 }
 
-// Compare orders two resources by a parameter. A resource without a value comes last.
+// Compare orders two resources by a search parameter. A resource that has no value comes last.
 func Compare(a, b resource.Resource, name string, descending bool) int {
 	pa, _ := searchparam.Lookup(a.Type, name)
 	pb, _ := searchparam.Lookup(b.Type, name)
@@ -114,7 +114,7 @@ func handleEverything(s *Store, q request) (reply, error) {
 	return b.buildPage(q, q.Parameters)
 }
 
-// findReferenced returns the resources of some types that entries reference, except patients.
+// findReferenced returns the resources of the given types that entries reference, except patients.
 func (s *Store) findReferenced(entries []entry, types []string) (found []entry) {
 	seen := map[interaction.Reference]bool{}
 	for _, e := range entries {
@@ -144,18 +144,18 @@ func (s *Store) findReferenced(entries []entry, types []string) (found []entry) 
 
 // query is a parsed search.
 type query struct {
-	types     []string // each of them may be found
+	types     []string // types of the resources that may be found
 	criteria  []criterion
 	sort      []string
 	includes  []include
-	supported []smart.Parameter // supported parameters, for the self link
+	supported []smart.Parameter // supported parameters, repeated in the self link
 }
 
-// criterion is a search parameter that resources must match.
+// criterion is a search parameter that matches must satisfy.
 type criterion struct{ name, modifier, value string }
 
-// readQuery parses the parameters of a search. An unsupported parameter is an error, unless the client requests
-// lenient handling (R4 search.html#errors).
+// readQuery parses search parameters. An unsupported parameter is an error unless the client requests lenient handling (R4
+// search.html#errors).
 func readQuery(q request) (query, error) {
 	s := query{types: []string{q.Type}}
 	if q.Type == "" || q.Type == smart.AnyType {
@@ -181,7 +181,7 @@ func readQuery(q request) (query, error) {
 	return s, nil
 }
 
-// readParameter parses one parameter. Base is the address of the server.
+// readParameter parses one parameter. base is the URL of the server's FHIR API.
 func (s *query) readParameter(p smart.Parameter, base string) error {
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
@@ -220,13 +220,13 @@ func (s *query) readSort(keys string) error {
 	return nil
 }
 
-// hasType reports whether is returns true for one of the types.
+// hasType reports whether is returns true for any of the types.
 func (s *query) hasType(is func(resourceType string) bool) bool {
 	return slices.ContainsFunc(s.types, is)
 }
 
-// readCriterion validates a criterion by matching it against an empty resource. An absolute reference to a
-// resource of this server is converted to a relative one.
+// readCriterion validates a criterion by matching it against an empty resource. It converts absolute references to resources of
+// this server to relative references.
 func (s *query) readCriterion(c criterion, base string) error {
 	var problem error
 	isKnown := s.hasType(func(t string) bool {
@@ -271,7 +271,7 @@ func (c criterion) matches(r resource.Resource) (bool, error) {
 	return false, requestFailure{http.StatusBadRequest, "not-supported", "unsupported modifier " + c.modifier}
 }
 
-// IsMissing reports whether a resource has no value for a parameter.
+// IsMissing reports whether a resource has no value for a search parameter.
 func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 	for _, path := range p.Paths {
 		for range r.Values(path) {
@@ -281,15 +281,15 @@ func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 	return true
 }
 
-// include requests additional resources: the ones that matches refer to, or the ones that refer to matches.
+// include specifies additional resources: those that matches reference (_include) or that reference matches (_revinclude).
 type include struct {
 	isReverse bool
-	source    string                // type of the referencing resources
-	parameter searchparam.Parameter // parameter of the reference
-	target    string                // type of the referenced resources; empty: any
+	source    string                // type of the resources that contain the reference
+	parameter searchparam.Parameter // search parameter for the reference
+	target    string                // type of the referenced resources; "" means any
 }
 
-// readInclude parses _include or _revinclude, such as Observation:subject or Observation:subject:Patient.
+// readInclude parses an _include or _revinclude value, such as Observation:subject or Observation:subject:Patient.
 func readInclude(name, modifier, value string) (include, error) {
 	parts := strings.Split(value, ":")
 	if modifier != "" || len(parts) < 2 || len(parts) > 3 {
@@ -306,7 +306,7 @@ func readInclude(name, modifier, value string) (include, error) {
 	return in, nil
 }
 
-// References returns the resources that r references by a parameter.
+// References returns the resources that r references in the elements of a search parameter.
 func References(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
 	for _, path := range by.Paths {
 		for element := range r.Values(path) {
@@ -318,7 +318,7 @@ func References(r resource.Resource, by searchparam.Parameter) (found []interact
 	return found
 }
 
-// findIncluded returns the resources that includes add, without duplicates.
+// findIncluded returns the resources added by includes, without duplicates.
 func (s *Store) findIncluded(q request, includes []include, matches []entry) (found []entry, err error) {
 	seen := make(map[interaction.Reference]bool, len(matches))
 	for _, m := range matches {
@@ -374,27 +374,27 @@ func (s *Store) addReferencing(q request, in include, matches []entry, add func(
 	})
 }
 
-// Number of matches per page: the default, and the maximum.
+// Default and maximum number of matches per page.
 const (
 	defaultCount = 50
 	maxCount     = 1000
 )
 
-// bundle is the result of a search or a history, returned in pages.
+// bundle is the result of a search or a history. It is returned in pages.
 type bundle struct {
 	Type            string
-	path            string // below the base
+	path            string // path relative to the base
 	entries         []entry
-	includedEntries func(page []entry) ([]entry, error) // returns the additional entries of a page; nil: none
+	includedEntries func(page []entry) ([]entry, error) // returns additional entries for a page; may be nil
 }
 
-// entry is a result. Mode is match or include.
+// entry is an entry of a result. Its mode is match or include.
 type entry struct {
 	*version
 	mode string
 }
 
-// linkJSON, entryJSON and bundleJSON are the JSON representations.
+// linkJSON, entryJSON and bundleJSON are the JSON forms of Bundle.link, Bundle.entry and Bundle.
 type linkJSON struct {
 	Relation string `json:"relation"`
 	URL      string `json:"url"`
@@ -416,7 +416,7 @@ type bundleJSON struct {
 	Entry        []entryJSON `json:"entry,omitempty"`
 }
 
-// buildPage returns the page of _count and _offset. Its links repeat the parameters.
+// buildPage returns the page specified by _count and _offset. The parameters are repeated in its links.
 func (b bundle) buildPage(q request, parameters []smart.Parameter) (reply, error) {
 	count, err := numberParameter(q.Parameters, "_count", defaultCount)
 	if err != nil {
@@ -453,13 +453,13 @@ func (b bundle) buildPage(q request, parameters []smart.Parameter) (reply, error
 	return out.reply()
 }
 
-// reply returns a response with the Bundle.
+// reply returns a response that contains the Bundle.
 func (b bundleJSON) reply() (reply, error) {
 	text, err := json.Marshal(b)
 	return newReply(http.StatusOK, text), err
 }
 
-// newLink returns a link to a page.
+// newLink returns a Bundle.link to the page at offset.
 func (b bundle) newLink(q request, relation string, parameters []smart.Parameter, offset int) linkJSON {
 	var query []string
 	for _, p := range parameters {
@@ -477,7 +477,7 @@ func (b bundle) newLink(q request, relation string, parameters []smart.Parameter
 	return linkJSON{relation, to}
 }
 
-// toJSON returns an entry of a searchset, or of a history, which has no mode.
+// toJSON returns the entry of a searchset or a history. Entries of a history have no mode.
 func (e entry) toJSON(q request) entryJSON {
 	out := entryJSON{FullURL: q.base + "/" + e.reference.String(), Resource: e.text}
 	if e.mode != "" {
@@ -501,7 +501,7 @@ func (e entry) toJSON(q request) entryJSON {
 	return out
 }
 
-// numberParameter returns the value of a numeric parameter.
+// numberParameter returns the value of a numeric parameter, or fallback if it is missing.
 func numberParameter(parameters []smart.Parameter, name string, fallback int) (int, error) {
 	text := parameterValue(parameters, name)
 	if text == "" {

@@ -53,7 +53,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A search by POST is equivalent to GET with the form appended to the query.
+// A search by POST is equivalent to a search by GET with the form's parameters appended to the query.
 func TestSearchByPost(t *testing.T) {
 	t.Parallel()
 	w := send(newTestServer(t), http.MethodPost, "Patient/_search?gender=female", "name=ash", "Content-Type", "application/x-www-form-urlencoded")
@@ -62,7 +62,7 @@ func TestSearchByPost(t *testing.T) {
 	}
 }
 
-// Links lead to all pages in both directions.
+// Following the links returns all pages, in both directions.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
@@ -104,7 +104,7 @@ func TestLenient(t *testing.T) {
 	}
 }
 
-// FuzzSearch sends arbitrary queries: the response is always JSON, and never a server error.
+// FuzzSearch sends arbitrary queries. The response must be JSON and must not be a server error.
 func FuzzSearch(f *testing.F) {
 	store, err := NewStore(recordsOf(f)[:200]...)
 	if err != nil {

@@ -29,11 +29,11 @@ type Server struct {
 	Store *Store
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
-	// BaseURL is the address of the FHIR API in links. Default: the address of the request.
+	// BaseURL is the URL of the FHIR API in links. Default: derived from the request.
 	BaseURL string
 }
 
-// ServeHTTP handles a request below the base.
+// ServeHTTP implements [http.Handler] for paths below the base.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response, err := s.handle(w, r)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) (reply, error) {
 	return handleInteraction(s.Store, q)
 }
 
-// readRequest parses a request including its body.
+// readRequest parses a request and reads its body.
 func (s *Server) readRequest(w http.ResponseWriter, r *http.Request) (request, error) {
 	path := strings.TrimPrefix(r.URL.Path[min(len(s.Base), len(r.URL.Path)):], "/")
 	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
@@ -85,7 +85,7 @@ func (s *Server) readRequest(w http.ResponseWriter, r *http.Request) (request, e
 	return q, err
 }
 
-// bodyReadError returns the error for a body that could not be read.
+// bodyReadError returns the response error for a body that could not be read.
 func bodyReadError(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return requestFailure{http.StatusRequestEntityTooLarge, "too-long", "The request body exceeds 1 MiB."}
@@ -93,7 +93,7 @@ func bodyReadError(err error) error {
 	return newInvalid("The request body is incomplete.")
 }
 
-// baseURL returns the address of the FHIR API for the client.
+// baseURL returns the URL of the FHIR API from the client's perspective.
 func (s *Server) baseURL(r *http.Request) string {
 	switch {
 	case s.BaseURL != "":
@@ -104,15 +104,15 @@ func (s *Server) baseURL(r *http.Request) string {
 	return "http://" + r.Host + s.Base
 }
 
-// request is one request, or one entry of a batch or transaction.
+// request is a request, or an entry of a batch or transaction.
 type request struct {
 	interaction.Interaction
 	ctx    context.Context
 	method string
 	header http.Header
 	body   []byte
-	base   string // the address of the FHIR API
-	id     string // id of the created resource; empty: a new id
+	base   string // URL of the FHIR API
+	id     string // id of the resource to create; "" means a new id
 }
 
 // mayWrite reports whether a request can write.
@@ -125,7 +125,7 @@ func (q request) mayWrite() bool {
 	return false
 }
 
-// checkFormat rejects request and response formats other than JSON. A Binary has its own format.
+// checkFormat returns an error for request and response formats other than JSON, except for a Binary in its native format.
 func (q request) checkFormat(contentType string) error {
 	accepted := q.header.Get("Accept")
 	if format := parameterValue(q.Parameters, "_format"); format != "" {
@@ -144,12 +144,12 @@ func (q request) checkFormat(contentType string) error {
 	return nil
 }
 
-// reference returns the resource in the path.
+// reference returns a reference to the resource in the path.
 func (q request) reference() interaction.Reference {
 	return interaction.Reference{Type: q.Type, ID: q.ID}
 }
 
-// parameterValue returns the value of a parameter; "" if it is missing.
+// parameterValue returns the value of a parameter, or "" if it is missing.
 func parameterValue(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
@@ -159,7 +159,7 @@ func parameterValue(parameters []smart.Parameter, name string) string {
 	return ""
 }
 
-// cancellationError returns the error of a request if the client has disconnected or the request has timed out.
+// cancellationError returns an error if the client has disconnected or the request has timed out.
 func (q request) cancellationError() error {
 	if err := q.ctx.Err(); err != nil {
 		return requestFailure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
@@ -167,7 +167,7 @@ func (q request) cancellationError() error {
 	return nil
 }
 
-// checkParameters rejects parameters other than the named ones and those that controlsResponse reports.
+// checkParameters returns an error for parameters other than the named ones and those for which controlsResponse returns true.
 func (q request) checkParameters(names ...string) error {
 	for _, p := range q.Parameters {
 		if !controlsResponse(p.Name) && !slices.Contains(names, p.Name) {
@@ -177,13 +177,13 @@ func (q request) checkParameters(names ...string) error {
 	return nil
 }
 
-// controlsResponse reports whether a parameter controls the form of a response. A server may ignore _elements and _summary
+// controlsResponse reports whether a parameter controls the format of a response. A server may ignore _elements and _summary
 // (R4 search.html#elements).
 func controlsResponse(name string) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_elements", "_offset"}, name)
 }
 
-// handleInteraction handles a request other than a batch or transaction. The caller holds the lock of the store.
+// handleInteraction handles a request other than a batch or transaction. The caller must hold the store's lock.
 func handleInteraction(s *Store, q request) (reply, error) {
 	switch q.Kind {
 	case interaction.Capabilities:
@@ -210,8 +210,8 @@ func notImplemented(q request) error {
 	return requestFailure{http.StatusNotImplemented, "not-supported", "The sample server does not support this interaction: " + q.Kind.String() + "."}
 }
 
-// handleOperation handles an operation. A missing resource is 404 even for unsupported operations, because "not
-// implemented" would blame the server for a mistyped address.
+// handleOperation handles an operation. If the resource is missing, the status is 404 even for unsupported operations, because
+// "not implemented" would be misleading if the URL is mistyped.
 func handleOperation(s *Store, q request) (reply, error) {
 	switch {
 	case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
@@ -225,7 +225,7 @@ func handleOperation(s *Store, q request) (reply, error) {
 	return reply{}, notImplemented(q)
 }
 
-// checkOperationTarget returns an error if the store lacks the resource with an operation's id or canonical URL.
+// checkOperationTarget returns an error if the store does not contain the operation's resource, given by id or canonical URL.
 func (s *Store) checkOperationTarget(q request) error {
 	if q.ID != "" {
 		_, err := s.find(q.reference(), "")
@@ -247,17 +247,17 @@ func (s *Store) checkOperationTarget(q request) error {
 	return err
 }
 
-// canonical returns the canonical URL of the resource for an operation on a type, from the query or from
-// Parameters in the body; "" if it is missing.
+// canonical returns the canonical URL of the resource for a type-level operation, from the query or from Parameters in the
+// body. It returns "" if there is none.
 func (q request) canonical() string {
 	names := []string{"url"}
 	if q.Type == "CodeSystem" {
-		names = append(names, "system") // $lookup and $subsumes (R4 codesystem-operation-lookup.html)
+		names = append(names, "system") // of $lookup and $subsumes (R4 codesystem-operation-lookup.html)
 	}
 	var body struct {
 		Parameter []struct{ Name, ValueURI, ValueCanonical string }
 	}
-	_ = json.Unmarshal(q.body, &body) // a body in another format names no resource
+	_ = json.Unmarshal(q.body, &body) // if the body has another format, it contains no canonical URL
 	for _, name := range names {
 		if url := parameterValue(q.Parameters, name); url != "" {
 			return url
@@ -271,19 +271,19 @@ func (q request) canonical() string {
 
 const mediaType = "application/fhir+json"
 
-// reply is a response.
+// reply is an HTTP response.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// newReply returns a reply with a resource.
+// newReply returns a reply that contains a resource.
 func newReply(status int, text []byte) reply {
 	return reply{status, http.Header{"Content-Type": {mediaType}}, text}
 }
 
-// write sends the reply.
+// write writes the reply to w.
 func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	maps.Copy(header, p.header)
@@ -294,14 +294,14 @@ func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(p.body) // fails if the client has disconnected
+		_, _ = w.Write(p.body) // an error means that the client has disconnected
 	}
 }
 
 // object is a JSON object.
 type object map[string]any
 
-// requestFailure is an error with its status and a code of http://hl7.org/fhir/issue-type.
+// requestFailure is an error with an HTTP status and a code of http://hl7.org/fhir/issue-type.
 type requestFailure struct {
 	status     int
 	code, text string
@@ -309,7 +309,7 @@ type requestFailure struct {
 
 func (f requestFailure) Error() string { return f.text }
 
-// ErrFull is returned by a store at one of its limits.
+// ErrFull is returned if a store has reached one of its limits.
 var ErrFull = errors.New("store limit reached")
 
 func newInvalid(text string) error { return requestFailure{http.StatusBadRequest, "invalid", text} }
@@ -342,7 +342,7 @@ func toFailure(err error) requestFailure {
 	}
 }
 
-// newOutcomeReply returns an error as an OperationOutcome.
+// newOutcomeReply returns a reply with an OperationOutcome for an error.
 func newOutcomeReply(err error) reply {
 	f := toFailure(err)
 	type issue struct {
@@ -357,7 +357,7 @@ func newOutcomeReply(err error) reply {
 	return newReply(f.status, text)
 }
 
-// Description is the description in the CapabilityStatement.
+// Description is the text of CapabilityStatement.implementation.description.
 const Description = "In-memory sample FHIR server for evaluation, with synthetic records. " +
 	"A restart discards all changes. Do not use it for real data."
 
@@ -381,7 +381,7 @@ func handleCapabilities(q request) (reply, error) {
 	return newReply(http.StatusOK, text), err
 }
 
-// resources are the types of R4 with their supported interactions, generated once.
+// resources contains the R4 types with their supported interactions, for the CapabilityStatement.
 var resources = sync.OnceValue(func() (list []object) {
 	for _, t := range interaction.Types() {
 		r := object{
@@ -410,7 +410,7 @@ var resources = sync.OnceValue(func() (list []object) {
 	return list
 })
 
-// exportOperation returns the operation $export of one level.
+// exportOperation returns the entry for $export at one level in the CapabilityStatement.
 func exportOperation(definition string) object {
 	return object{
 		"name": "export", "definition": "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/" + definition,
@@ -418,7 +418,7 @@ func exportOperation(definition string) object {
 	}
 }
 
-// searchCapabilities returns the search parameters of a type, and its _include values.
+// searchCapabilities returns the search parameters and the _include values of a type.
 func searchCapabilities(resourceType string) (params []object, includes []string) {
 	for _, p := range searchparam.Parameters(resourceType) {
 		params = append(params, object{"name": p.Name, "type": p.Kind.String()})
@@ -429,7 +429,7 @@ func searchCapabilities(resourceType string) (params []object, includes []string
 	return params, includes
 }
 
-// interactionCodes returns interactions in the form of the CapabilityStatement.
+// interactionCodes returns interactions in the format of the CapabilityStatement.
 func interactionCodes(names ...string) (list []object) {
 	for _, name := range names {
 		list = append(list, object{"code": name})

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// base is the address of the tests' server.
+// base is the FHIR base URL of the test server.
 const base = "https://fhir.example/fhir/R4"
 
-// newTestServer returns a server with a few resources instead of the thirty patients.
+// newTestServer returns a server that contains a few resources instead of the thirty patients.
 func newTestServer(t testing.TB) *Server {
 	t.Helper()
 	return serverWith(t,
@@ -40,7 +40,7 @@ func serverWith(t testing.TB, texts ...string) *Server {
 	return &Server{Store: store, Base: "/fhir/R4", BaseURL: base}
 }
 
-// send sends a request. Headers are alternating names and values.
+// send sends a request. headers are alternating names and values.
 func send(s *Server, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, strings.TrimSuffix("/fhir/R4/"+target, "/"), strings.NewReader(body))
 	if body != "" {
@@ -54,7 +54,7 @@ func send(s *Server, method, target, body string, headers ...string) *httptest.R
 	return w
 }
 
-// bundleResources returns the resources of a Bundle, such as Patient/1, with a plus before included ones.
+// bundleResources returns references to the resources in a Bundle, such as Patient/1, with the prefix + for included ones.
 func bundleResources(t testing.TB, w *httptest.ResponseRecorder) (list []string) {
 	t.Helper()
 	var b struct {
@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The CapabilityStatement describes the server and lists the supported search parameters.
+// The CapabilityStatement contains the description of the server and the supported search parameters.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
@@ -189,7 +189,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// A Binary is returned as raw content, unless FHIR is requested, and browsers must not run it.
+// A Binary is returned as raw content unless FHIR is requested. The response prevents browsers from executing it.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{"": "hello", "*/*": "hello", mediaType: `{"resourceType":"Binary"`} {
@@ -203,7 +203,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// Concurrent readers and writers do not interfere.
+// Concurrent reads and writes do not interfere with each other.
 func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)

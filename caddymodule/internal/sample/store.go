@@ -21,18 +21,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Limits of a [Store]. They count all versions, because versions are kept until the process ends.
+// Limits of a [Store]. They include all versions, because versions are stored until the process exits.
 const (
 	MaxVersions = 20_000
 	MaxBytes    = 64 << 20
 )
 
-// Store contains resources with all their versions. It is safe for concurrent use.
+// Store contains resources and all their versions. It is safe for concurrent use.
 type Store struct {
 	mu         sync.RWMutex
-	versions   map[interaction.Reference][]*version // the oldest first
-	order      map[string][]interaction.Reference   // by type, in order of creation
-	undoLog    []interaction.Reference              // one entry per version, for undo
+	versions   map[interaction.Reference][]*version // oldest first
+	order      map[string][]interaction.Reference   // in order of creation, by type
+	undoLog    []interaction.Reference              // the resource of each version, in order of creation
 	totalBytes int
 	exports    exports
 }
@@ -42,12 +42,12 @@ type version struct {
 	resource.Resource
 	reference interaction.Reference
 	number    int
-	method    string // method of the request that created it
+	method    string // method of the request that created the version
 	updatedAt time.Time
-	text      []byte // nil: deleted
+	text      []byte // nil if the version marks the resource as deleted
 }
 
-// NewStore returns a store with the given resources, each under its own id.
+// NewStore returns a store that contains the given resources with their ids.
 func NewStore(texts ...[]byte) (*Store, error) {
 	s := &Store{versions: map[interaction.Reference][]*version{}, order: map[string][]interaction.Reference{}}
 	for _, text := range texts {
@@ -58,7 +58,7 @@ func NewStore(texts ...[]byte) (*Store, error) {
 	return s, nil
 }
 
-// load adds a resource, unchanged if its meta is complete.
+// load adds a resource. If its meta is complete, the resource is not changed.
 func (s *Store) load(text []byte) error {
 	res, err := resource.Parse(text)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) load(text []byte) error {
 
 var errInvalidRecord = errors.New("invalid or duplicate resource")
 
-// lastUpdated returns meta.lastUpdated of a resource.
+// lastUpdated returns a resource's meta.lastUpdated.
 func lastUpdated(r resource.Resource) (time.Time, bool) {
 	meta, ok := r.Member("meta")
 	if !ok {
@@ -88,10 +88,10 @@ func lastUpdated(r resource.Resource) (time.Time, bool) {
 	return at, err == nil
 }
 
-// now returns the time with the precision of FHIR instants.
+// now returns the current time with the precision of FHIR instants (milliseconds).
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Len returns the number of resources.
+// Len returns the number of resources that are not deleted.
 func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -104,7 +104,7 @@ func (s *Store) Len() int {
 	return count
 }
 
-// current returns the latest version of a resource; ok is false if it does not exist or was deleted.
+// current returns the latest version of a resource. ok is false if the resource does not exist or is deleted.
 func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 	all := s.versions[of]
 	if len(all) == 0 {
@@ -114,7 +114,7 @@ func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 	return v, v.text != nil
 }
 
-// put adds a version with a text. References may be absolute URLs below one of bases, the addresses of the server.
+// put adds a version with the given text. References may be absolute URLs below one of bases, which are the server's URLs.
 func (s *Store) put(method string, of interaction.Reference, text []byte, bases ...string) (*version, error) {
 	v := &version{reference: of, number: len(s.versions[of]) + 1, method: method, updatedAt: now()}
 	text, err := v.addMeta(text)
@@ -146,7 +146,7 @@ func (s *Store) add(v *version) error {
 	return nil
 }
 
-// undo removes all versions except the first count.
+// undo removes all versions after the first count versions.
 func (s *Store) undo(count int) {
 	for _, of := range slices.Backward(s.undoLog[count:]) {
 		all := s.versions[of]
@@ -159,7 +159,7 @@ func (s *Store) undo(count int) {
 	s.undoLog = s.undoLog[:count]
 }
 
-// addMeta returns a text with the id and meta of the version.
+// addMeta returns the text with the id and meta of the version added.
 func (v *version) addMeta(text []byte) ([]byte, error) {
 	res, err := resource.Parse(text)
 	if err != nil {
@@ -190,23 +190,23 @@ func (v *version) addMeta(text []byte) ([]byte, error) {
 // etag returns the version's entity tag.
 func (v *version) etag() string { return `W/"` + strconv.Itoa(v.number) + `"` }
 
-// quoteJSON returns a string as JSON.
+// quoteJSON returns the JSON encoding of a string.
 func quoteJSON(s string) []byte {
-	text, _ := json.Marshal(s) // cannot fail for a string
+	text, _ := json.Marshal(s) // cannot fail for strings
 	return text
 }
 
 // newID returns a new random id.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// compressedRecords is records.ndjson, as written by go test -run TestRecordsCompressed -update.
+// compressedRecords is the compressed content of records.ndjson, written by go test -run TestRecordsCompressed -update.
 //
 //go:embed records.ndjson.zst
 var compressedRecords []byte
 
-// Records returns the synthetic records, references after their targets: thirty patients, and the people and organizations
-// that care for them. None of them exist. All records have an id and a meta. Codes are from SNOMED CT, ICD-10-CM,
-// LOINC, RxNorm, CVX and HL7's own systems; units are from UCUM.
+// Records returns the synthetic records: thirty patients, and the people and organizations that care for them. None of them
+// exist. References come after their targets. All records have an id and a meta. Codes are from SNOMED CT, ICD-10-CM, LOINC,
+// RxNorm, CVX and HL7's own systems; units are from UCUM.
 func Records() ([][]byte, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {

@@ -24,7 +24,7 @@ func BenchmarkNewStore(b *testing.B) {
 	}
 }
 
-// required are the elements of each type: those that R4 requires, and those that apps use for searching and display.
+// required maps each type to the elements that its records must have, because R4 requires them or apps use them.
 var required = map[string][]string{
 	"AllergyIntolerance": {"clinicalStatus", "verificationStatus", "code", "patient"},
 	"Appointment":        {"status", "start", "end", "participant"},
@@ -55,7 +55,7 @@ const today = "2026-11-02"
 
 var compressAnew = flag.Bool("update", false, "compress records.ndjson anew")
 
-// The embedded records equal records.ndjson.
+// The embedded records are equal to records.ndjson.
 func TestRecordsCompressed(t *testing.T) {
 	t.Parallel()
 	readable, err := os.ReadFile("records.ndjson")
@@ -77,7 +77,7 @@ func TestRecordsCompressed(t *testing.T) {
 	}
 }
 
-// recordsOf returns the embedded records.
+// recordsOf returns the embedded records as JSON texts.
 func recordsOf(t testing.TB) [][]byte {
 	t.Helper()
 	records, err := Records()
@@ -87,7 +87,7 @@ func recordsOf(t testing.TB) [][]byte {
 	return records
 }
 
-// recordsByReference returns all records by reference, such as Patient/p01.
+// recordsByReference returns all decoded records by their reference, such as Patient/p01.
 func recordsByReference(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -105,7 +105,7 @@ func recordsByReference(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// visit calls do with each object within a value.
+// visit calls do for each object nested in a value.
 func visit(value any, do func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func visit(value any, do func(map[string]any)) {
 	}
 }
 
-// Each type occurs with its required elements, and every reference refers to an existing record.
+// There are records of each type, with the required elements. Every reference refers to an existing record.
 func TestRecordsAreConsistent(t *testing.T) {
 	t.Parallel()
 	all, seen := recordsByReference(t), map[string]int{}
@@ -149,7 +149,7 @@ func TestRecordsAreConsistent(t *testing.T) {
 	}
 }
 
-// Each code has a system and a display, and each measured value has a unit of UCUM.
+// Each code has a system and a display, and each measured value has a UCUM unit.
 func TestCodesAreComplete(t *testing.T) {
 	t.Parallel()
 	for name, r := range recordsByReference(t) {
@@ -169,7 +169,7 @@ func TestCodesAreComplete(t *testing.T) {
 	}
 }
 
-// All events of a patient are within their lifetime, and only appointments and plans are in the future.
+// All events of a patient are within the patient's lifetime. Only appointments and plans are in the future.
 func TestTimesAreWithinLifetime(t *testing.T) {
 	t.Parallel()
 	all := recordsByReference(t)
@@ -196,7 +196,7 @@ func TestTimesAreWithinLifetime(t *testing.T) {
 	}
 }
 
-// No patient gets a medication to which they are allergic, or an analgesic that interacts with warfarin.
+// No patient gets a medication to which the patient is allergic, or an analgesic that interacts with warfarin.
 func TestMedicinesAreSafe(t *testing.T) {
 	t.Parallel()
 	has, everybody := map[string]bool{}, patients(t)
@@ -253,7 +253,7 @@ func TestMeasuredValues(t *testing.T) {
 	}
 }
 
-// Resources of every category that scopes distinguish exist.
+// There are resources in every category that scopes distinguish.
 func TestCategories(t *testing.T) {
 	t.Parallel()
 	var all bytes.Buffer
@@ -280,7 +280,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// patients returns the patients in the records.
+// patients returns all Patient records.
 func patients(t *testing.T) (list []map[string]any) {
 	t.Helper()
 	for _, r := range recordsByReference(t) {

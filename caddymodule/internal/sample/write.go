@@ -32,7 +32,7 @@ func create(s *Store, q request) (reply, error) {
 	return putBody(s, q, http.MethodPost)
 }
 
-// update handles update and conditional update, which create a missing resource.
+// update handles update and conditional update. If the resource does not exist, it is created.
 func update(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalUpdate {
 		v, err := findUnique(s, q)
@@ -55,7 +55,7 @@ func update(s *Store, q request) (reply, error) {
 	return putBody(s, q, http.MethodPut)
 }
 
-// putBody stores the body under the id of the request.
+// putBody stores the request body as the resource with the request's id.
 func putBody(s *Store, q request, method string) (reply, error) {
 	res, err := resource.Parse(q.body)
 	if err != nil {
@@ -94,12 +94,12 @@ func checkVersion(s *Store, q request) error {
 	return nil
 }
 
-// location returns the address of a version.
+// location returns the URL of a version.
 func (q request) location(v *version) string {
 	return fmt.Sprintf("%s/%s/_history/%d", q.base, v.reference, v.number)
 }
 
-// remove handles delete and conditional delete. Deleting a missing resource succeeds.
+// remove handles delete and conditional delete. Deleting a resource that does not exist succeeds.
 func remove(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalDelete {
 		v, err := findUnique(s, q)
@@ -117,9 +117,9 @@ func remove(s *Store, q request) (reply, error) {
 	return reply{status: http.StatusNoContent}, s.remove(q.reference())
 }
 
-// findUnique returns the only resource that matches the criteria of a conditional request, or nil.
+// findUnique returns the only resource that matches the criteria of a conditional request, or nil if there is none.
 func findUnique(s *Store, q request) (*version, error) {
-	q.header = nil // without lenient handling, because an ignored parameter would match all resources
+	q.header = nil // disables lenient handling: if a parameter were ignored, all resources would match
 	q.Parameters = q.Criteria()
 	parsed, err := readQuery(q)
 	if err != nil {
@@ -153,8 +153,7 @@ type submission struct {
 	}
 }
 
-// handleBundle handles a batch or transaction. The caller holds the lock of the store, so that other requests never see a
-// partial transaction.
+// handleBundle handles a batch or transaction. The caller must hold the store's lock, so that requests see no partial changes.
 func handleBundle(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
@@ -172,10 +171,10 @@ func handleBundle(s *Store, q request) (reply, error) {
 	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: responses}.reply()
 }
 
-// methods are in the processing order of R4 http.html#trules.
+// methods lists HTTP methods in the processing order of R4 http.html#trules.
 var methods = []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}
 
-// handleEntries handles the entries in the order of their methods.
+// handleEntries handles the entries in the order of methods.
 func handleEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	ids, urns := b.assignIDs()
 	responses := make([]entryJSON, len(b.Entry))
@@ -203,8 +202,7 @@ func handleEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	return responses, nil
 }
 
-// assignIDs returns the ids of the resources that a transaction creates, by entry, and the replacer of their URNs in other
-// entries.
+// assignIDs returns the ids of the resources that a transaction creates, by entry, and a replacer for references to their URNs.
 func (b submission) assignIDs() ([]string, *strings.Replacer) {
 	ids := make([]string, len(b.Entry))
 	var pairs []string
@@ -219,7 +217,7 @@ func (b submission) assignIDs() ([]string, *strings.Replacer) {
 	return ids, strings.NewReplacer(pairs...)
 }
 
-// handleEntry handles one entry.
+// handleEntry handles one entry of a batch or transaction.
 func handleEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
 	for name, values := range header {
 		if values[0] == "" {
@@ -241,7 +239,7 @@ func handleEntry(s *Store, q request, method, target string, header http.Header)
 	return handleInteraction(s, q)
 }
 
-// toEntry returns the response as an entry of a Bundle.
+// toEntry returns the reply as an entry of a response Bundle.
 func (p reply) toEntry() entryJSON {
 	out := entryJSON{Response: map[string]string{"status": strconv.Itoa(p.status)}, Resource: p.body}
 	for member, name := range map[string]string{"location": "Location", "etag": "Etag"} {

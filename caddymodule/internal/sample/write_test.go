@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A resource can be created, changed, deleted and restored. Each version is kept.
+// A resource can be created, changed, deleted and restored. All versions remain available.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
@@ -56,7 +56,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// The criteria of a conditional request determine the resource.
+// The criteria of a conditional request select the resource.
 func TestConditional(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -90,7 +90,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// An absolute reference below the address of the server is equivalent to a relative one, both in stored resources and in searches.
+// An absolute reference below the server's base URL is equivalent to a relative reference, both in resources and in searches.
 func TestAbsoluteReference(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
@@ -108,7 +108,7 @@ const bundleOfTwo = `{"resourceType":"Bundle","type":"TYPE","entry":[
 	{"request":{"method":"DELETE","url":"Patient/3"}},
 	{"request":{"method":"GET","url":"LAST"}}]}`
 
-// A transaction succeeds or fails as a whole, and a batch entry by entry.
+// A transaction succeeds or fails as a whole. The entries of a batch succeed or fail individually.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -152,7 +152,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// Undone changes leave no trace.
+// After undo, the store is the same as before the changes.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)
@@ -163,7 +163,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A full store rejects changes, and still serves reads.
+// A full store rejects changes but still serves reads.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t)

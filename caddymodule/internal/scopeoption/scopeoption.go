@@ -1,4 +1,4 @@
-// Package scopeoption parses options that list scopes.
+// Package scopeoption parses options that contain lists of scopes.
 package scopeoption
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Words parses scopes. An error from check is extended by the known scope that resembles the rejected one.
+// Words returns a setter that parses scopes. If check rejects a scope, the error suggests the most similar known scope.
 func Words(to *[]string, check func(string) error) option.Setter {
 	return option.Words(to, func(scope string) error {
 		err := check(scope)
@@ -23,14 +23,14 @@ func Words(to *[]string, check func(string) error) option.Setter {
 	})
 }
 
-// definedScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
-// App Launch 2.2).
+// definedScopes lists the scopes whose meaning is defined by OpenID Connect Core §5.4 or SMART App Launch 2.2, except those for
+// resources.
 var definedScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, smart.ReservedScopes...)
 
-// Suggest returns the known scope that a misspelled scope probably stands for, or "". A suggestion is no reason to
-// reject a scope, because a site's own scope may resemble a known one.
+// Suggest returns the known scope that was probably meant by a misspelled scope, or "" if there is none. A suggestion is not a
+// reason to reject a scope, because a site's custom scope may resemble a known one.
 func Suggest(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {
@@ -59,7 +59,7 @@ func Suggest(scope string) string {
 	return corrected
 }
 
-// suggestPermission returns a permission of SMART 1, or the letters of SMART 2 in the right order.
+// suggestPermission returns a permission of SMART 1, or the letters of a SMART 2 permission in the required order.
 func suggestPermission(permission string) string {
 	const letters = "cruds"
 	if strings.Trim(permission, letters) != "" {

@@ -1,4 +1,4 @@
-// Package sharedkey parses the options seal_key and store_key, for keys that several gateways share.
+// Package sharedkey parses the options seal_key and store_key, which contain secrets that several gateways share.
 package sharedkey
 
 import (
@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// NewLinkKeys derives the keys for sealing links from the secrets of seal_key.
+// NewLinkKeys derives the keys that seal links from the secrets of seal_key.
 func NewLinkKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("links", secrets...)
 }
 
-// Resolve replaces the placeholders in an option's secrets and derives its keys.
+// Resolve replaces the placeholders in the secrets of an option and derives the keys.
 func Resolve(name string, secrets []string, newKeys func(...string) (keyring.SharedKeys, error)) (keyring.SharedKeys, error) {
 	var resolved []string
 	for _, secret := range secrets {
@@ -30,7 +30,7 @@ func Resolve(name string, secrets []string, newKeys func(...string) (keyring.Sha
 	return keys, nil
 }
 
-// Words parses the secrets of an option. Syntax:
+// Words returns a setter that parses the secrets of an option. Syntax:
 //
 //	<name> <secret> [<previous...>]
 func Words(name string, to *[]string) option.Setter {

@@ -1,5 +1,5 @@
-// Package signaturealg lists the signature algorithms that are accepted from other issuers, providers and clients,
-// and the keys for each algorithm.
+// Package signaturealg defines the signature algorithms that are accepted from other issuers, providers and clients, and the
+// algorithms suitable for a key.
 package signaturealg
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1). They exclude none and HMAC, with which the
-// public key or the client secret could be used for signing (RFC 8725 §2.1, §3.1).
+// Asymmetric lists the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1). It excludes none, and HMAC, which would allow
+// signing with the public key or the client secret (RFC 8725 §2.1, §3.1).
 var Asymmetric = append(slices.Clip(rsaAlgorithms), jose.ES256, jose.ES384, jose.ES512, jose.EdDSA)
 
-// Algorithms by key type. They are precomputed slices, because [ForKey] is called for each token.
+// Algorithms by type of key. The slices are created in advance, because [ForKey] is called for each token.
 var (
 	rsaAlgorithms   = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
 	curveAlgorithms = map[elliptic.Curve][]jose.SignatureAlgorithm{
@@ -25,11 +25,11 @@ var (
 	ed25519Algorithms = []jose.SignatureAlgorithm{jose.EdDSA}
 )
 
-// minRSABits is the minimum size of an RSA key in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
+// minRSABits is the minimum size of an RSA key in bits (RFC 7518 §3.3). go-jose enforces the maximum of 4096 bits.
 const minRSABits = 2048
 
-// ForKey returns the algorithms for a public key: those of its type and, for ECDSA, of its curve (RFC 7518 §3.4). The
-// result is empty if the key is too short or of another type.
+// ForKey returns the algorithms suitable for a public key, determined by its type and, for ECDSA, its curve (RFC 7518 §3.4). It
+// returns nil if the key is too short or of an unsupported type.
 func ForKey(key any) []jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

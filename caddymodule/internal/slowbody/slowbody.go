@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// pace is the minimum speed of a request body. A body that arrives byte by byte could occupy its connection for
-// hours, and delay a restart, which waits for pending requests.
+// pace is the minimum rate of a request body. Otherwise, a body that arrives byte by byte could occupy its connection for hours
+// and delay a restart, which waits for pending requests.
 type pace struct {
 	maxWait time.Duration // maximum time spent waiting for the client
-	rate    int64         // bytes that restore one second of patience
+	rate    int64         // bytes that extend the remaining wait by one second
 }
 
 var (
-	// FormPace is for forms and registrations of at most 64 KiB.
+	// FormPace is the minimum rate of forms and registrations, which are at most 64 KiB.
 	FormPace = pace{maxWait: 10 * time.Second, rate: 16 << 10}
 
-	// FHIRPace is for resources, which may be large and sent from a phone. It equals the defaults of Apache's
-	// mod_reqtimeout.
+	// FHIRPace is the minimum rate of resources, which may be large and sent from a phone. It corresponds to the defaults of
+	// Apache's mod_reqtimeout.
 	FHIRPace = pace{maxWait: 20 * time.Second, rate: 500}
 )
 
-// Limit makes reads of a request's body fail if it is slower than the pace. The returned function must be called
-// before the handler returns.
+// Limit makes reads of the request body fail if the body arrives more slowly than the pace. The returned function must be
+// called before the handler returns.
 func (p pace) Limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	if _, isPaced := r.Body.(*pacedBody); isPaced || r.Body == nil || r.ContentLength == 0 {
 		return func() {}
@@ -40,19 +40,19 @@ func (p pace) Limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	return b.finish
 }
 
-// pacedBody is a body with a minimum speed. Only time spent waiting for the client counts.
+// pacedBody is a request body with a minimum rate. Only the time spent waiting for the client is measured.
 type pacedBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
 	pace       pace
-	isDrained  bool // net/http reads the rest when a response starts, to reuse the connection
+	isDrained  bool // when the response starts, net/http reads the rest of the body so that the connection can be reused
 
-	mu        sync.Mutex // a transport may still read after the handler has returned
+	mu        sync.Mutex // a transport may still be reading after the handler has returned
 	remaining time.Duration
-	ended     bool // the request has ended, so the deadline must not be set
+	ended     bool // the request has ended, so deadlines must no longer be set
 }
 
-// Read implements io.Reader. If the client is too slow, the error is os.ErrDeadlineExceeded.
+// Read implements [io.Reader]. If the client is too slow, the error is [os.ErrDeadlineExceeded].
 func (b *pacedBody) Read(p []byte) (int, error) {
 	start := time.Now()
 	b.setDeadline(start)
@@ -61,7 +61,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// setDeadline sets the deadline of a read, if the connection supports one.
+// setDeadline sets the deadline for a read if the connection supports deadlines.
 func (b *pacedBody) setDeadline(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,8 +70,8 @@ func (b *pacedBody) setDeadline(now time.Time) {
 	}
 }
 
-// recordWait updates the time left after a read. Unless net/http drains the body, it clears the deadline, which would
-// otherwise expire while the body is processed.
+// recordWait updates the remaining wait after a read. Unless net/http is draining the body, it clears the deadline, which might
+// otherwise expire while the body is being processed.
 func (b *pacedBody) recordWait(d time.Duration, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,7 @@ func (b *pacedBody) recordWait(d time.Duration, n int, err error) {
 	b.ended = b.ended || err != nil
 }
 
-// finish stops setting deadlines, because the connection may serve another request from now on.
+// finish stops setting deadlines, because the connection may now be used for another request.
 func (b *pacedBody) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

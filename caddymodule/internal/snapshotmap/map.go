@@ -1,5 +1,5 @@
-// Package snapshotmap implements a persistent map that shares unchanged parts with its clones. Requests keep a snapshot,
-// and the cost of changing a key does not depend on the number of keys.
+// Package snapshotmap implements a persistent map that shares unchanged parts with its clones. Requests use a snapshot, and the
+// cost of changing a key does not depend on the number of keys.
 package snapshotmap
 
 import (
@@ -7,18 +7,18 @@ import (
 	"maps"
 )
 
-// shardCount is the number of shards in a [Map]. A change copies one shard, and a clone the pointers to all shards.
+// shardCount is the number of shards in a [Map]. A change copies one shard. A clone copies the pointers to all shards.
 const shardCount = 512
 
-// A Map is a map with string keys. The zero Map is empty. A nil Map is empty and can only be read. After
-// [Map.Clone], the original must not be changed, so that any number of goroutines can read it.
+// A Map is a map with string keys. The zero Map is empty. A nil Map is empty and read-only. After [Map.Clone], the original
+// must not be changed; any number of goroutines can then read it.
 type Map[V any] struct {
 	owner  *owner
 	shards [shardCount]*shard[V]
 	length int
 }
 
-// owner identifies the map that may change a shard. It is not empty, so each owner has a unique address.
+// owner identifies the map that may change a shard. It has a nonzero size, so that each owner has a unique address.
 type owner struct{ _ byte }
 
 type shard[V any] struct {
@@ -26,7 +26,7 @@ type shard[V any] struct {
 	entries map[string]V
 }
 
-// Clone returns a copy that can be changed.
+// Clone returns a copy of the map that can be changed.
 func (m *Map[V]) Clone() *Map[V] {
 	clone := *m
 	clone.owner = new(owner)
@@ -41,13 +41,13 @@ func (m *Map[V]) Len() int {
 	return m.length
 }
 
-// Get returns the value of a key, or the zero value.
+// Get returns the value for a key, or the zero value if the key does not exist.
 func (m *Map[V]) Get(key string) V {
 	v, _ := m.Lookup(key)
 	return v
 }
 
-// Lookup returns the value of a key, and whether the key exists.
+// Lookup returns the value for a key and whether the key exists.
 func (m *Map[V]) Lookup(key string) (v V, found bool) {
 	if m == nil {
 		return v, false
@@ -58,7 +58,7 @@ func (m *Map[V]) Lookup(key string) (v V, found bool) {
 	return v, found
 }
 
-// Set sets the value of a key.
+// Set sets the value for a key.
 func (m *Map[V]) Set(key string, v V) {
 	s := m.writableShard(key)
 	if _, found := s.entries[key]; !found {
@@ -67,7 +67,7 @@ func (m *Map[V]) Set(key string, v V) {
 	s.entries[key] = v
 }
 
-// Delete deletes a key, if it exists.
+// Delete deletes a key if it exists.
 func (m *Map[V]) Delete(key string) {
 	if _, found := m.Lookup(key); found {
 		delete(m.writableShard(key).entries, key)
@@ -75,7 +75,7 @@ func (m *Map[V]) Delete(key string) {
 	}
 }
 
-// writableShard returns the shard of a key as a shard that no other map shares.
+// writableShard returns the shard of a key. If other maps share the shard, it is copied first.
 func (m *Map[V]) writableShard(key string) *shard[V] {
 	s := &m.shards[shardIndex(key)]
 	switch {
@@ -87,7 +87,7 @@ func (m *Map[V]) writableShard(key string) *shard[V] {
 	return *s
 }
 
-// All iterates over all keys, unordered.
+// All returns an iterator over all keys and values in unspecified order.
 func (m *Map[V]) All() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, s := range m.shards {
@@ -103,8 +103,8 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// ChangedKeys iterates over keys with values that may differ between two maps: few, if one map was cloned from the
-// other. A key may occur twice.
+// ChangedKeys returns an iterator over the keys whose values may differ between two maps. If one map was cloned from the other,
+// there are few. A key may occur twice.
 func (m *Map[V]) ChangedKeys(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range m.shards {
@@ -125,8 +125,8 @@ func (m *Map[V]) ChangedKeys(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// PickByKey returns the value of an arbitrary key that depends on the given key: repeated calls return the same value
-// as long as nearby keys stay. It returns the zero value if the map is empty.
+// PickByKey returns the value of an arbitrary key that is determined by the given key. Repeated calls return the same value as
+// long as nearby keys are unchanged. If the map is empty, PickByKey returns the zero value.
 func (m *Map[V]) PickByKey(key string) (v V) {
 	first := shardIndex(key)
 	for i := range m.shards {
@@ -145,7 +145,7 @@ func (m *Map[V]) PickByKey(key string) (v V) {
 	return v
 }
 
-// shardIndex returns the index of the shard of a key by FNV-1a, which is the same in each process.
+// shardIndex returns the index of the shard for a key. It uses FNV-1a, so that the index is the same in each process.
 func shardIndex(key string) uint32 {
 	h := uint32(2166136261)
 	for i := range len(key) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A map behaves like Go's, and changes to it do not affect its clones.
+// A Map behaves like a Go map, and changes to it do not affect its clones.
 func TestMap(t *testing.T) {
 	t.Parallel()
 	m, want := new(Map[int]), map[string]int{}

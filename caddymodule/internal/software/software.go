@@ -13,7 +13,7 @@ import (
 // modulePath is the path of this module in a binary's build information.
 const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
-// init makes `caddy version` show the version of caddy-fhir before Caddy's, unless the build has set CustomVersion.
+// init adds the version of caddy-fhir to the output of `caddy version`, unless the build has set CustomVersion.
 func init() {
 	if caddy.CustomVersion == "" {
 		version, _ := Version()
@@ -21,7 +21,7 @@ func init() {
 	}
 }
 
-// Version returns the version of this module in the binary, or "devel", and the time at which the binary was built.
+// Version returns this module's version in the running binary, or "devel" if it is unknown, and the binary's build time.
 func Version() (version string, builtAt time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
@@ -32,8 +32,8 @@ func Version() (version string, builtAt time.Time) {
 	return moduleVersion(info), builtAt
 }
 
-// moduleVersion returns the version of this module in build information, which may be nil. A module replaced by a
-// folder has the version that caddymodule/build read from git, or a pseudo-version of Go.
+// moduleVersion returns the version of this module from build information, which may be nil. If the module was replaced by a
+// folder, the version is the one that caddymodule/build read from git, or a pseudo-version of Go.
 func moduleVersion(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"

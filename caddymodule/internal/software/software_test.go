@@ -35,7 +35,7 @@ func TestVersionIn(t *testing.T) {
 	}
 }
 
-// `caddy version` shows the versions of caddy-fhir and Caddy.
+// `caddy version` prints the versions of caddy-fhir and Caddy.
 func TestCaddyVersionShowsModule(t *testing.T) {
 	t.Parallel()
 	version, _ := Version()

@@ -1,5 +1,6 @@
-// Package span creates child spans of the span that Caddy's directive tracing starts. If no span is recorded, it only looks
-// up the context once. Span attributes are words from fixed lists of this project and FHIR: no identity, id or query.
+// Package span creates child spans of the span that Caddy's tracing directive starts. If no span is recorded, each call only
+// looks up the context once. The values of span attributes are from fixed lists of this project and FHIR; they contain no
+// identities, ids or queries.
 package span
 
 import (
@@ -17,17 +18,17 @@ import (
 // Names of spans.
 const (
 	Verify  = "fhir.verify" // verification of an access token
-	Decide  = "fhir.decide" // decision by the token's scopes
-	Inspect = "fhir.judge"  // call with a response that the guard inspects
-	Forward = "fhir.ask"    // call of the next handler or a terminology server
+	Decide  = "fhir.decide" // authorization of a request by the scopes of its token
+	Inspect = "fhir.judge"  // call whose response the guard inspects
+	Forward = "fhir.ask"    // call to the next handler or a terminology server
 	Expand  = "fhir.expand" // terminology operation
 	Store   = "fhir.store"  // operation of a shared store
 )
 
-// IsRecording reports whether spans of a request are recorded.
+// IsRecording reports whether the spans of a request are recorded.
 func IsRecording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
-// Start starts a span. The caller must always call End.
+// Start starts a span. The caller must call End.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -37,7 +38,7 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	return ctx, Span{started}
 }
 
-// Request is like Start, but for a request, which it returns with the span in its context.
+// Request is like Start but for a request. It returns the request with the span in its context.
 func Request(r *http.Request, name string) (*http.Request, Span) {
 	ctx, s := Start(r.Context(), name)
 	if s.span == nil {
@@ -46,7 +47,7 @@ func Request(r *http.Request, name string) (*http.Request, Span) {
 	return r.WithContext(ctx), s
 }
 
-// Record adds a span that has just ended.
+// Record adds a span that has already ended.
 func Record(ctx context.Context, name string, duration time.Duration, outcome string) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -58,7 +59,7 @@ func Record(ctx context.Context, name string, duration time.Duration, outcome st
 	s.End(trace.WithTimestamp(now))
 }
 
-// Current returns the current span.
+// Current returns the span in a context.
 func Current(ctx context.Context) Span {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() {
 		return Span{s}
@@ -70,7 +71,7 @@ func newTracer(parent trace.Span) trace.Tracer {
 	return parent.TracerProvider().Tracer("github.com/caddy-fhir/caddy-fhir")
 }
 
-// Span is a started span; the zero Span is not recorded.
+// Span is a span that has been started. The zero Span is not recorded.
 type Span struct{ span trace.Span }
 
 // Outcome sets the outcome of the operation.
@@ -80,7 +81,7 @@ func (s Span) Outcome(word string) {
 	}
 }
 
-// Interaction sets the kind of interaction, and its type if FHIR defines the type.
+// Interaction sets the kind of interaction and, if FHIR defines the resource type, the type.
 func (s Span) Interaction(i interaction.Interaction) {
 	if s.span == nil || i.Kind == 0 {
 		return
@@ -98,7 +99,7 @@ func (s Span) End() {
 	}
 }
 
-// Observe records a duration, with the trace as its exemplar if it is recorded.
+// Observe records a duration in a histogram. If the trace is recorded, its ID is added as an exemplar.
 func Observe(ctx context.Context, o prometheus.Observer, duration time.Duration) {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() && s.SpanContext().IsSampled() {
 		if e, ok := o.(prometheus.ExemplarObserver); ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nestedContext returns a context as deep as the context of a request in Caddy, without a recorded span.
+// nestedContext returns a context that is nested as deeply as that of a request in Caddy and contains no recorded span.
 func nestedContext(ctx context.Context) context.Context {
 	type key int
 	for i := range key(10) {
@@ -17,7 +17,7 @@ func nestedContext(ctx context.Context) context.Context {
 	return ctx
 }
 
-// callUntraced makes the span calls of an unrecorded request that the guard inspects and that uses a store.
+// callUntraced makes the span calls of a request that is not recorded, is inspected by the guard, and uses a store.
 func callUntraced(ctx context.Context, o prometheus.Observer) {
 	for _, name := range []string{Verify, Decide, Inspect} {
 		_, s := Start(ctx, name)
@@ -30,7 +30,7 @@ func callUntraced(ctx context.Context, o prometheus.Observer) {
 	Observe(ctx, o, time.Millisecond)
 }
 
-// Unrecorded spans allocate no memory.
+// Spans that are not recorded do not allocate memory.
 func TestUntracedAllocatesNothing(t *testing.T) {
 	ctx, o := nestedContext(t.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
 	if n := testing.AllocsPerRun(100, func() { callUntraced(ctx, o) }); n != 0 {

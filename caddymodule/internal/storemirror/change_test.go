@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// A change by this process is visible in its replica immediately, whichever method made it.
+// A change made by this process is visible in its replica immediately, regardless of the method used.
 func TestLocalChangesAreVisible(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -85,7 +85,7 @@ func TestFailedChange(t *testing.T) {
 	})
 }
 
-// scriptedStore is a store that sends its follower the updates of a test.
+// scriptedStore is a store that sends the updates of a test to its subscriber.
 type scriptedStore struct {
 	store.SharedStore
 	told chan store.Update
@@ -102,8 +102,8 @@ func (s *scriptedStore) Subscribe(ctx context.Context, tell func(store.Update)) 
 	}
 }
 
-// A changed entry is read from the store until the store has been asked for changes after it. Earlier updates
-// may be older than the change.
+// After a local change, the entry is read from the store until the store reports changes up to a time after the local change.
+// Earlier updates may predate the local change.
 func TestStaleUpdateOfLocalChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestStaleUpdateOfLocalChange(t *testing.T) {
 		s.put(s.replica, "revoked:1", "new")
 		s.wants("revoked:1", "new", 1)
 		time.Sleep(time.Second)
-		tell(asked, false, store.Change{Key: "revoked:1"}) // the entry was deleted before the change
+		tell(asked, false, store.Change{Key: "revoked:1"}) // the entry was deleted before the local change
 		s.wants("revoked:1", "new", 1)
 		tell(asked, true)
 		s.wants("revoked:1", "new", 1)
@@ -131,7 +131,7 @@ func TestStaleUpdateOfLocalChange(t *testing.T) {
 	})
 }
 
-// Many changes without an update from the store need no more memory than a few.
+// Many local changes before an update from the store need no more memory than a few.
 func TestManyLocalChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestManyLocalChanges(t *testing.T) {
 	})
 }
 
-// A replica that has not heard from the store reads from it, and returns an error if that fails.
+// A replica that has received no message within the maximum lag reads from the store and returns an error if that fails.
 func TestLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestLag(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		s.wants("revoked:1", "v", 0)
 		s.wants("account:1", "v", 0)
-		s.wants("revoked:2", "", 0) // within the lag
+		s.wants("revoked:2", "", 0) // within the maximum lag
 		if !s.replica.IsCurrent() || s.replica.Lag() < 4*time.Second {
 			t.Errorf("lag %v within the maximum", s.replica.Lag())
 		}
@@ -175,7 +175,7 @@ func TestLag(t *testing.T) {
 		if s.replica.IsCurrent() || s.replica.Lag() < 6*time.Second {
 			t.Errorf("lag %v over the maximum", s.replica.Lag())
 		}
-		s.stop() // following stops
+		s.stop() // the subscription ends
 		s.here.SetDown(false)
 		s.wants("revoked:2", "v", 1)
 		s.wants("revoked:3", "", 1)
@@ -209,7 +209,7 @@ func TestUnlimitedLag(t *testing.T) {
 	})
 }
 
-// A replica that has never heard from the store returns nothing itself.
+// A replica that has never received a message from the store reads every entry from the store.
 func TestReplicaBeforeFirstUpdate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestReplicaBeforeFirstUpdate(t *testing.T) {
 	})
 }
 
-// unfollowableStore is a store that responds, but cannot be followed for a while.
+// unfollowableStore is a store that responds but cannot be subscribed to for a while.
 type unfollowableStore struct {
 	store.SharedStore
 	err   error
@@ -244,7 +244,7 @@ func (d *unfollowableStore) Subscribe(ctx context.Context, tell func(store.Updat
 	return ctx.Err()
 }
 
-// The start and end of failed following are logged once each, except during an outage, which the breaker logs.
+// The start and end of failures of the subscription are logged once each, except during an outage, which the breaker logs.
 func TestFollowFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
@@ -263,7 +263,7 @@ func TestFollowFailureIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Notify receives each update that the replica receives, after it.
+// Notify is called with each update after the replica has applied the update.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,8 +285,8 @@ func TestTell(t *testing.T) {
 	})
 }
 
-// The replica never contradicts the store within the lag: the value of an entry is one that it had since the
-// replica last heard from the store, or since this process changed it.
+// Within the maximum lag, the replica never contradicts the store. The value of an entry is one that it had since the last
+// message from the store or since the last change by this process.
 func TestReplicaFollowsAnyHistory(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -326,7 +326,7 @@ func playHistory(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// history contains the values that entries have had.
+// history contains the values that entries have had over time.
 type history struct {
 	*site
 	values map[string][]version
@@ -335,7 +335,7 @@ type history struct {
 type version struct {
 	value string
 	from  time.Time
-	own   bool // made by this process
+	own   bool // whether this process made the change
 }
 
 func (h *history) change(in store.Store, key string, random *rand.Rand) {
@@ -351,7 +351,7 @@ func (h *history) change(in store.Store, key string, random *rand.Rand) {
 	}
 }
 
-// check reads an entry. The value may be as old as the lag, but not older than a change by this process.
+// check reads an entry. Its value may be as old as the maximum lag but not older than the last change by this process.
 func (h *history) check(key string) {
 	h.t.Helper()
 	value, err := h.replica.Get(h.t.Context(), key)
@@ -364,7 +364,7 @@ func (h *history) check(key string) {
 		if version.value == string(value) {
 			return
 		}
-		if version.own || version.from.Before(since) { // older versions are not allowed
+		if version.own || version.from.Before(since) { // older values are not valid
 			h.t.Fatalf("%s is %q, but has been %q for %v, with a lag of %v", key, value, version.value, time.Since(version.from), h.replica.Lag())
 		}
 	}

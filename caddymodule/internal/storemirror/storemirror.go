@@ -1,13 +1,13 @@
-// Package storemirror keeps a local copy of the frequently read entries of a store that several gateways
-// share, so that most requests need no round trip.
+// Package storemirror implements a local replica of the frequently read entries of a store that several gateways share, so that
+// most requests need no round trip.
 //
-// The store announces changes of some kinds of keys. For mirrored kinds, the replica contains all
-// entries, so it can also detect missing entries. For cached kinds, it keeps recently read entries
-// until a change is announced. Both are used only while the replica has heard from the store within the
-// maximum lag; after that, it reads each entry from the store.
+// The store announces changes of certain kinds of keys. For mirrored kinds, the replica contains all entries, so it can also
+// detect that an entry does not exist. For cached kinds, it stores recently read entries until a change is announced. Both are
+// used only if the replica has received a message from the store within the maximum lag. Otherwise, the replica reads each
+// entry from the store.
 //
-// An entry of the replica may be outdated by the maximum lag, but always reflects changes made by this
-// process. Use [Replica.Do] for reads that must be current.
+// An entry in the replica may be outdated by up to the maximum lag but always reflects changes made by this process. Use
+// [Replica.Do] for reads that must be current.
 package storemirror
 
 import (
@@ -27,56 +27,56 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Defaults of [Config].
+// Defaults for [Config].
 const (
 	DefaultMaxLag      = 5 * time.Second
-	DefaultMaxMirrored = 500_000  // about 200 bytes each
-	DefaultMaxCached   = 64 << 20 // bytes
+	DefaultMaxMirrored = 500_000  // entries of about 200 bytes each
+	DefaultMaxCached   = 64 << 20 // in bytes
 )
 
 // Unlimited is a maximum lag that is never exceeded.
 const Unlimited time.Duration = -1
 
-// Config is the configuration of a [Replica].
+// Config configures a [Replica].
 type Config struct {
-	MirroredKinds []string // kinds with all entries replicated; see [store.KindOf]
-	CachedKinds   []string // kinds with entries cached when read
+	MirroredKinds []string // kinds whose entries are all replicated; see [store.KindOf]
+	CachedKinds   []string // kinds whose entries are cached when they are read
 
-	MaxMirrored int   // maximum number of entries; further entries are read from the store. Default: [DefaultMaxMirrored].
-	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
+	MaxMirrored int   // maximum number of mirrored entries; others are read from the store. Default: [DefaultMaxMirrored].
+	MaxCached   int64 // maximum size of the cache in bytes. Default: [DefaultMaxCached].
 
-	// Notify also receives each update, after the replica. It must not block. Default: nil.
+	// Notify is called with each update after the replica has applied the update. It must not block. Default: nil.
 	Notify func(store.Update)
 
-	Logger *slog.Logger // receives the start and end of failures to follow the store
+	Logger *slog.Logger // logger for the start and end of failures of the subscription to the store
 }
 
-// Replica is a [store.Store] in front of a shared store, for a process that reads more than it changes.
-// It serves [Replica.Get] for followed kinds itself, and delegates all other operations to the store.
-// Unless [Replica.Run] is running, it delegates every operation.
+// Replica is a [store.Store] in front of a shared store, for a process that reads more often than it writes. It handles
+// [Replica.Get] for mirrored and cached kinds itself and delegates all other operations to the store. Unless [Replica.Run] is
+// running, it delegates every operation.
 type Replica struct {
 	store.SharedStore
 
-	mirroredPrefixes, cachedPrefixes []string // prefixes of keys
+	mirroredPrefixes, cachedPrefixes []string // key prefixes
 	createdAt                        time.Time
 	notify                           func(store.Update)
-	currentUntil                     atomic.Int64 // when the replica stops being current, in nanoseconds since createdAt
+	currentUntil                     atomic.Int64 // time until which the replica is current, in nanoseconds since createdAt
 	logger                           *slog.Logger
 
 	mu          sync.RWMutex
-	lastMessage int64         // time of the last message, in nanoseconds since createdAt
-	maxLag      time.Duration // negative: unlimited
+	lastMessage int64         // time of the last message from the store, in nanoseconds since createdAt
+	maxLag      time.Duration // a negative value means no limit
 	mirror      mirror
 	changed     changedKeys
-	pendingGets map[string]*pendingGet // by key
+	pendingGets map[string]*pendingGet // pending calls of Get by key
 
-	cache boundedcache.Cache[string, cachedResult] // changes only under mu
+	cache boundedcache.Cache[string, cachedResult] // only modified while mu is held
 }
 
-// noMessage is the value of heard before the first update.
+// noMessage is the value of lastMessage before the first update.
 const noMessage = math.MinInt64 / 2
 
-// New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
+// New returns an empty replica of a store. The maximum lag is [DefaultMaxLag].
 func New(s store.SharedStore, c Config) *Replica {
 	r := &Replica{
 		SharedStore: s, mirroredPrefixes: keyPrefixes(c.MirroredKinds), cachedPrefixes: keyPrefixes(c.CachedKinds), createdAt: time.Now(), notify: c.Notify, logger: c.Logger,
@@ -102,7 +102,7 @@ func keyPrefixes(kinds []string) (all []string) {
 	return all
 }
 
-// SetMaxLag sets how long the replica is used without messages from the store, or [Unlimited].
+// SetMaxLag sets how long the replica is used after the last message from the store. [Unlimited] means that there is no limit.
 func (r *Replica) SetMaxLag(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *Replica) SetMaxLag(d time.Duration) {
 	r.updateCurrentUntil()
 }
 
-// updateCurrentUntil updates currentUntil from lastMessage and maxLag. It requires the lock.
+// updateCurrentUntil updates currentUntil from lastMessage and maxLag. The caller must hold the lock.
 func (r *Replica) updateCurrentUntil() {
 	switch {
 	case r.lastMessage == noMessage:
@@ -122,30 +122,30 @@ func (r *Replica) updateCurrentUntil() {
 	}
 }
 
-// Lag returns the time since the store was asked for the latest changes of the replica, or since the
-// replica was created if it has received none.
+// Lag returns the time since the request to the store that returned the replica's latest changes. If there was none, it returns
+// the time since the replica was created.
 func (r *Replica) Lag() time.Duration {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return time.Duration(r.now() - max(r.lastMessage, 0))
 }
 
-// IsCurrent reports whether the replica serves entries itself: it has heard from the store within the
+// IsCurrent reports whether the replica handles reads itself, because it has received a message from the store within the
 // maximum lag.
 func (r *Replica) IsCurrent() bool { return r.now() <= r.currentUntil.Load() }
 
-// now returns the time in nanoseconds since the replica was created. It advances while the process is
-// suspended, because updates received after that must not be considered fresh.
+// now returns the time in nanoseconds since the replica was created. It includes the time while the process is suspended,
+// because updates received after that must not be considered recent.
 func (r *Replica) now() int64 { return int64(time.Since(r.createdAt)) }
 
-// Size returns the number of mirrored entries, including expired ones, and the limit.
+// Size returns the number of mirrored entries, including expired ones, and the maximum number.
 func (r *Replica) Size() (entries, limit int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return len(r.mirror.entries), r.mirror.max
 }
 
-// Get implements [store.Store]. If the store must be asked and does not respond, the error is
+// Get implements [store.Store]. If the entry must be read from the store and the store does not respond, the error is
 // [store.ErrUnavailable].
 func (r *Replica) Get(ctx context.Context, key string) ([]byte, error) {
 	mirrored := hasAnyPrefix(key, r.mirroredPrefixes)
@@ -186,15 +186,15 @@ func (r *Replica) getCached(ctx context.Context, key string, now int64) ([]byte,
 		return cached.result()
 	}
 	value, err := r.fetch(ctx, key, true)
-	if found && isUnavailable(err) && r.IsCurrent() { // no change was announced
+	if found && isUnavailable(err) && r.IsCurrent() { // no change of the entry was announced
 		return cached.result()
 	}
 	return value, err
 }
 
-// cachedResult is the cached result of a Get.
+// cachedResult is a result of Get in the cache.
 type cachedResult struct {
-	value   []byte // nil: no entry
+	value   []byte // nil means that the entry does not exist
 	expires int64
 }
 
@@ -205,13 +205,13 @@ func (k cachedResult) result() ([]byte, error) {
 	return bytes.Clone(k.value), nil
 }
 
-// mirror contains all entries of some kinds, unless they exceed max. Times are in nanoseconds since the
+// mirror contains all entries of the mirrored kinds, unless their number exceeds max. Times are in nanoseconds since the
 // replica was created.
 type mirror struct {
 	entries      map[string]entry
-	max          int // entries
+	max          int // maximum number of entries
 	isComplete   bool
-	missingUntil int64 // until then, entries that did not fit may exist
+	missingUntil int64 // time until which there may be entries in the store that did not fit
 }
 
 type entry struct {
@@ -219,7 +219,7 @@ type entry struct {
 	expires int64
 }
 
-// get returns an entry. reliable reports whether the result is reliable: no missing entry could contradict it.
+// get returns an entry. reliable reports whether no missing entry could contradict the result.
 func (m *mirror) get(key string, now int64) (e entry, found, reliable bool) {
 	e, found = m.entries[key]
 	if found && now < e.expires {
@@ -228,12 +228,12 @@ func (m *mirror) get(key string, now int64) (e entry, found, reliable bool) {
 	return entry{}, false, m.isComplete && now >= m.missingUntil
 }
 
-// reset empties the mirror before all entries are added.
+// reset empties the mirror before n entries, which are all entries in the store, are added.
 func (m *mirror) reset(n int) {
 	m.entries, m.missingUntil, m.isComplete = make(map[string]entry, min(n, m.max)), 0, true
 }
 
-// put applies a change. If an entry does not fit, it records that an entry is missing.
+// put applies a change. If the entry does not fit, put records that entries are missing.
 func (m *mirror) put(c store.Change, madeAt time.Time, now int64) {
 	expires := int64(c.ExpiresAt.Sub(madeAt))
 	if c.Value == nil || expires <= now {
@@ -248,13 +248,13 @@ func (m *mirror) put(c store.Change, madeAt time.Time, now int64) {
 	m.entries[c.Key] = entry{string(c.Value), expires}
 }
 
-// Number of entries checked for expiry. In the long run, fewer than one in sweepPerChange is expired.
+// Number of entries checked for expiry per change. In the long run, fewer than one in sweepPerChange entries is expired.
 const (
 	sweepPerChange = 8
 	sweepPerUpdate = 256
 )
 
-// sweep checks n arbitrary entries, and removes the expired ones.
+// sweep checks n arbitrary entries and removes those that have expired.
 func (m *mirror) sweep(n int, now int64) {
 	for key, e := range m.entries {
 		if n--; n < 0 {
@@ -267,33 +267,33 @@ func (m *mirror) sweep(n int, now int64) {
 }
 
 const (
-	// cacheLifetime is the cache lifetime of a result, because the store does not announce expiry.
+	// cacheLifetime is how long a result is cached. It is limited because the store doesn't announce expired entries.
 	cacheLifetime = time.Minute
 
-	// maxSharedAge is the maximum age of a pending Get to share its result with other callers.
+	// maxSharedAge is the maximum age of a pending Get whose result other callers may share.
 	maxSharedAge = time.Second
 
-	// resultOverhead is the memory of a cached result in addition to its key and value, in bytes.
+	// resultOverhead is the memory that a cached result uses in addition to its key and value, in bytes.
 	resultOverhead = 200
 )
 
-// A pendingGet is a pending Get, shared by all callers that request the key in the meantime.
+// A pendingGet is a Get in progress. All callers that request the key in the meantime share it.
 type pendingGet struct {
 	startedAt int64
-	isStale   bool // the entry has changed since the Get started; guarded by Replica.mu
+	isStale   bool // whether the entry has changed since the Get started; guarded by Replica.mu
 	done      chan struct{}
 
-	value []byte // valid once done is closed
+	value []byte // valid after done has been closed
 	err   error
 }
 
 func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable) }
 
-// fetch reads an entry from the store. If useCache is set, the result is cached.
+// fetch reads an entry from the store. If useCache is true, the result is cached.
 func (r *Replica) fetch(ctx context.Context, key string, useCache bool) ([]byte, error) {
 	a, isOwner := r.joinPendingGet(key)
 	if isOwner {
-		// Other callers wait for the result too, so it must not be canceled with this request.
+		// Other callers may be waiting for the result, so it must not be canceled together with this request.
 		a.value, a.err = r.SharedStore.Get(context.WithoutCancel(ctx), key)
 		r.completeGet(key, a, useCache)
 		return bytes.Clone(a.value), a.err
@@ -306,7 +306,7 @@ func (r *Replica) fetch(ctx context.Context, key string, useCache bool) ([]byte,
 	}
 }
 
-// joinPendingGet returns the pending Get for a key, or a new one that the caller must execute.
+// joinPendingGet returns the pending Get for a key. If there is none, it returns a new one, which the caller must execute.
 func (r *Replica) joinPendingGet(key string) (a *pendingGet, isOwner bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -320,7 +320,7 @@ func (r *Replica) joinPendingGet(key string) (a *pendingGet, isOwner bool) {
 	return a, true
 }
 
-// completeGet completes a Get. The result of a Get that started before a change is not cached, because the
+// completeGet completes a pending Get. If the entry was changed after the Get started, the result is not cached, because the
 // change has already been announced.
 func (r *Replica) completeGet(key string, a *pendingGet, useCache bool) {
 	r.mu.Lock()
@@ -335,14 +335,14 @@ func (r *Replica) completeGet(key string, a *pendingGet, useCache bool) {
 	}
 }
 
-// evict removes the cached result for a key, also of a pending Get. It requires the lock.
+// evict removes the cached result for a key, including that of a pending Get. The caller must hold the lock.
 func (r *Replica) evict(key string) {
 	r.cache.Delete(key)
 	r.invalidate(key)
 }
 
-// invalidate prevents the pending Get for a key from being shared and its result from being cached. It
-// requires the lock.
+// invalidate prevents the pending Get for a key from being shared and its result from being cached. The caller must hold the
+// lock.
 func (r *Replica) invalidate(key string) {
 	if a := r.pendingGets[key]; a != nil {
 		a.isStale = true
@@ -350,7 +350,7 @@ func (r *Replica) invalidate(key string) {
 	}
 }
 
-// evictAll is like evict, but for all keys. It requires the lock.
+// evictAll is like evict but for all keys. The caller must hold the lock.
 func (r *Replica) evictAll() {
 	r.cache.DeleteFunc(func(string, cachedResult) bool { return true })
 	for _, a := range r.pendingGets {
@@ -359,16 +359,16 @@ func (r *Replica) evictAll() {
 	clear(r.pendingGets)
 }
 
-// maxChangedKeys is the maximum number of keys in changed, which is reached only if following fails.
+// maxChangedKeys is the maximum number of keys in changedKeys. It is reached only if the subscription fails.
 const maxChangedKeys = 10_000
 
-// changedKeys contains the mirrored keys that this process changed. They are read from the store until it
-// has announced the change. The replica does not apply the change itself, because a later change by
-// another process may already have been announced.
+// changedKeys contains the mirrored keys that this process has changed. Their entries are read from the store until the store
+// has announced the change. The replica does not apply the change itself, because a later change by another process may already
+// have been announced.
 type changedKeys struct {
-	changedAt map[string]int64 // time of the store's response, by key
+	changedAt map[string]int64 // time of the store's response by key
 
-	overflowed bool // more keys than fit into at
+	overflowed bool // there are more keys than fit into changedAt
 	latest     int64
 }
 
@@ -391,7 +391,7 @@ func (c *changedKeys) add(key string, now int64) {
 	c.changedAt[key] = now
 }
 
-// removeAnnounced removes the changes that the store has announced by the time lastMessage.
+// removeAnnounced removes the changes that the store has announced by the time of its last message.
 func (c *changedKeys) removeAnnounced(lastMessage int64) {
 	for key, at := range c.changedAt {
 		if at < lastMessage {
@@ -434,7 +434,7 @@ func (r *Replica) Append(ctx context.Context, key string, item []byte, maxItems 
 	return r.recordChange(key, r.SharedStore.Append(ctx, key, item, maxItems, ttl))
 }
 
-// Do implements [store.Store]. It always uses the store, even for Get.
+// Do implements [store.Store]. It always calls the store, even for Get.
 func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
 	err := r.SharedStore.Do(ctx, calls...)
 	for _, c := range calls {
@@ -445,8 +445,8 @@ func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// recordChange forgets the key that a call has changed, and returns the call's error. If a call failed although
-// its change was made, the change is announced like those of other processes.
+// recordChange invalidates the key that a call has changed and returns the error of the call. If a call failed although the
+// change was made, the change is announced like those of other processes.
 func (r *Replica) recordChange(key string, err error) error {
 	mirrored := hasAnyPrefix(key, r.mirroredPrefixes)
 	if err != nil || !mirrored && !hasAnyPrefix(key, r.cachedPrefixes) {
@@ -460,17 +460,17 @@ func (r *Replica) recordChange(key string, err error) error {
 	return nil
 }
 
-// Pauses of Run before it follows the store again: doubled after each failure, and reset once following
-// has worked for steadyAfter. Each start may read all entries.
+// Delays before Run subscribes to the store again. The delay is doubled after each failure and reset after the subscription has
+// worked for steadyAfter. Each subscription may read all entries.
 const (
 	minPause    = 100 * time.Millisecond
 	maxPause    = 2 * time.Second
 	steadyAfter = 10 * time.Second
 )
 
-// Run follows the store until ctx is canceled, and retries after failures.
+// Run subscribes to the store until ctx is canceled. It retries after failures.
 func (r *Replica) Run(ctx context.Context) {
-	var lostAt time.Time // zero: following
+	var lostAt time.Time // zero while the subscription works
 	pause := minPause
 	for ctx.Err() == nil {
 		startedAt := time.Now()
@@ -485,7 +485,7 @@ func (r *Replica) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if lostAt.IsZero() && !isUnavailable(err) { // the breaker logs outages
+		if lostAt.IsZero() && !isUnavailable(err) { // outages are logged by the breaker
 			lostAt = time.Now()
 			r.logger.WarnContext(ctx, "receiving store changes failed; retrying", "error", err)
 		}
@@ -506,7 +506,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// applyUpdate applies the changes that the store announces.
+// applyUpdate applies the changes in an update from the store.
 func (r *Replica) applyUpdate(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 const lifetime = time.Hour
 
-// A site is a store with two gateways. The first gateway has a replica.
+// A site consists of a store and two gateways, of which the first has a replica.
 type site struct {
 	t            *testing.T
 	shared       *storetest.SharedMemory
@@ -30,7 +30,7 @@ type site struct {
 	stop, follow func()
 }
 
-// newSite returns a site with a replica that follows the store.
+// newSite returns a site whose replica is subscribed to the store.
 func newSite(t *testing.T, c storemirror.Config) *site {
 	t.Helper()
 	s := &site{t: t, shared: storetest.NewSharedMemory("revoked", "account")}
@@ -49,7 +49,7 @@ func newSite(t *testing.T, c storemirror.Config) *site {
 	return s
 }
 
-// wants checks the replica's value for a key, "" for a missing entry, and the number of round trips.
+// wants checks the value that the replica returns for a key ("" if the entry does not exist) and the number of round trips.
 func (s *site) wants(key, want string, trips int) {
 	s.t.Helper()
 	before := s.here.RoundTrips()
@@ -172,11 +172,11 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// slowGateway is a gateway that can delay responses to Get.
+// slowGateway is a gateway whose responses to Get can be delayed.
 type slowGateway struct {
 	store.SharedStore
 	mu   sync.Mutex
-	held chan struct{} // nil: not delayed
+	held chan struct{} // nil means no delay
 }
 
 func (s *slowGateway) hold() (release func()) {
@@ -203,7 +203,7 @@ func (s *slowGateway) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// slowSite returns a site that can delay reads of its replica.
+// slowSite returns a site whose replica reads can be delayed.
 func slowSite(t *testing.T) (*site, *slowGateway) {
 	s := newSite(t, storemirror.Config{})
 	s.stop()
@@ -213,14 +213,14 @@ func slowSite(t *testing.T) (*site, *slowGateway) {
 	return s, slow
 }
 
-// A value that was read before a change is not cached, whether the change was made by this gateway, by another gateway, or
-// while following was interrupted.
+// A value that was read before a change is not cached, whether this gateway or another made the change, or the subscription was
+// interrupted.
 func TestReadBeforeChangeIsNotCached(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		change func(*site)
-		trips  int // round trips of the next Get
+		trips  int // number of round trips of the next Get
 	}{
 		{"no change", func(*site) {}, 0},
 		{"elsewhere", func(s *site) { s.put(s.elsewhere, "account:1", "new") }, 1},
@@ -263,13 +263,13 @@ func TestReadBeforeChangeIsNotCached(t *testing.T) {
 	}
 }
 
-// A read that takes too long leaves no cached value to fall back on.
+// If a read takes too long, there is no cached value that could be used during an outage.
 func TestSlowReadKeepsNoStaleValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := slowSite(t)
 		s.wants("account:1", "", 1)
-		time.Sleep(time.Minute) // until it is read again
+		time.Sleep(time.Minute) // the cached value expires
 		s.here.SetDown(true)
 		s.wants("account:1", "", 1)
 		defer time.AfterFunc(6*time.Second, slow.hold()).Stop()
@@ -277,14 +277,14 @@ func TestSlowReadKeepsNoStaleValue(t *testing.T) {
 	})
 }
 
-// Concurrent reads of the same entry share a result, unless it is too old or the entry was changed. Canceling
-// one caller does not affect the others.
+// Concurrent reads of an entry share one result unless it is too old or the entry was changed. If one caller cancels, the
+// others are not affected.
 func TestConcurrentReadsShareResult(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := slowSite(t)
 		s.stop()
-		time.Sleep(time.Minute) // stale
+		time.Sleep(time.Minute) // the replica is no longer current
 		before := s.here.RoundTrips()
 		release := slow.hold()
 		var all sync.WaitGroup
@@ -297,7 +297,7 @@ func TestConcurrentReadsShareResult(t *testing.T) {
 			synctest.Wait()
 		}
 		gaveUp, giveUp := context.WithCancel(t.Context())
-		ask(gaveUp, store.ErrNotFound) // the caller that reads from the store waits for the result
+		ask(gaveUp, store.ErrNotFound) // the caller that executes the Get waits for the result
 		for range 50 {
 			ask(t.Context(), store.ErrNotFound)
 		}
@@ -317,7 +317,7 @@ func TestConcurrentReadsShareResult(t *testing.T) {
 	})
 }
 
-// BenchmarkGetNothing looks up a token that is not revoked, with 1000 revoked tokens in the store.
+// BenchmarkGetNothing looks up a token that is not revoked while the store contains 1000 revoked tokens.
 func BenchmarkGetNothing(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()

@@ -1,9 +1,9 @@
-// Package strictjson decodes JSON that must not be ambiguous: claims, token headers, keys, and all other data that
-// are signed or identify a person. encoding/json uses the last of repeated names, ignoring case; another reader that
-// checked the same text may have used the first.
+// Package strictjson decodes JSON that must not be ambiguous: claims, token headers, keys, and all other data that are signed
+// or identify a person. If a name is repeated, encoding/json uses the last value and ignores case; another program that checked
+// the same text may have used the first.
 //
-// Why go-jose's decoder, and neither rawjson nor jsontext: it decodes into structs, is case-sensitive and rejects
-// repeated names, and every build that verifies signatures already links it. jsontext would be linked for this alone.
+// The package uses go-jose's decoder, which decodes into structs, is case-sensitive and rejects repeated names. Unlike rawjson
+// and jsontext, it is already linked into every build that verifies signatures; jsontext would be linked only for this package.
 package strictjson
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// Unmarshal decodes an object into a struct or map. A name that is repeated, or differs only in case from another
-// name or from that of a field, is an error. Values other than objects are left to the decoder.
+// Unmarshal decodes an object into a struct or map. Names that are repeated, or differ only in case from another name or from
+// that of a field, are errors. Other values than objects are passed to the decoder unchecked.
 func Unmarshal(data []byte, to any) error {
 	if err := json.Unmarshal(data, to); err != nil {
 		return err
@@ -35,7 +35,7 @@ func Unmarshal(data []byte, to any) error {
 	return nil
 }
 
-// fieldNames returns the JSON names of a struct's fields by their folded form.
+// fieldNames returns the JSON names of a struct's fields, by their folded names.
 func fieldNames(to any) map[string]string {
 	names := map[string]string{}
 	t := reflect.TypeOf(to).Elem()
@@ -50,6 +50,6 @@ func fieldNames(to any) map[string]string {
 	return names
 }
 
-// fold makes names equal that some readers may confuse. encoding/json also folds the long s (ſ) and the Kelvin
+// fold returns the same text for names that some readers may confuse. encoding/json also folds the long s (ſ) and the Kelvin
 // sign (K) to ASCII.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }

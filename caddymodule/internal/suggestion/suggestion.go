@@ -1,4 +1,4 @@
-// Package suggestion finds the known word that a misspelled word of a Caddyfile probably stands for. It does not depend on Caddy.
+// Package suggestion finds the known word that was probably meant by a misspelled word. It does not depend on Caddy.
 package suggestion
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the candidate with the fewest typing errors, if these are few relative to its length, or
-// otherwise a candidate that begins with the word; it may be empty.
+// Nearest returns the candidate with the fewest typing errors if their number is small relative to the candidate's length, and
+// otherwise a candidate that begins with the word. It returns "" if there is none.
 func Nearest(word string, candidates []string) string {
 	best, fewestErrors := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(slices.Values(candidates)) {
@@ -23,7 +23,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// CountTypingErrors counts wrong, missing, surplus and transposed letters (optimal string alignment distance).
+// CountTypingErrors returns the number of wrong, missing, extra and transposed letters (optimal string alignment distance).
 func CountTypingErrors(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

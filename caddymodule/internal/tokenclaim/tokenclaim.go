@@ -1,4 +1,4 @@
-// Package tokenclaim finds configured claims, including nested ones, in the data that another server returns about a person.
+// Package tokenclaim reads configured claims, including nested ones, from the data that another server returns about a person.
 package tokenclaim
 
 import (
@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// MaxNames is the maximum number of additional claims that a site may configure in one place.
+// MaxNames is the maximum number of additional claims that a site may configure in one option.
 const MaxNames = 20
 
 var claimName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Check rejects invalid names of a claim: the local name, and that of the other server.
+// Check returns an error if the local name of a claim, or its name at the other server, is invalid.
 func Check(localName, remoteName string) error {
 	if !claimName.MatchString(localName) {
 		return fmt.Errorf("claim %q: the local name must have at most 64 letters, digits, hyphens and underscores", localName)
@@ -28,7 +28,7 @@ func Check(localName, remoteName string) error {
 	return nil
 }
 
-// CheckAll rejects invalid names, and too many names.
+// CheckAll returns an error if there are too many names or one of them is invalid.
 func CheckAll(names map[string]string) error {
 	if len(names) > MaxNames {
 		return fmt.Errorf("too many claims: the maximum is %d", MaxNames)
@@ -41,8 +41,8 @@ func CheckAll(names map[string]string) error {
 	return nil
 }
 
-// Find returns a claim by its name or, if no claim has that name, by a path of nested claims, such as
-// realm_access.roles. Names may themselves contain dots.
+// Find returns the claim with the given name or, if there is none, the claim at a path of nested claims, such as
+// realm_access.roles. Names may contain dots.
 func Find(claims map[string]any, path string) any {
 	if value, ok := claims[path]; ok {
 		return value
@@ -60,20 +60,20 @@ func Find(claims map[string]any, path string) any {
 	return nil
 }
 
-// Read returns the values of a claim that [Find] finds. The values are empty, and complete is false, if the claim has an
-// unsupported form, or if the provider returns only a reference, as Entra ID does for more than 200 groups. This must not be
-// treated as membership in no group.
+// Read returns the values of the claim that [Find] returns. If the claim has an unsupported format, or if the provider returns
+// only a reference, as Entra ID does for more than 200 groups, values is empty and complete is false. In this case, the caller
+// must not assume that the person is in no group.
 func Read(claims map[string]any, path string) (values []string, complete bool) {
 	if found := Find(claims, path); found != nil {
 		return List(found)
 	}
-	distributed, _ := claims["_claim_names"].(map[string]any) // OpenID Connect Core §5.6.2
+	distributed, _ := claims["_claim_names"].(map[string]any) // see OpenID Connect Core §5.6.2
 	top, _, _ := strings.Cut(path, ".")
 	return nil, distributed[path] == nil && distributed[top] == nil && (path != DefaultGroupsClaim || claims["hasgroups"] != true)
 }
 
-// List returns the values of a string, a number, a boolean, or a list of these. For any other value it returns no
-// values, not even some, because a part could grant more than the whole.
+// List returns the value of a string, number or boolean, or the values of a list of these. If any value has another type, it
+// returns no values, because a part could grant more access than the entire list.
 func List(claim any) (values []string, complete bool) {
 	items, isList := claim.([]any)
 	if !isList {
@@ -95,43 +95,43 @@ func List(claim any) (values []string, complete bool) {
 	return values, true
 }
 
-// LocalIDP is the [Attributes].IDP of local users.
+// LocalIDP is the value of [Attributes].IDP for local users.
 const LocalIDP = "local"
 
-// ErrUnreadClaims is returned if a decision depends on claims that could not be read. The wrapping error names the claims.
+// ErrUnreadClaims is returned if a decision depends on claims that could not be read. The wrapping error contains their names.
 var ErrUnreadClaims = errors.New("claims could not be read completely")
 
-// Attributes are the attributes of a person that rules can use.
+// Attributes contains the attributes of a person that rules can use.
 type Attributes struct {
-	// IDP is the source: the key of an identity provider, or [LocalIDP]. Empty for a client, and for another issuer's token.
+	// IDP is the key of the identity provider at which the person signed in, or [LocalIDP]. It is empty for a client without a
+	// user and for a token of another issuer.
 	IDP string
 	// Groups are the groups of the person.
 	Groups []string
-	// Claims are additional claims, by local name.
+	// Claims contains the values of additional claims by local name.
 	Claims map[string][]string
-	// UnreadClaims are the local names of claims that could not be read completely and are omitted. Rules must not treat them
-	// as empty.
+	// UnreadClaims contains the local names of claims that could not be read completely. Rules must not treat them as empty.
 	UnreadClaims []string
 }
 
-// Names are the configured claims of a token. A nil Names is empty.
+// Names contains the names of the configured claims. A nil Names has no claims.
 type Names struct {
-	remoteNames map[string]string // name of the other server by local name
+	remoteNames map[string]string // name at the other server by local name
 	text        string
 }
 
 // DefaultGroupsClaim is the default name of the claim that contains the groups.
 const DefaultGroupsClaim = "groups"
 
-// NewNames returns the Names of a map from local names to those of the other server, and [DefaultGroupsClaim].
+// NewNames returns the Names for [DefaultGroupsClaim] and for a map from local names to names at the other server.
 func NewNames(remoteNames map[string]string) *Names {
 	n := &Names{remoteNames: map[string]string{DefaultGroupsClaim: DefaultGroupsClaim}}
 	maps.Copy(n.remoteNames, remoteNames)
-	n.text = fmt.Sprintf("%q", n.remoteNames) // sorted
+	n.text = fmt.Sprintf("%q", n.remoteNames) // fmt sorts the keys
 	return n
 }
 
-// String returns a text that is unique to the names.
+// String returns a text that is unique for the configured names.
 func (n *Names) String() string {
 	if n == nil {
 		return ""
@@ -139,7 +139,7 @@ func (n *Names) String() string {
 	return n.text
 }
 
-// Read returns the configured claims of an object that has been checked by strictjson. A missing claim has no values.
+// Read returns the configured claims in an object that strictjson has checked. A missing claim has no values.
 func (n *Names) Read(object []byte) (a Attributes, err error) {
 	if n == nil {
 		return a, nil
@@ -161,22 +161,22 @@ func (n *Names) Read(object []byte) (a Attributes, err error) {
 	return a, nil
 }
 
-// AccessToken contains the claims of a verified access token that determine whether its grant is still valid.
+// AccessToken contains the claims of a verified access token that determine whether the token's grant is still valid.
 type AccessToken struct {
-	ID              string // the jti
-	Subject         string // the sub
-	ClientID        string // the client_id
-	Scope           string // the scope
-	Session         string // the sid: the session with which the token ends, if any
-	CredentialHash  string // the credential_hash of the password or client secret; changing it invalidates the token
-	Provider        string // the idp: the key of the identity provider; empty for a local password
-	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
-	ACR             string // the acr: the class of the sign-in; empty for a client without a user
+	ID              string // jti
+	Subject         string // sub
+	ClientID        string // client_id
+	Scope           string // scope
+	Session         string // sid: if not empty, the session whose end invalidates the token
+	CredentialHash  string // credential_hash: hash of the password or client secret, whose change invalidates the token
+	Provider        string // idp: key of the identity provider; "" for a local password
+	ProviderAccount string // idp_account: account at the provider that is linked to a local user, if any
+	ACR             string // acr: authentication context class of the sign-in; "" for a client without a user
 }
 
 // Holder is the person or client to which an access token was issued.
 type Holder struct {
-	FHIRUser string // the URL of the person's FHIR resource; empty for a client or a person without one
+	FHIRUser string // URL of the person's FHIR resource; "" for a client, or a person who has none
 
 	Attributes
 }

@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestReferencedGroups: groups that the provider only references are not treated as no groups.
+// TestReferencedGroups checks that groups which the provider returns only as a reference are not treated as an empty list.
 func TestReferencedGroups(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// The codes match the test vectors of RFC 6238, Appendix B, for SHA-1, shortened to the last six of eight
-// digits.
+// The codes are equal to the last six of the eight digits in the test vectors for SHA-1 in RFC 6238, Appendix B.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	key := []byte("12345678901234567890")
@@ -21,7 +20,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// A code is valid in its own step and in the adjacent ones.
+// A code is valid in its time step and in the adjacent ones.
 func TestSkew(t *testing.T) {
 	t.Parallel()
 	key, now := []byte("12345678901234567890"), time.Unix(1111111111, 0)

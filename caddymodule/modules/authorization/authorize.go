@@ -1,5 +1,5 @@
-// Package authorization is the handler fhir_authorize, which serves the authorization server of the fhir app on a site. Package
-// authorize implements the server.
+// Package authorization implements the handler fhir_authorize, which serves the authorization server of the fhir app on a site.
+// The server is implemented in package authorize.
 package authorization
 
 import (
@@ -26,11 +26,11 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Authorize))
-	// Before fhir_bearer, which would require a token at the token endpoint.
+	// The handler must come before fhir_bearer, which would require a token at the token endpoint.
 	option.RegisterHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() option.Handler { return new(Authorize) })
 }
 
-// App is the part of the fhir app that fhir_authorize needs.
+// App is the part of the fhir app's interface that fhir_authorize needs.
 type App interface {
 	fhirbase.Addresser
 
@@ -39,8 +39,8 @@ type App interface {
 }
 
 // Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents and keys
-// below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next handler. Unhandled
-// requests below the FHIR base get 404.
+// below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. It passes other requests to the next handler.
+// Unhandled requests below the FHIR base get 404.
 type Authorize struct {
 	option.Source
 
@@ -50,7 +50,7 @@ type Authorize struct {
 	failures *fhirerror.Log
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Authorize) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_authorize", New: func() caddy.Module { return new(Authorize) }}
 }
@@ -64,11 +64,11 @@ func (h *Authorize) Provision(ctx caddy.Context) error {
 	}
 	h.app = app
 	h.issuer, h.fhirBase = app.Address()
-	endpoints() // so that endpoints without requests have metrics too
+	endpoints() // creates the metrics of all endpoints, even those that receive no requests
 	return nil
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
+// ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	server := h.app.Server()
 	if !server.Serves(r.URL.Path) {
@@ -83,13 +83,13 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 var (
 	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "Response time of the authorization server's endpoints.", "endpoint")
 
-	// endpoints must be called after features have registered their names.
+	// endpoints maps paths to the duration metrics of endpoints. It must be called after features have registered endpoints.
 	endpoints = sync.OnceValue(func() map[string]prometheus.Observer {
 		return metrics.LookUpByLabel(endpoint.Names(), func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
 	})
 )
 
-// observeDuration measures a response of the authorization server.
+// observeDuration records the duration of a response from the authorization server.
 func observeDuration(r *http.Request, path string, since time.Time) {
 	if e, ok := endpoints()[endpoint.Name(path)]; ok {
 		span.Observe(r.Context(), e, time.Since(since))
@@ -104,7 +104,7 @@ func (h *Authorize) forward(w http.ResponseWriter, r *http.Request, next caddyht
 	return fhirerror.HandleError(w, r, h.fhirBase, h.failures, fhirerror.OrNotFound{Next: next}.ServeHTTP(w, r))
 }
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the directive. Syntax:
 //
 //	fhir_authorize [<matcher>]
 func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {

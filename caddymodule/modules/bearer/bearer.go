@@ -36,49 +36,51 @@ func init() {
 	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
 }
 
-// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests need a valid access token, and pass only within its
-// SMART scopes. Every response is checked, too, so the FHIR server does not have to enforce anything.
+// Bearer (directive fhir_bearer) protects a FHIR R4 server. Requests require a valid access token and are permitted only within
+// its SMART scopes. Every response is checked too, so the FHIR server does not have to enforce anything.
 //
 // Tokens are issued by the fhir app or by trusted issuers, such as Keycloak, Entra ID or Okta (RFC 6750, RFC 9068, RFC 7662).
 // Bearer sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`, `scope`, `patient`, `fhir_user` and
-// `issuer`; only `id` and `issuer` together identify a user. It removes headers in which a client could claim another identity.
+// `issuer`; only the combination of `id` and `issuer` identifies a user. It removes headers in which a client could claim
+// another identity.
 //
-// `GET {fhir_base}/metadata` needs no token, because it contains the OAuth endpoints for apps. Without the fhir app, two more
-// documents are public: `{fhir_base}/.well-known/smart-configuration` with the endpoints of the first trusted issuer, and
-// `{fhir_base}/.well-known/oauth-protected-resource` with all issuers (RFC 9728).
+// `GET {fhir_base}/metadata` does not require a token, because it contains the OAuth endpoints for apps. Without the fhir app,
+// two more documents are public: `{fhir_base}/.well-known/smart-configuration` with the endpoints of the first trusted issuer,
+// and `{fhir_base}/.well-known/oauth-protected-resource` with all issuers (RFC 9728).
 type Bearer struct {
-	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, for links.
-	// Default: the base in the fhir app; without it, the path `/fhir/R4` at the address of the site. The URL is required for a site
-	// without a host name or without TLS.
+	// The path of the FHIR API. Without the fhir app, it may also be the URL of the API, such as
+	// `https://fhir.example.org/fhir/R4`, which is used in links; the URL is required if the site has no host name or no TLS.
+	// Default: the base of the fhir app; without the app, the path `/fhir/R4` at the site's address.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Other issuers to accept access tokens from. With these or introspection, the fhir app is not needed. Default: none.
+	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not required. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
-	// Verification of opaque tokens. Default: opaque tokens are rejected.
+	// How opaque tokens are verified. Default: opaque tokens are rejected.
 	Introspection *Introspection `json:"introspect,omitempty"`
 
-	// SMART capabilities and scopes of the first trusted issuer that its discovery document omits. Default: none.
+	// SMART capabilities and scopes that the first trusted issuer supports but its discovery document omits. Default: none.
 	AdvertisedFeatures *AdvertisedFeatures `json:"smart_configuration,omitempty"`
 
-	// Additional claims of other issuers' tokens and of introspected tokens, for policies: the issuer's name of each claim, or a
-	// path such as `realm_access.roles`, by our name. `groups` is the claim `groups` unless it is mapped here. At most 20.
+	// Additional claims of other issuers' tokens and of introspected tokens, for policies. Keys are the gateway's names; values
+	// are the issuer's names or paths such as `realm_access.roles`. By default, `groups` is the claim `groups`. At most 20.
 	// Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// Headers to forward; all others are removed. `fhir` stands for those of FHIR's REST API and of tracing (`Accept`,
-	// `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest, except for the usual identity
-	// headers, which require the full name; `*` alone forwards all but identity headers. Headers that describe the body, the
-	// connection or the request's origin, such as `Content-Type`, are always forwarded. `Authorization`, by its full name,
-	// forwards the access token, which any recipient could reuse. Default: `fhir`.
+	// The request headers to forward; all others are removed. `fhir` includes the headers of FHIR's REST API and of tracing
+	// (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any text but not the usual
+	// identity headers, which require the full name; `*` alone forwards all headers except identity headers. Headers that
+	// describe the body, the connection or the request's origin, such as `Content-Type`, are always forwarded. The full name
+	// `Authorization` forwards the access token, which any recipient could reuse. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// Origins that may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's redirect
-	// URIs, `*` for all. fhir_bearer answers preflights, and replaces CORS headers of the next handler. `{fhir_base}/metadata`
-	// is open to all origins. Default: `clients` with the fhir app; without it, CORS is left to other handlers.
+	// The origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's
+	// redirect URIs, or `*` for all. fhir_bearer answers preflight requests and replaces the CORS headers of the next handler.
+	// All origins may read `{fhir_base}/metadata`. Default: `clients` with the fhir app; without it, CORS is left to other
+	// handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	// Optional features by module name; in a Caddyfile, their subdirectives are part of fhir_bearer. Default: none.
+	// The optional features, by module name. In a Caddyfile, their subdirectives are part of fhir_bearer. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.bearer"`
 
 	SignInPolicy
@@ -90,16 +92,16 @@ type Bearer struct {
 	gate       *gate
 	failures   *fhirerror.Log
 	sites      *placement.Sites
-	locateOnce sync.Once // the URL of the API was determined
+	locateOnce sync.Once // guards determining the API's URL
 	keys       acquiredKeys
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Bearer) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_bearer", New: func() caddy.Module { return new(Bearer) }}
 }
 
-// Provision sets up verification. Keys are fetched on first use.
+// Provision sets up token verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
 	app, err := fhirbase.FindAppOrNil[App](ctx)
@@ -130,7 +132,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// checkOptions validates options that only the Caddyfile parser has validated otherwise.
+// checkOptions returns an error for options that the Caddyfile parser would reject.
 func (h *Bearer) checkOptions() error {
 	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
@@ -148,7 +150,7 @@ func (h *Bearer) checkOptions() error {
 
 func isAuthorization(name string) bool { return strings.EqualFold(name, "Authorization") }
 
-// newGate returns the configured gate. The app may be nil.
+// newGate returns a gate for the configured options. app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at apiLocation, app App) (*gate, error) {
 	g := &gate{
 		location: at, forwardToken: slices.ContainsFunc(h.ForwardHeaders, isAuthorization), signIn: &h.SignInPolicy,
@@ -192,23 +194,23 @@ func (h *Bearer) newGate(ctx caddy.Context, at apiLocation, app App) (*gate, err
 	return g, nil
 }
 
-// Cleanup releases the issuers' keys that Provision took.
+// Cleanup releases the issuers' keys that Provision acquired.
 func (h *Bearer) Cleanup() error {
 	activeBearers.Delete(h)
 	return h.keys.release()
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
+// ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.locateOnce.Do(h.determineURL)
 	defer slowbody.FHIRPace.Limit(w, r)()
 	return fhirerror.HandleError(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, traceCalls(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
-// needsSiteURL reports whether links in responses need the URL of the API from the site.
+// needsSiteURL reports whether links in responses require that the site determines the API's URL.
 func (h *Bearer) needsSiteURL() bool { return h.gate.location.url == "" && h.gate.enforcement != nil }
 
-// determineURL determines the URL of the API from the site, before the first request.
+// determineURL determines the API's URL from the site before the first request is handled.
 func (h *Bearer) determineURL() {
 	if h.needsSiteURL() {
 		h.gate.enforcement.enforcer.BaseURL = h.sites.BaseURL(h)
@@ -255,7 +257,7 @@ var (
 	_ placement.Guard             = (*Bearer)(nil)
 )
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the directive. Syntax:
 //
 //	fhir_bearer [<matcher>] {
 //		fhir_base <path|url>
@@ -299,45 +301,45 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// App is the part of the fhir app that fhir_bearer needs to verify its tokens.
+// App is the part of the fhir app's interface that fhir_bearer needs.
 type App interface {
 	fhirbase.Addresser
 
-	// Holder returns the holder of an access token; nil if the grant behind the token has ended.
+	// Holder returns the holder of an access token, or nil if the token's grant has been revoked or has expired.
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 
-	// IsRevoked reports whether the access token with this jti is revoked.
+	// IsRevoked reports whether the access token with the given ID (jti) has been revoked.
 	IsRevoked(ctx context.Context, tokenID string) (bool, error)
 
-	// Person returns a person's account at their identity provider; the zero value for users of the configuration.
+	// Person returns a person's account at their identity provider, or the zero value for users in the configuration.
 	Person(ctx context.Context, sub string) audit.Person
 
-	// TokenClaims returns the names of people's stored claims by identity provider.
+	// TokenClaims returns the names of the stored claims by the identity provider that issues them.
 	TokenClaims() map[string][]string
 
-	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+	// AllowsOrigin reports whether the origin is that of a client's redirect URI.
 	AllowsOrigin(origin string) bool
 
 	// Keys returns the keys that sign tokens and seal links.
 	Keys() *keyring.Keyring
 
-	// Stores returns the stores. Page states that are too long for a link are in the same store as codes.
+	// Stores returns the stores. Page states that are too long for a link are stored in the same store as authorization codes.
 	Stores() *stores.Set
 
 	// AuditLog returns the audit log.
 	AuditLog() *audit.Log
 
-	// Features returns the features of the app. An [AdmissionFeature] or [PolicyFeature] among them extends each fhir_bearer.
+	// Features returns the features of the app. Each [AdmissionFeature] and [PolicyFeature] extends every fhir_bearer.
 	Features() []any
 
-	// Audit records and counts an event.
+	// Audit records an event in the audit log and counts it.
 	Audit(ctx context.Context, e audit.Event)
 
-	// OAuthURIs returns the endpoints for the CapabilityStatement.
+	// OAuthURIs returns the endpoint URLs for the CapabilityStatement.
 	OAuthURIs() smart.OAuthURIs
 }
 
-// newCORSPolicy returns the CORS policy. With the app, the default is its clients' origins.
+// newCORSPolicy returns the CORS policy. By default, with the app, it allows the origins of the app's clients.
 func newCORSPolicy(words []string, app App) (*crossorigin.Policy, error) {
 	if app != nil && len(words) == 0 {
 		words = []string{crossorigin.KeywordClients}
@@ -345,15 +347,15 @@ func newCORSPolicy(words []string, app App) (*crossorigin.Policy, error) {
 	return crossorigin.New(words, app)
 }
 
-// apiLocation is the location of the FHIR API.
+// apiLocation contains the location of the FHIR API.
 type apiLocation struct {
 	path     string // path of the API
-	url      string // URL of the API; empty if the site determines it
-	issuer   string // issuer of the fhir app; empty without the app
-	resource string // URL of the API's metadata (RFC 9728); empty without metadata
+	url      string // URL of the API; "" if the site determines it
+	issuer   string // issuer of the fhir app; "" without the app
+	resource string // URL of the API's metadata (RFC 9728); "" if there are none
 }
 
-// newLocation returns the configured address of a fhir_bearer or, by default, the app's address. app may be nil.
+// newLocation returns the configured location of a fhir_bearer or, by default, the app's. app may be nil.
 func newLocation(ctx caddy.Context, configured string, app App) (a apiLocation, err error) {
 	origin, path, err := fhirbase.SplitBase(configured)
 	if err != nil {
@@ -374,7 +376,7 @@ func newLocation(ctx caddy.Context, configured string, app App) (a apiLocation, 
 	return a, nil
 }
 
-// audience returns the value that aud must contain: as configured or, by default, the app's FHIR base URL.
+// audience returns the value that a token's aud must contain: the configured value or, by default, the app's FHIR base URL.
 func (a apiLocation) audience(configured string) (string, error) {
 	switch {
 	case configured != "":
@@ -385,7 +387,7 @@ func (a apiLocation) audience(configured string) (string, error) {
 	return a.url, nil
 }
 
-// challenge returns the challenge for rejections.
+// challenge returns the challenge for rejected requests.
 func (a apiLocation) challenge() challenge {
 	if a.issuer == "" {
 		return challenge{a.path, a.resource}
@@ -393,7 +395,7 @@ func (a apiLocation) challenge() challenge {
 	return challenge{a.url, a.resource}
 }
 
-// isLocalToken reports whether a token is from the fhir app's issuer.
+// isLocalToken reports whether the fhir app issued the token.
 func (a apiLocation) isLocalToken(t *guard.Token) bool { return a.issuer != "" && t.Issuer == a.issuer }
 
 var (

@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// The guard forwards every claim that the authorization server needs to judge a token.
+// The guard passes every claim that the authorization server needs in order to check a token.
 func TestGuardForwardsAllClaims(t *testing.T) {
 	var verified guard.Token
 	from := reflect.ValueOf(&verified).Elem()
@@ -42,7 +42,7 @@ func TestGuardForwardsAllClaims(t *testing.T) {
 	}
 }
 
-// A guard that rejects every request because the API is at another path logs this once.
+// If a guard rejects every request because the API has another path, this is logged once.
 func TestMisplacedGuardIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -55,7 +55,7 @@ func TestMisplacedGuardIsLogged(t *testing.T) {
 	}
 }
 
-// A guard behind a handler that strips the FHIR base from the path logs this once.
+// If an earlier handler strips the FHIR base from the path, the guard logs this once.
 func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -69,7 +69,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	}
 }
 
-// fhirUser may be on this server, on another server, or of a type without user scopes.
+// fhirUser may be on this server, on another server, or of a type for which there are no user scopes.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
 	e := &enforcement{&enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
@@ -88,8 +88,8 @@ func TestUserOf(t *testing.T) {
 	}
 }
 
-// A key without alg, which is optional (RFC 7517 §4.4) and missing in Entra ID's keys, verifies every algorithm that fits it; a
-// key with alg only that one.
+// A key's alg is optional (RFC 7517 §4.4), and Entra ID omits it. A key without alg verifies every algorithm that is suitable
+// for the key. A key with alg verifies only that algorithm.
 func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	t.Parallel()
 	private := josetest.NewRSA()
@@ -122,7 +122,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	}
 }
 
-// Forged opaque tokens count against the network of Caddy's client address.
+// Forged opaque tokens are counted for the network of the client IP address that Caddy determines.
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
@@ -142,12 +142,12 @@ func TestIntrospectorNetwork(t *testing.T) {
 	}
 }
 
-// trustingSite returns a site without the global option fhir, with a fhir_bearer that trusts another issuer.
+// trustingSite returns the Caddyfile of a site without the global option fhir, whose fhir_bearer trusts another issuer.
 func trustingSite(address, options string) string {
 	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n" + address + " {\n\tfhir_bearer {\n\t\ttrust https://login.example api\n\t\t" + options + "\n\t}\n\trespond ok\n}\n"
 }
 
-// Without the fhir app, links have the URL of the site or the configured one. Without either, the configuration fails.
+// Without the fhir app, links contain the site's URL or the configured URL. If there is neither, the configuration is rejected.
 func TestURLOfAPIWithoutApp(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, address, options, want string }{
@@ -183,7 +183,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 	}
 }
 
-// startedBearer returns the only fhir_bearer of a configuration, after the checks of a start.
+// startedBearer returns the only fhir_bearer in a configuration after the checks that are made when the configuration starts.
 func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	t.Helper()
 	ctx := gatewaytest.New(t, text).Context
@@ -204,7 +204,7 @@ func startedBearer(t *testing.T, text string) (*Bearer, error) {
 	return nil, nil
 }
 
-// guardIn returns the fhir_bearer in a route, or nil.
+// guardIn returns the fhir_bearer in a route, or nil if there is none.
 func guardIn(route caddyhttp.Route) *Bearer {
 	for _, handler := range route.Handlers {
 		switch h := handler.(type) {

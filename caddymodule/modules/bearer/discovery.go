@@ -22,21 +22,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another issuer as
-// authorization server. A nil value serves nothing.
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
+// server is another issuer. A nil value serves nothing.
 type smartConfiguration struct {
 	path       string
 	discovery  *relyingparty.Discovery
 	advertised AdvertisedFeatures
 }
 
-// AdvertisedFeatures contains SMART features of another issuer that its discovery document omits (SMART App Launch 2.2, Conformance).
+// AdvertisedFeatures contains SMART features that an issuer's discovery document omits (SMART App Launch 2.2, Conformance).
 type AdvertisedFeatures struct {
-	// Capabilities in addition to those that the discovery document implies, such as `launch-ehr` or `context-ehr-patient`.
+	// The capabilities in addition to those implied by the discovery document, such as `launch-ehr` or `context-ehr-patient`.
 	// Default: none.
 	Capabilities []string `json:"capabilities,omitempty"`
 
-	// Supported scopes. Default: those of the discovery document.
+	// The supported scopes. Default: those in the discovery document.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
@@ -50,7 +50,7 @@ func parseAdvertised(to **AdvertisedFeatures) option.Setter {
 	}
 }
 
-// newSMARTConfiguration returns the configuration of the first trusted issuer; nil with the app, or without a trusted issuer.
+// newSMARTConfiguration returns the first trusted issuer's SMART configuration, or nil with an app or no trusted issuer.
 func newSMARTConfiguration(at apiLocation, trusted []trustedKeys, advertised *AdvertisedFeatures) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 	})
 }
 
-// serveDocument serves a public document, which may be derived from a trusted issuer's discovery document.
+// serveDocument serves a public document that may be derived from a trusted issuer's discovery document.
 func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
 	w, isPreflight := crossorigin.Public.HandlePreflight(w, r)
 	switch {
@@ -90,7 +90,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 	return err
 }
 
-// convertDiscovery converts an issuer's discovery document.
+// convertDiscovery converts an issuer's discovery document to a SMART configuration.
 func convertDiscovery(discovery []byte, advertised AdvertisedFeatures) ([]byte, error) {
 	var c smart.Configuration
 	if err := json.Unmarshal(discovery, &c); err != nil {
@@ -100,7 +100,7 @@ func convertDiscovery(discovery []byte, advertised AdvertisedFeatures) ([]byte, 
 	if len(advertised.Scopes) > 0 {
 		c.Scopes = advertised.Scopes
 	}
-	// SMART lists only grant types of the token endpoint, and no plain challenges.
+	// The SMART configuration lists only grant types of the token endpoint, and not the challenge method plain.
 	c.GrantTypes = removeWord(c.GrantTypes, "implicit")
 	c.ChallengeMethods = removeWord(c.ChallengeMethods, "plain")
 	if len(c.GrantTypes) == 0 {
@@ -113,12 +113,12 @@ func convertDiscovery(discovery []byte, advertised AdvertisedFeatures) ([]byte, 
 	return json.Marshal(c)
 }
 
-// removeWord returns the list without a word, never nil.
+// removeWord returns the list without the given word. The result is never nil.
 func removeWord(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
-// scopeLevels returns the levels and the SMART versions of the resource scopes in a list.
+// scopeLevels returns the levels (patient, user, system) and the SMART versions of the resource scopes in a list.
 func scopeLevels(scopes []string) (levels, versions []string) {
 	for _, scope := range scopes {
 		resource, ok := smart.ParseResourceScope(scope)
@@ -167,15 +167,15 @@ func impliedCapabilities(c *smart.Configuration) []string {
 	return implied
 }
 
-// protectedResource serves the metadata of a FHIR API with tokens of other issuers (RFC 9728): below the base and, if the site
-// routes it to fhir_bearer, at the well-known path. A nil value serves nothing.
+// protectedResource serves the metadata of a FHIR API that accepts tokens of other issuers (RFC 9728). It serves them below the
+// base and, if the site routes it to fhir_bearer, at the well-known path. A nil value serves nothing.
 type protectedResource struct {
 	base    string // path of the API
-	url     string // URL of the API; empty until it is known
+	url     string // URL of the API; "" until it is known
 	issuers []string
 }
 
-// newProtectedResource returns the metadata; nil with the app, which serves it itself, or without a known issuer.
+// newProtectedResource returns the metadata, or nil if there is an app, which serves them itself, or no known issuer.
 func newProtectedResource(at apiLocation, trusted []TrustedIssuer, introspection *Introspection) *protectedResource {
 	p := &protectedResource{base: at.path}
 	for _, t := range trusted {
@@ -200,14 +200,14 @@ func (p *protectedResource) serve(w http.ResponseWriter, r *http.Request) error 
 	})
 }
 
-// setURL sets the URL of the API, which challenges need for the address of the metadata.
+// setURL sets the URL of the API, which challenges need in order to link to the metadata.
 func (g *gate) setURL(url string) {
 	if g.resource != nil && url != "" {
 		g.resource.url, g.location.resource = url, url+oauth2.ProtectedResourcePath
 	}
 }
 
-// newMetadata returns the changes to the FHIR server's CapabilityStatement; nil with scopes off.
+// newMetadata returns the changes to be made to the FHIR server's CapabilityStatement, or nil if scopes are off.
 func newMetadata(e *enforcement, at apiLocation, app App, hasCORS bool) *capability.Metadata {
 	if e == nil {
 		return nil
@@ -220,7 +220,7 @@ func newMetadata(e *enforcement, at apiLocation, app App, hasCORS bool) *capabil
 	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.ResponseBytes, Memory: x.Memory, Network: requester.NetworkOf, LocalOperations: localOperations}
 }
 
-// localOperations returns the operations that fhir_expand answers for this request.
+// localOperations returns the operations that fhir_expand handles for this request.
 func localOperations(r *http.Request) []capability.LocalOperation {
 	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.LocalOperationsVar).(bool)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The SMART configuration omits values that SMART does not permit, and claims nothing that the discovery document does not
-// show.
+// The SMART configuration omits values that SMART does not permit and contains nothing that the discovery document does not
+// imply.
 func TestSMARTConfigurationOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -34,51 +34,52 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Enforcement configures how fhir_bearer restricts requests and responses to the scopes of their tokens.
+// Enforcement configures how fhir_bearer limits requests and responses to the scopes of tokens.
 type Enforcement struct {
-	// Give every valid token full access, because the FHIR server enforces scopes itself. Default: scopes are enforced.
+	// Permit full access with every valid token, because the FHIR server enforces scopes. Default: false (they are enforced).
 	ScopesOff bool `json:"scopes_off,omitempty"`
 
-	// The FHIR server supports searches by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which replace one search per membership
-	// parameter by a single one. HAPI FHIR does not. Default: off.
+	// The FHIR server supports searches by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4). One such search replaces a search per
+	// membership parameter. HAPI FHIR does not support it. Default: false.
 	CompartmentSearch bool `json:"compartment_search,omitempty"`
 
-	// Rules by type for types that the patient compartment does not contain or covers too broadly: `everyone`, `unassigned`,
+	// Rules by type, for types that are not in the patient compartment or that it covers too broadly: `everyone`, `unassigned`,
 	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: the table in docs/reference/resources.md.
 	SharedTypes map[string]string `json:"shared,omitempty"`
 
-	// Permitted operations that extend or replace the default ones, each as a list of words: `$name`, `patient`, `instance`,
-	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: the list in docs/reference/fhir_bearer.md.
+	// The permitted operations, which are added to the default operations or replace them. Each is a list of words: `$name`,
+	// then `patient`, `instance`, `whole`, `token` or `off`, then permissions such as `rs`, then types. Default: the list in
+	// docs/reference/fhir_bearer.md.
 	Operations [][]string `json:"operations,omitempty"`
 
-	// Files with SearchParameter resources in addition to FHIR R4's, as paths or patterns: `.json` with a resource or a Bundle,
-	// `.tgz` for a FHIR package. They are read when the configuration loads. Default: none.
+	// The files with SearchParameter resources in addition to those of FHIR R4, as paths or patterns: `.json` for a resource or
+	// a Bundle, `.tgz` for a FHIR package. They are read when the configuration loads. Default: none.
 	SearchParameterFiles []string `json:"search_parameter_files,omitempty"`
 
-	// Alternative scopes for terminology operations, such as `$expand`, and for reading and searching definitions: a token
-	// needs one of them. Default: any valid token suffices.
+	// The scopes for terminology operations, such as `$expand`, and for reading and searching definitions. A token must have at
+	// least one of them. Default: any valid token is sufficient.
 	ExpandScopes []string `json:"expand_scopes,omitempty"`
 
-	// Permit an update under scopes with a patient or a constraint to create a missing resource. This reveals which ids exist.
-	// Default: 404.
+	// Permit updates under scopes with a patient or a constraint to create missing resources. This lets apps find out which ids
+	// exist. Default: false (updates of missing resources get 404).
 	Upsert bool `json:"upsert,omitempty"`
 
-	// The memory in bytes for all bodies and responses that are checked concurrently; each byte counts twice. A client gets at
-	// most half of it, and a person a quarter, unless a single request needs more. Requests that wait longer than 10 s for
-	// memory get 503. The size limit of a response is a sixteenth of it, and at least 16 MiB; larger responses are withheld. At
-	// least 64 MiB. Default: 256 MiB.
+	// The memory in bytes for all request and response bodies that are checked concurrently. Each byte of a body counts as two.
+	// A client can use at most half of the memory, and a person a quarter, unless a single request needs more. Requests that
+	// wait longer than 10 s for memory get 503. The maximum size of a response is a sixteenth of the memory, but at least 16
+	// MiB; larger responses are withheld. At least 64 MiB. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// Keys that seal links to pages and jobs, so that they work at all gateways with the same keys: base64 of at least 32
-	// random bytes. The first key seals; links sealed with the other keys still work. Only for gateways without the fhir app,
-	// which has its own keys to seal links. Placeholders are supported. Default: a key of this process.
+	// Secrets for sealing links to pages and jobs, so that links are valid at all gateways with the same secrets. Each is the
+	// base64 of at least 32 random bytes. The first secret seals links; links sealed with the others remain valid. Only for
+	// gateways without the fhir app, whose own keys seal links. Placeholders are supported. Default: a random key per process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
-	// Also record permitted reads and searches in the audit log. Default: rejections, and requests that may change data.
+	// Record permitted reads and searches too. Default: false (only rejections, and requests that may change data).
 	AuditReads bool `json:"audit_reads,omitempty"`
 }
 
-// newEnforcement returns the configured enforcement of scopes, or nil with scopes off.
+// newEnforcement returns the configured enforcement of scopes, or nil if scopes are off.
 func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at apiLocation, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
 	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.SharedTypes)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
@@ -125,7 +126,7 @@ func newOperations(configured [][]string) (operations []enforce.Operation, err e
 	return operations, nil
 }
 
-// subdirectives returns the Caddyfile subdirectives of the options.
+// subdirectives returns the subdirectives that set the options.
 func (e *Enforcement) subdirectives() option.Block {
 	return option.Block{
 		"scopes":             option.SingleValue("off", &e.ScopesOff),
@@ -141,7 +142,7 @@ func (e *Enforcement) subdirectives() option.Block {
 	}
 }
 
-// parseSharedTypes parses a rule for types.
+// parseSharedTypes returns a setter that parses one or more types followed by their rule.
 func parseSharedTypes(to *map[string]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
@@ -165,7 +166,7 @@ func parseSharedTypes(to *map[string]string) option.Setter {
 	}
 }
 
-// newSharedRules returns the configured rules by type.
+// newSharedRules converts the configured rules by type.
 func newSharedRules(configured map[string]string) (enforce.TypeRules, error) {
 	own := enforce.TypeRules{}
 	for resourceType, rule := range configured {
@@ -190,7 +191,7 @@ func checkSharedType(resourceType, rule string) error {
 	return nil
 }
 
-// parseOperation parses an operation in the syntax of [enforce.ParseOperation].
+// parseOperation returns a setter that parses an operation in the syntax of [enforce.ParseOperation].
 func parseOperation(to *[][]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
@@ -202,17 +203,17 @@ func parseOperation(to *[][]string) option.Setter {
 	}
 }
 
-// enforcement restricts requests to the scopes of their tokens.
+// enforcement limits requests to the scopes of their tokens.
 type enforcement struct{ enforcer *enforce.Enforcer }
 
-// cachedHolder is the cached value of a token's Memo.
+// cachedHolder is the value that is cached in a token's Memo.
 type cachedHolder struct {
-	fhirUser string // value when cached; the token's can change
+	fhirUser string // the token's value at the time of caching; it may change
 	rights   *enforce.Rights
 	binding  string
 }
 
-// serve answers a token's request within its scopes.
+// serve handles a request within the scopes of its token.
 func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
 	of, err := e.loadHolder(r, next, t)
 	if err != nil {
@@ -221,8 +222,8 @@ func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyht
 	return e.enforcer.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
 }
 
-// loadHolder returns the holder of a token, cached because parsing scopes is the most expensive step of a request that passes.
-// Rights that depend on a relationship on the FHIR server, such as a RelatedPerson's, are not cached.
+// loadHolder returns the holder of a token. It caches the holder, because parsing scopes is the most expensive step of a
+// permitted request. Rights that depend on a relationship on the FHIR server, such as those of a RelatedPerson, are not cached.
 func (e *enforcement) loadHolder(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*cachedHolder, error) {
 	if cached, ok := t.Memo.Load().(*cachedHolder); ok && cached.fhirUser == t.FHIRUser {
 		return cached, nil
@@ -238,17 +239,17 @@ func (e *enforcement) loadHolder(r *http.Request, next caddyhttp.Handler, t *gua
 	return of, nil
 }
 
-// linkBinding returns the binding of a sealed link to a token's issuer, subject, client, patient, user and scopes.
+// linkBinding returns a text that binds a sealed link to a token's issuer, subject, client, patient, user and scopes.
 func linkBinding(t *guard.Token) string {
 	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
 }
 
-// bindingClient returns the part of a binding that identifies the client and the person, independently of scopes.
+// bindingClient returns the part of a binding that identifies the client and the person, without the scopes.
 func bindingClient(binding string) string {
 	return strings.Join(strings.SplitN(binding, "\x00", 5)[:4], "\x00")
 }
 
-// computeRights returns the permissions of a token; cacheable reports whether they are independent of records on the FHIR server.
+// computeRights returns the rights of a token. cacheable reports whether they are independent of records on the FHIR server.
 func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, cacheable bool, err error) {
 	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userReference(t.FHIRUser), Parameters: e.enforcer.Parameters}
 	cacheable = !t.IsRelated && holder.User.Type != "RelatedPerson"
@@ -267,8 +268,7 @@ func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *
 	return rights, cacheable, nil
 }
 
-// resolvePatients looks up the patients for whom the holder currently acts, and removes the token's patient if it is not among
-// them.
+// resolvePatients looks up the patients for whom the holder may act. It removes the token's patient if it is not one of them.
 func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
@@ -286,8 +286,8 @@ func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t
 	return nil
 }
 
-// userReference returns the resource in fhirUser if it is on this server. For a Practitioner or PractitionerRole of another
-// server, it returns only the type; for any other resource, the zero value.
+// userReference returns a reference to the resource in fhirUser if the resource is on this server. For a Practitioner or
+// PractitionerRole on another server, it returns only the type. For other resources, it returns the zero value.
 func (e *enforcement) userReference(fhirUser string) interaction.Reference {
 	reference := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(reference, "/")
@@ -302,21 +302,21 @@ func (e *enforcement) userReference(fhirUser string) interaction.Reference {
 }
 
 const (
-	// maxParameterFileSize is the maximum size in bytes of a file of SearchParameter resources. Larger files in a package contain
-	// something else, and are skipped.
+	// maxParameterFileSize is the maximum size of a file with SearchParameter resources in bytes. Larger files in a package are
+	// skipped, because they contain other resources.
 	maxParameterFileSize = 16 << 20
-	// maxPackageSize is the maximum size in bytes of an unpacked package.
+	// maxPackageSize is the maximum size of an uncompressed package in bytes.
 	maxPackageSize = 4 << 30
 )
 
-// searchParameters are the site's own search parameters.
+// searchParameters contains the search parameters that the site adds.
 type searchParameters struct {
 	set    searchparam.Set
 	logger *slog.Logger
 }
 
-// newSearchParameters reads the site's own search parameters. A parameter that cannot be evaluated is an error; in a package,
-// which is not specific to this gateway, it is skipped with a warning.
+// newSearchParameters reads the search parameters that the site adds. A parameter that cannot be evaluated is an error. In a
+// package, which is not specific to this gateway, such a parameter is skipped with a warning.
 func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Set, error) {
 	p := searchParameters{logger: logger}
 	for _, pattern := range patterns {
@@ -334,7 +334,7 @@ func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Se
 	return p.set, nil
 }
 
-// addFile adds the parameters of a file: a resource, a Bundle, or a FHIR package.
+// addFile adds the search parameters in a file: a resource, a Bundle, or a FHIR package.
 func (p *searchParameters) addFile(name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -350,7 +350,7 @@ func (p *searchParameters) addFile(name string) (err error) {
 	return errors.New("unsupported file extension: use .json or .tgz")
 }
 
-// addPackage adds the parameters of a FHIR package. Its resources are in the folder package.
+// addPackage adds the search parameters in a FHIR package. Only the resources in its folder "package" are read.
 func (p *searchParameters) addPackage(src io.Reader) error {
 	unzipped, err := gzip.NewReader(src)
 	if err != nil {
@@ -379,7 +379,7 @@ func (p *searchParameters) addPackage(src io.Reader) error {
 	}
 }
 
-// addResources adds a SearchParameter, or those of a Bundle. Parameters that R4 defines are skipped.
+// addResources adds a SearchParameter, or those in a Bundle. It skips parameters that R4 defines.
 func (p *searchParameters) addResources(src io.Reader, onInvalid func(error) error) error {
 	text, err := io.ReadAll(io.LimitReader(src, maxParameterFileSize+1))
 	if err == nil && len(text) > maxParameterFileSize {
@@ -391,7 +391,7 @@ func (p *searchParameters) addResources(src io.Reader, onInvalid func(error) err
 	return p.addResource(text, onInvalid)
 }
 
-// addResource adds the parameters of a text. onInvalid handles an invalid definition; its error is returned.
+// addResource adds the search parameters in a JSON text. If a definition is invalid, it calls onInvalid and returns its error.
 func (p *searchParameters) addResource(text []byte, onInvalid func(error) error) error {
 	var kind struct{ ResourceType string }
 	if err := json.Unmarshal(text, &kind); err != nil {
@@ -423,7 +423,7 @@ func (p *searchParameters) addResource(text []byte, onInvalid func(error) error)
 	return nil
 }
 
-// activeBearers are the handlers that the memory metrics cover.
+// activeBearers contains the handlers whose memory the metrics report.
 var activeBearers sync.Map
 
 var (
@@ -433,7 +433,7 @@ var (
 	memoryMetrics = metrics.Add(metrics.Collector{Descs: []*prometheus.Desc{memoryUsed, memoryLimit}, Read: collectMemory})
 )
 
-// collectMemory reports the used memory of the handler that uses the most of its limit.
+// collectMemory reports the memory usage of the handler that is closest to its limit.
 func collectMemory(to chan<- prometheus.Metric) {
 	var used, limit int64
 	activeBearers.Range(func(handler, _ any) bool {

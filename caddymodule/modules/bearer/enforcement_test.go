@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// The rights of a token are cached, unless they depend on another record or were computed for another user.
+// The rights of a token are cached unless they depend on another record or were computed for another fhirUser.
 func TestHolderIsCached(t *testing.T) {
 	t.Parallel()
 	e := &enforcement{&enforce.Enforcer{Base: "/fhir", TypeRules: enforce.NewTypeRules(nil)}}
@@ -55,7 +55,7 @@ func TestHolderIsCached(t *testing.T) {
 	}
 }
 
-// A parameter that cannot be evaluated is an error; in a package, a warning.
+// A search parameter that cannot be evaluated is an error, or a warning if it is in a package.
 func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	t.Parallel()
 	const odd = `{"resourceType":"SearchParameter","url":"http://x/odd","code":"odd","base":["Patient"],"type":"string","expression":"Patient.generalPractitioner.resolve().name"}`
@@ -88,7 +88,7 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	}
 }
 
-// packageWith returns a FHIR package with a resource in a folder.
+// packageWith returns the path of a FHIR package that contains a resource in the given folder.
 func packageWith(t *testing.T, folder, resource string) string {
 	t.Helper()
 	var packed bytes.Buffer
@@ -104,7 +104,7 @@ func packageWith(t *testing.T, folder, resource string) string {
 	return name
 }
 
-// The parameters of US Core and CARIN are read in all supported file formats.
+// The search parameters of US Core and CARIN can be read in all supported file formats.
 func TestSearchParametersOfFile(t *testing.T) {
 	t.Parallel()
 	const bundle = "../../fhirapp/testdata/searchparameters.json"
@@ -126,7 +126,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 	}
 }
 
-// The memory metrics are those of the handler with the highest usage, until it is cleaned up.
+// The memory metrics report the handler with the highest usage until it is cleaned up.
 func TestMemoryMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(memoryMetrics)

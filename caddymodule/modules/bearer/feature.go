@@ -23,39 +23,39 @@ type PolicyFeature interface {
 	Policy(s Site) (rule.Policy, error)
 }
 
-// AdmissionFeature is a Caddy module in the namespace fhir.bearer, or a feature of the fhir app, that admits requests.
+// AdmissionFeature is a Caddy module in the namespace fhir.bearer, or a feature of the fhir app, that provides an [Admission].
 type AdmissionFeature interface {
-	// Admission returns the admission for one fhir_bearer. It is called once, when the handler is provisioned.
+	// Admission returns the admission for a fhir_bearer. It is called once, when the handler is provisioned.
 	Admission(s Site) (Admission, error)
 }
 
-// Admission admits or rejects requests before scopes and policies are checked. Rejected requests count as throttled in the
-// metrics, so errors should have status 429. It is safe for concurrent use.
+// Admission admits or rejects requests before scopes and policies are checked. The metrics count rejected requests as
+// throttled, so errors should have the status 429. Admission must be safe for concurrent use.
 type Admission interface {
-	// AdmitUnverified admits a request before its token is verified. It may set headers of the response.
+	// AdmitUnverified returns an error to reject a request before its token is verified. It may set response headers.
 	AdmitUnverified(w http.ResponseWriter, r *http.Request) error
 
-	// Admit admits a request with a valid token. It may set headers of the response.
+	// Admit returns an error to reject a request that has a valid token. It may set response headers.
 	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
 
-	// RecordDecision is called with each decision about scopes, including those about the entries of a batch or transaction.
+	// RecordDecision is called with each decision based on scopes, including those for entries of a batch or transaction.
 	RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision)
 }
 
-// Site describes the fhir_bearer that a feature extends.
+// Site describes the fhir_bearer that a feature extends, for its policies and admissions.
 type Site struct {
-	// URL is the URL of the FHIR API without its path; empty if it depends on the request. Base is the path.
+	// URL is the URL of the FHIR API without the path, or "" if it depends on the request. Base is the path.
 	URL, Base string
-	// HasApp reports whether a fhir app is configured.
+	// HasApp reports whether the fhir app is configured.
 	HasApp bool
-	// Claims are the names of additional claims of tokens, besides groups.
+	// Claims contains the names of additional claims of tokens, except groups.
 	Claims []string
-	// Providers is the number of the fhir app's identity providers, including its own users, and Issuers the number of other
-	// issuers. Each chooses its own names of groups and claims.
+	// Providers is the number of the fhir app's identity providers, including the local users. Issuers is the number of other
+	// issuers. Each of them chooses the names of groups and claims independently.
 	Providers, Issuers int
 	// Audit records an event in the audit log.
 	Audit func(context.Context, audit.Event)
-	// Logger is the logger of the handler.
+	// Logger is the logger of the fhir_bearer.
 	Logger *slog.Logger
 }
 
@@ -75,8 +75,8 @@ func (h *Bearer) newSite(ctx caddy.Context, at apiLocation, app App, auditLog *a
 	return s
 }
 
-// loadExtensions returns the policies and admissions of all features: first those of the handler, by name, then those of the fhir
-// app, which may be nil.
+// loadExtensions returns the policies and admissions of all features: first those of the handler, by name, then those of the
+// fhir app. app may be nil.
 func (h *Bearer) loadExtensions(ctx caddy.Context, app App, s Site) (policies []rule.Policy, admissions []Admission, err error) {
 	loaded, err := ctx.LoadModule(h, "FeaturesRaw")
 	if err != nil {
@@ -87,7 +87,7 @@ func (h *Bearer) loadExtensions(ctx caddy.Context, app App, s Site) (policies []
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		feature := byName[name]
 		_, isAdmission := feature.(AdmissionFeature)
-		if _, isPolicy := feature.(PolicyFeature); !isPolicy && !isAdmission { // its rules would not apply
+		if _, isPolicy := feature.(PolicyFeature); !isPolicy && !isAdmission { // otherwise, its rules would have no effect
 			return nil, nil, fmt.Errorf("fhir.bearer.%s: %T is neither a PolicyFeature nor an AdmissionFeature", name, feature)
 		}
 		features = append(features, feature)
@@ -118,7 +118,7 @@ func collectExtensions(features []any, s Site) (policies []rule.Policy, admissio
 	return policies, admissions, nil
 }
 
-// policyClaims returns the claims to read from other issuers' tokens for policies; nil without policies.
+// policyClaims returns the claims that are read from other issuers' tokens for policies, or nil if there are no policies.
 func (h *Bearer) policyClaims(policies []rule.Policy) *tokenclaim.Names {
 	if len(policies) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (h *Bearer) policyClaims(policies []rule.Policy) *tokenclaim.Names {
 	return tokenclaim.NewNames(h.TokenClaims)
 }
 
-// notifyAdmissions returns a recorder of decisions that also notifies the admissions.
+// notifyAdmissions returns a function that records decisions and then notifies the admissions.
 func notifyAdmissions(record func(*http.Request, enforce.Bearer, enforce.Decision), admissions []Admission) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	if len(admissions) == 0 {
 		return record

@@ -31,18 +31,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// gate contains the steps that a request passes.
+// gate performs the steps of handling a request.
 type gate struct {
 	location      apiLocation
 	smart         *smartConfiguration // may be nil
 	resource      *protectedResource  // may be nil
-	cors          *crossorigin.Policy // nil: CORS is left to the next handler
+	cors          *crossorigin.Policy // nil means that CORS is left to the next handler
 	headers       *guard.IdentityHeaders
 	forwardToken  bool
 	authenticator authenticator
 	signIn        *SignInPolicy
-	enforcement   *enforcement         // nil with scopes off
-	metadata      *capability.Metadata // nil with scopes off
+	enforcement   *enforcement         // nil if scopes are off
+	metadata      *capability.Metadata // nil if scopes are off
 	misplacement  misplacement
 	admissions    []Admission
 	audit         func(context.Context, audit.Event) // may be nil
@@ -87,7 +87,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	return g.serveAuthorized(w, r, next, token)
 }
 
-// corsPolicy returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints in it.
+// corsPolicy returns the CORS policy for a request. Metadata is public, because it contains the OAuth endpoints for apps.
 func (g *gate) corsPolicy(r *http.Request) *crossorigin.Policy {
 	if g.cors != nil && r.URL.Path == g.location.path+"/metadata" {
 		return crossorigin.Public
@@ -95,7 +95,7 @@ func (g *gate) corsPolicy(r *http.Request) *crossorigin.Policy {
 	return g.cors
 }
 
-// checkRequest rejects requests regardless of their token.
+// checkRequest returns an error for requests that must be rejected regardless of their token.
 func (g *gate) checkRequest(w http.ResponseWriter, r *http.Request) error {
 	for _, a := range g.admissions {
 		if err := a.AdmitUnverified(w, r); err != nil {
@@ -106,7 +106,7 @@ func (g *gate) checkRequest(w http.ResponseWriter, r *http.Request) error {
 	return errors.Join(guard.CheckPath(r, g.location.path), g.headers.Check(r))
 }
 
-// servePublic answers a request that needs no token.
+// servePublic handles a request that does not require a token.
 func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	countDecision(decisionPublic)
 	guard.StripBody(r)
@@ -117,7 +117,7 @@ func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return g.location.challenge().reject(w, g.metadata.ServeHTTP(w, r, next))
 }
 
-// serveAuthorized answers a request with a valid token within the token's scopes.
+// serveAuthorized handles a request with a valid token within the token's scopes.
 func (g *gate) serveAuthorized(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
 	if err := g.signIn.check(r, token, g.location.isLocalToken(token)); err != nil {
 		return g.location.challenge().reject(w, err)
@@ -142,15 +142,15 @@ func (g *gate) serveAuthorized(w http.ResponseWriter, r *http.Request, next cadd
 	return err
 }
 
-// misplacement warns of a misplaced fhir_bearer, and of tokens for another audience or issuer.
+// misplacement logs warnings about a misplaced fhir_bearer and about tokens for another audience or issuer.
 type misplacement struct {
 	logger   *slog.Logger
 	failures *fhirerror.Log
-	warnOnce sync.Once // for the first rejected request outside of the FHIR base
+	warnOnce sync.Once // for the first rejected request whose path is not below the FHIR base
 }
 
-// warn logs once that a request without a token was for a path outside of the FHIR base. If the base is wrong, every request is
-// rejected, and no other message gives the cause.
+// warn logs once that a request without a token had a path that is not below the FHIR base. If the base is wrong, every request
+// is rejected, and no other message contains the cause.
 func (m *misplacement) warn(r *http.Request, base string, err error) {
 	if !errors.Is(err, guard.ErrNoToken) || fhirbase.IsBelow(r.URL.Path, base) {
 		return
@@ -162,7 +162,7 @@ func (m *misplacement) warn(r *http.Request, base string, err error) {
 	m.warnOnce.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
 }
 
-// warnRejectedClaim logs the rejected claim of a token, for the operator who configured its issuer. The client only gets a 401.
+// warnRejectedClaim logs why a token's claim was rejected, for the operator who configured the issuer. The client gets a 401.
 func (m *misplacement) warnRejectedClaim(err error) {
 	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
 		m.failures.Warn("token "+c.Claim, "access token rejected: claim not accepted",
@@ -170,24 +170,24 @@ func (m *misplacement) warnRejectedClaim(err error) {
 	}
 }
 
-// Decision is the outcome of a request at fhir_bearer.
+// Decision is the outcome of a request in fhir_bearer.
 type Decision string
 
 const (
 	decisionAllowed     Decision = "allowed"
-	decisionPublic      Decision = "public"    // needs no token
-	decisionPreflight   Decision = "preflight" // answered by fhir_bearer
+	decisionPublic      Decision = "public"    // the request does not require a token
+	decisionPreflight   Decision = "preflight" // fhir_bearer handled the preflight request
 	decisionBadRequest  Decision = "bad_request"
 	decisionNoToken     Decision = "no_token"
 	decisionInvalid     Decision = "invalid_token"
 	decisionExpired     Decision = "expired_token"
-	decisionStepUp      Decision = "step_up" // requires another sign-in
+	decisionStepUp      Decision = "step_up" // the client must have the user sign in again
 	decisionForbidden   Decision = "forbidden"
-	decisionThrottled   Decision = "throttled" // rejected by an [Admission]
+	decisionThrottled   Decision = "throttled" // an [Admission] rejected the request
 	decisionUnavailable Decision = "unavailable"
 )
 
-// Decisions are all outcomes in the metrics.
+// Decisions lists all outcomes, for the metrics.
 var Decisions = []Decision{
 	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
 	decisionStepUp, decisionForbidden, decisionThrottled, decisionUnavailable,
@@ -218,8 +218,9 @@ func decisionFor(err *guard.Error) Decision {
 	return decisionInvalid
 }
 
-// isPublicRequest reports whether a request needs no token. This holds only for the capabilities interaction (FHIR R4
-// §3.1.0.13; SMART App Launch 2.2), with exactly its method, path and parameters, since servers may interpret others.
+// isPublicRequest reports whether a request does not require a token. This applies only to the capabilities interaction (FHIR
+// R4 §3.1.0.13; SMART App Launch 2.2) with exactly its method, path and parameters, because servers may interpret other
+// requests differently.
 func isPublicRequest(r *http.Request, fhirBase string) bool {
 	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -239,10 +240,10 @@ var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_
 // challenge contains the parameters of a WWW-Authenticate challenge.
 type challenge struct {
 	realm    string
-	resource string // URL of the API's metadata (RFC 9728); empty without metadata
+	resource string // URL of the API's metadata (RFC 9728); "" if there are none
 }
 
-// reject counts a rejection, and sets the challenge, which survives into handle_errors.
+// reject counts a rejection and sets the challenge in such a way that handle_errors preserves it.
 func (c challenge) reject(w http.ResponseWriter, err error) error {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -251,7 +252,7 @@ func (c challenge) reject(w http.ResponseWriter, err error) error {
 	countDecision(decisionFor(rejection))
 	if challenge := rejection.Challenge(c.realm); challenge != "" {
 		if c.resource != "" {
-			challenge += fmt.Sprintf(", resource_metadata=%q", c.resource) // RFC 9728 §5.1
+			challenge += fmt.Sprintf(", resource_metadata=%q", c.resource) // see RFC 9728 §5.1
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
@@ -266,14 +267,14 @@ func (c challenge) reject(w http.ResponseWriter, err error) error {
 	return caddyhttp.Error(rejection.Status, err)
 }
 
-// accessLog writes decisions about requests to the audit log.
+// accessLog records decisions about requests in the audit log.
 type accessLog struct {
 	events *audit.Log
-	reads  bool // also record permitted reads and searches
-	app    App  // resolves the persons of its own issuer; may be nil
+	reads  bool // whether permitted reads and searches are recorded too
+	app    App  // looks up the persons of tokens that the app issued; may be nil
 }
 
-// newAccessLog writes to the audit log of the app, which may be nil.
+// newAccessLog returns an accessLog that writes to the audit log of the app, which may be nil.
 func newAccessLog(ctx caddy.Context, app App, auditReads bool) accessLog {
 	if app != nil {
 		return accessLog{app.AuditLog(), auditReads, app}
@@ -281,8 +282,8 @@ func newAccessLog(ctx caddy.Context, app App, auditReads bool) accessLog {
 	return accessLog{audit.NewLog(fhirbase.NewLogger(ctx, fhirbase.AuditLogger)), auditReads, nil}
 }
 
-// record records a decision. Permitted reads and searches are only recorded if configured, because they are as many as the
-// requests.
+// record records a decision. Permitted reads and searches are recorded only if this is configured, because there is one per
+// request.
 func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	if !d.IsRejected() && !d.ChangesData && !l.reads {
 		return
@@ -294,7 +295,7 @@ func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision)
 	})
 }
 
-// findPerson returns the person's account at their identity provider, for a token of our own issuer.
+// findPerson returns the person's account at their identity provider if the fhir app issued the token.
 func (l accessLog) findPerson(r *http.Request, t *guard.Token) (zero audit.Person) {
 	if l.app == nil || t.Provider == "" {
 		return zero
@@ -302,7 +303,7 @@ func (l accessLog) findPerson(r *http.Request, t *guard.Token) (zero audit.Perso
 	return l.app.Person(r.Context(), t.Subject)
 }
 
-// recordOutage records in the audit log that a token could not be checked because the store is unavailable. The trail may be
+// recordOutage records in the audit log that a token could not be verified because the store is unavailable. recordEvent may be
 // nil.
 func recordOutage(r *http.Request, recordEvent func(context.Context, audit.Event), err error) {
 	if recordEvent != nil && errors.Is(err, store.ErrUnavailable) {
@@ -310,7 +311,7 @@ func recordOutage(r *http.Request, recordEvent func(context.Context, audit.Event
 	}
 }
 
-// interactionName returns an interaction with its resource.
+// interactionName returns the name of an interaction and its resource, for the audit log.
 func interactionName(i interaction.Interaction) string {
 	parts := []string{i.Kind.String()}
 	switch {
@@ -327,7 +328,7 @@ func interactionName(i interaction.Interaction) string {
 	return strings.Join(parts, " ")
 }
 
-// auditError returns an error with the code for its outcome in the audit log.
+// auditError returns an error with the code that represents its outcome in the audit log.
 func auditError(err error) error {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok || rejection.Status >= http.StatusInternalServerError {
@@ -343,7 +344,7 @@ func auditError(err error) error {
 	return &oauth2.Error{Code: code, Description: rejection.Description, Err: rejection.Err}
 }
 
-// spanOutcome returns the outcome of an error for spans.
+// spanOutcome returns the outcome in spans for an error.
 func spanOutcome(err error) string {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	switch {
@@ -355,7 +356,7 @@ func spanOutcome(err error) string {
 	return "failed"
 }
 
-// verifyInSpan authenticates a request in a separate span.
+// verifyInSpan authenticates a request and records this as a separate span.
 func verifyInSpan(by *authenticator, r *http.Request) (*guard.Token, error) {
 	spanRequest, s := span.Request(r, span.Verify)
 	defer s.End()
@@ -364,7 +365,7 @@ func verifyInSpan(by *authenticator, r *http.Request) (*guard.Token, error) {
 	return token, err
 }
 
-// startInspectSpan creates a span for a judged call.
+// startInspectSpan starts a span for a call whose response the guard inspects.
 func startInspectSpan(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
 	ctx, s := span.Start(ctx, span.Inspect)
 	if s == (span.Span{}) {
@@ -377,7 +378,8 @@ func startInspectSpan(ctx context.Context, i interaction.Interaction) (context.C
 	}
 }
 
-// recordSpanOutcome sets the outcome in the span of a request. For a batch, the decision about the whole batch is the last one.
+// recordSpanOutcome returns a function that records a decision and sets the outcome in the span of the request. For a batch,
+// the last decision is the one for the entire batch.
 func recordSpanOutcome(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(*http.Request, enforce.Bearer, enforce.Decision) {
 	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 		s := span.Current(r.Context())
@@ -387,7 +389,7 @@ func recordSpanOutcome(record func(*http.Request, enforce.Bearer, enforce.Decisi
 	}
 }
 
-// traceCalls returns the next handler, with a span for each call if spans are recorded.
+// traceCalls returns the next handler wrapped so that each call has a span, if spans are recorded.
 func traceCalls(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
 	if !span.IsRecording(r.Context()) {
 		return next
@@ -395,20 +397,20 @@ func traceCalls(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.
 	return tracedHandler{next, base}
 }
 
-// tracedHandler creates a span for each call of the next handler.
+// tracedHandler starts a span for each call to the next handler.
 type tracedHandler struct {
 	next caddyhttp.Handler
 	base string
 }
 
-// ServeHTTP implements caddyhttp.Handler.
+// ServeHTTP implements [caddyhttp.Handler].
 func (a tracedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	r, s := span.Request(r, span.Forward)
 	defer s.End()
 	if i, err := interaction.Parse(r.Method, strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, a.base), "/"), r.URL.RawQuery, nil); err == nil {
 		s.Interaction(i)
 	}
-	s.Outcome("failed") // if the handler aborts
+	s.Outcome("failed") // in case the handler aborts
 	recorder := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	err := a.next.ServeHTTP(recorder, r)
 	if handlerErr, ok := errors.AsType[caddyhttp.HandlerError](err); ok {
@@ -431,11 +433,11 @@ type statusWriter struct {
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap gives http.ResponseController access to other features of the writer.
+// Unwrap lets [http.ResponseController] access other methods of the underlying writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
-// A request without a token reaches the next handler without a body, credentials or cookies of the gateway, even with scopes
-// off, when the request for metadata is forwarded.
+// A request without a token reaches the next handler without a body, credentials and gateway cookies. This also applies if
+// scopes are off and the request for metadata is forwarded.
 func TestPublicRequestCarriesNothing(t *testing.T) {
 	t.Parallel()
 	g := &gate{location: apiLocation{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, []string{"*"}), forwardToken: true}
@@ -42,7 +42,7 @@ func TestPublicRequestCarriesNothing(t *testing.T) {
 	}
 }
 
-// Without a token, any other request is rejected at the gate.
+// The gate rejects all other requests without a token.
 func TestGateWithoutToken(t *testing.T) {
 	t.Parallel()
 	g := &gate{location: apiLocation{path: "/fhir/R4"}, headers: guard.NewIdentityHeaders(nil, nil)}
@@ -54,7 +54,7 @@ func TestGateWithoutToken(t *testing.T) {
 	}
 }
 
-// countingAdmission counts its calls, and rejects from the call with this name on.
+// countingAdmission counts its calls. It rejects all requests starting with the call of the given name.
 type countingAdmission struct {
 	rejects string
 	calls   []string
@@ -94,7 +94,7 @@ func throttledCount(t *testing.T) float64 {
 	return families[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// An admission gets each request, first without and then with its token, and may reject it.
+// An admission receives each request twice, before and after its token is verified, and may reject it.
 func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		rejects string
@@ -126,7 +126,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// An admission gets each decision about scopes, after the audit log.
+// An admission receives each decision based on scopes after the audit log.
 func TestDecisionsOfAdmission(t *testing.T) {
 	t.Parallel()
 	a := new(countingAdmission)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// holders returns the current holders of the fhir app's tokens.
+// holders looks up the current holders of tokens issued by the fhir app.
 type holders interface {
 	Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error)
 }
@@ -29,8 +29,8 @@ type authenticator struct {
 	hasPolicies bool // whether policies may use groups and claims
 }
 
-// authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it sets
-// them to empty strings, since an earlier handler may have set them.
+// authenticate verifies the token if the request requires one, and sets the identity placeholders. If there is no valid token,
+// it sets them to "", because an earlier handler may have set them.
 func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err error) {
 	if !isPublicRequest(r, a.location.path) {
 		token, err = a.verify(r)
@@ -39,7 +39,7 @@ func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err e
 	return token, err
 }
 
-// verify returns the verified token of a request, or an error and no token.
+// verify returns the verified token of a request. If it returns an error, the token is nil.
 func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
 	if own := guard.TokenFromContext(r.Context()); own != nil {
 		return own, nil
@@ -55,7 +55,7 @@ func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
 	return a.resolveHolder(r.Context(), token)
 }
 
-// resolveHolder looks up the holder of one of our own tokens, and rejects the token if its session or grant has ended.
+// resolveHolder looks up the holder of a token issued by the fhir app. It rejects the token if its session or grant has ended.
 func (a *authenticator) resolveHolder(ctx context.Context, token *guard.Token) (*guard.Token, error) {
 	holder, err := a.holders.Holder(ctx, toAccessToken(token))
 	switch {
@@ -66,12 +66,12 @@ func (a *authenticator) resolveHolder(ctx context.Context, token *guard.Token) (
 	case holder.FHIRUser == token.FHIRUser && !a.hasPolicies:
 		return token, nil
 	}
-	copied := *token // because other requests share the token
+	copied := *token // copied, because other requests share the token
 	copied.FHIRUser, copied.Attributes = holder.FHIRUser, holder.Attributes
 	return &copied, nil
 }
 
-// toAccessToken returns the part of a token that the authorization server needs.
+// toAccessToken returns the claims of a token that the authorization server needs.
 func toAccessToken(t *guard.Token) tokenclaim.AccessToken {
 	return tokenclaim.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
@@ -79,15 +79,15 @@ func toAccessToken(t *guard.Token) tokenclaim.AccessToken {
 	}
 }
 
-// identity provides the identity placeholders. They are computed on demand instead of set: few requests use them, and six more
+// identity provides the identity placeholders. It computes them on demand, because few requests use them and six additional
 // entries would double Caddy's map of set values.
 type identity struct {
-	token     *guard.Token // nil: no verified identity
-	isProbing bool         // detects which provider answers first
+	token     *guard.Token // nil if there is no verified identity
+	isProbing bool         // set while isFirstProvider tests which provider is called first
 }
 
-// register adds the placeholders to a request. Placeholders that another provider would answer first are set explicitly, so that
-// none has another handler's value.
+// register adds the placeholders to a request. If another provider comes first for a placeholder, register sets the value
+// explicitly, so that no placeholder has another handler's value.
 func (i *identity) register(r *http.Request) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	repl.Map(i.provide)
@@ -99,7 +99,7 @@ func (i *identity) register(r *http.Request) {
 	}
 }
 
-// isFirstProvider reports whether this is the first provider with a value for a placeholder.
+// isFirstProvider reports whether this provider is the first that has a value for a placeholder.
 func (i *identity) isFirstProvider(repl *caddy.Replacer, name string) bool {
 	i.isProbing = true
 	by, _ := repl.Get(name)
@@ -107,7 +107,7 @@ func (i *identity) isFirstProvider(repl *caddy.Replacer, name string) bool {
 	return by == any(i)
 }
 
-// provide is a [caddy.ReplacerFunc].
+// provide implements [caddy.ReplacerFunc].
 func (i *identity) provide(name string) (any, bool) {
 	claim := i.claim(name)
 	switch {
@@ -119,7 +119,7 @@ func (i *identity) provide(name string) (any, bool) {
 	return *claim, true
 }
 
-// claim returns the token's value for a placeholder; nil for any other placeholder.
+// claim returns the token's value for a placeholder, or nil if it is not an identity placeholder.
 func (i *identity) claim(name string) *string {
 	token := i.token
 	if token == nil {
@@ -142,19 +142,20 @@ func (i *identity) claim(name string) *string {
 	return nil
 }
 
-// SignInPolicy is the requirement on the sign-in of the person behind a token. A token without the required acr or auth_time is
-// rejected with a step-up challenge (RFC 9470). Tokens that the fhir app issued to a client for itself involve no sign-in, and
-// are exempt.
+// SignInPolicy specifies requirements for the sign-in of the person to whom a token was issued. If a token's acr or auth_time
+// does not meet them, the request is rejected with a step-up challenge (RFC 9470). Tokens that the fhir app issued to a client
+// without a user are exempt, because there was no sign-in.
 type SignInPolicy struct {
-	// Sufficient classes of sign-in (`acr`), the preferred one first. Of the fhir app's own classes, `sfa`, `mfa` and `phr`,
-	// each includes those before it. Default: any.
+	// The authentication context classes (`acr`) that are sufficient, in order of preference. Each of the fhir app's classes
+	// `sfa`, `mfa` and `phr` includes the preceding ones. Default: any class.
 	ACR []string `json:"acr,omitempty"`
 
-	// Maximum time since the sign-in (`auth_time`). Default: no limit.
+	// The maximum time since the sign-in (`auth_time`). Default: no limit.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// check rejects a token if its sign-in does not meet the policy. isLocalToken is true for tokens of the fhir app.
+// check returns an error if the token's sign-in does not meet the policy. isLocalToken reports whether the app issued the
+// token.
 func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error {
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
@@ -169,12 +170,12 @@ func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error 
 	return required.Check(t, time.Now())
 }
 
-// includesACR reports whether the class of one of our own tokens includes another.
+// includesACR reports whether the class of a token issued by the fhir app includes the required class.
 func includesACR(t *guard.Token, required string) bool {
 	return slices.Contains(oauth2.ACRValues, required) && oauth2.MeetsACR(t.ACR, required)
 }
 
-// checkClasses rejects classes that no token can have, if only the fhir app's tokens are accepted.
+// checkClasses returns an error if only the fhir app's tokens are accepted and a required class is not one of the app's.
 func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
 	for _, class := range p.ACR {
 		if onlyAppTokens && !slices.Contains(oauth2.ACRValues, class) {
@@ -184,7 +185,7 @@ func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
 	return nil
 }
 
-// checkACR rejects a class that cannot be part of acr_values.
+// checkACR returns an error for a class that cannot be part of acr_values.
 func checkACR(class string) error {
 	if strings.ContainsFunc(class, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return fmt.Errorf("acr %q contains characters that are not allowed in a WWW-Authenticate challenge", class)

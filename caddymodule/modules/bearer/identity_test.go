@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// fixedHolder returns the same holder and error for each token.
+// fixedHolder returns the same holder and error for every token.
 type fixedHolder struct {
 	holder *tokenclaim.Holder
 	err    error
@@ -26,8 +26,8 @@ func (h fixedHolder) Holder(context.Context, tokenclaim.AccessToken) (*tokenclai
 	return h.holder, h.err
 }
 
-// A token of the fhir app has the current fhirUser and groups of its holder. It is rejected if the holder no longer exists or
-// cannot be determined.
+// A token issued by the fhir app has the current fhirUser and groups of its holder. It is rejected if the holder no longer
+// exists or cannot be determined.
 func TestTokenHasItsHolder(t *testing.T) {
 	t.Parallel()
 	nurses := tokenclaim.Attributes{IDP: "hospital", Groups: []string{"nurses"}}
@@ -35,7 +35,7 @@ func TestTokenHasItsHolder(t *testing.T) {
 		name     string
 		holders  fixedHolder
 		policies bool
-		status   int // of the rejection; 0: none
+		status   int // status of the rejection; 0 if the token is accepted
 		fhirUser string
 		groups   []string
 	}{
@@ -66,7 +66,7 @@ func TestTokenHasItsHolder(t *testing.T) {
 	}
 }
 
-// withReplacer returns a request with Caddy's placeholders.
+// withReplacer returns a request whose context contains Caddy's replacer.
 func withReplacer(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }
@@ -92,7 +92,7 @@ func TestIdentityIsSetByGuardOnly(t *testing.T) {
 		name   string
 		before func(*caddy.Replacer)
 		token  *guard.Token
-		want   string // all placeholders, joined
+		want   string // values of all placeholders, joined
 	}{
 		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
 		{"no token", func(*caddy.Replacer) {}, nil, "     "},
@@ -125,7 +125,7 @@ var identityToken = &guard.Token{
 	Subject: "1", ClientID: "app", Scope: "user/*.rs", Patient: "2", FHIRUser: "Practitioner/1", Issuer: "https://issuer.example",
 }
 
-// Tokens of a client for itself, and internal requests, are exempt from the sign-in policy.
+// Tokens issued to a client without a user, and internal requests, are exempt from the sign-in policy.
 func TestSignInPolicyOfApps(t *testing.T) {
 	t.Parallel()
 	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, apiLocation{issuer: "https://localhost:8443"}

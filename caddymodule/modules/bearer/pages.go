@@ -15,14 +15,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
 )
 
-// linkSealing seals with the first of several keys, and opens with any.
+// linkSealing seals links with the first key and unseals links sealed with any of the keys.
 type linkSealing struct{ keys keyring.SharedKeys }
 
-// processSealing seals with a key of this process, for a guard without the fhir app and its persistent keys: page links
-// expire with a restart.
+// processSealing seals links with a random key for guards that run without the fhir app, which has persistent keys. Page links
+// become invalid on restart.
 var processSealing = sync.OnceValues(func() (linkSealing, error) {
 	key := make([]byte, 32)
-	rand.Read(key) // never fails
+	rand.Read(key) // never fails; see crypto/rand
 	sealer, err := keyring.NewSealer(key)
 	return linkSealing{keyring.SharedKeys{sealer}}, err
 })
@@ -37,7 +37,7 @@ func (s linkSealing) Unseal(_ context.Context, sealed, binding string, maxAge ti
 	return s.keys.Unseal(sealed, binding, maxAge)
 }
 
-// newSealing returns the sealing of links to pages and jobs: with the keys of the app or, without the app, with the seal keys.
+// newSealing returns the sealing of links to pages and jobs. It uses the keys of the app or, without the app, the seal keys.
 func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 	switch {
 	case app != nil && len(sealKeys) > 0:
@@ -53,15 +53,16 @@ func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 
 var _ enforce.Sealing = linkSealing{}
 
-// statesKind is the kind of the store's keys for page states.
+// statesKind is the kind of the store's keys that contain page states.
 const statesKind = "page"
 
-// stateLimits are the limits of one gateway. Gateways that share a store have separate limits.
+// stateLimits contains the limits of one gateway. Gateways that share a store have separate limits.
 type stateLimits struct {
-	// statesPerClient and bytesPerClient limit one person with one client. Beyond them, the oldest state is discarded.
+	// statesPerClient and bytesPerClient are the maximum number and total size of states per person and client. If they are
+	// exceeded, the oldest state is discarded.
 	statesPerClient, bytesPerClient int
-	// totalBytes limits all clients together. Beyond it, the client with the most bytes loses its oldest state, so that no client
-	// can displace the others.
+	// totalBytes is the maximum total size of all states. If it is exceeded, the oldest state of the client with the largest
+	// total size is discarded, so that a client cannot displace the states of others.
 	totalBytes int
 }
 
@@ -73,8 +74,8 @@ type pageStates struct {
 	limits  stateLimits
 	mu      sync.Mutex
 	clients map[string][]pageState // oldest first
-	sizes   map[string]int         // bytes by client
-	bytes   int                    // total
+	sizes   map[string]int         // total size in bytes by client
+	bytes   int                    // total size of all states in bytes
 	sweptAt time.Time
 }
 
@@ -85,7 +86,7 @@ type pageState struct {
 	expires time.Time
 }
 
-// newPageStates returns states in the app's store, which gateways may share, or, without the app, in memory.
+// newPageStates returns page states in the app's store, which gateways may share, or, without the app, in memory.
 func newPageStates(app App) enforce.PageStates {
 	if app == nil {
 		return processStates()
@@ -93,7 +94,7 @@ func newPageStates(app App) enforce.PageStates {
 	return newStatesIn(app.Stores().Store, defaultStateLimits)
 }
 
-// processStates stores states for guards without the fhir app. They survive a reload, like the links.
+// processStates stores the states for guards that run without the fhir app. Like the links, they survive reloads.
 var processStates = sync.OnceValue(func() *pageStates { return newStatesIn(store.NewMemory(0, time.Hour), defaultStateLimits) })
 
 func newStatesIn(in store.Store, limits stateLimits) *pageStates {
@@ -115,7 +116,7 @@ func (s *pageStates) PutState(ctx context.Context, binding, key string, state []
 	return nil
 }
 
-// selectDiscarded returns the states that must be discarded before another state is stored.
+// selectDiscarded returns the states that must be discarded so that a new state can be stored.
 func (s *pageStates) selectDiscarded(added pageState) (discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *pageStates) selectDiscarded(added pageState) (discarded []pageState) {
 	return discarded
 }
 
-// largestClient returns the client with the largest total size of states.
+// largestClient returns the client whose states have the largest total size.
 func largestClient(sizes map[string]int) (client string) {
 	maximum := 0
 	for name, size := range sizes {
@@ -152,7 +153,7 @@ func largestClient(sizes map[string]int) (client string) {
 	return client
 }
 
-// record updates the counters for a stored state and the discarded ones.
+// record adds a stored state to the counters and removes the discarded ones.
 func (s *pageStates) record(added pageState, discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +165,7 @@ func (s *pageStates) record(added pageState, discarded []pageState) {
 	s.bytes += added.size
 }
 
-// sweep removes expired states, which the store has deleted, from the counters.
+// sweep removes expired states, which the store has already deleted, from the counters.
 func (s *pageStates) sweep() {
 	s.sweptAt = time.Now()
 	for client := range s.clients {
@@ -172,7 +173,7 @@ func (s *pageStates) sweep() {
 	}
 }
 
-// remove removes the matching states of a client from the counters.
+// remove removes those states of a client for which matches returns true from the counters.
 func (s *pageStates) remove(client string, matches func(pageState) bool) {
 	remaining := slices.DeleteFunc(s.clients[client], func(state pageState) bool {
 		if !matches(state) {

@@ -23,11 +23,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
-// A link sealed without the fhir app opens only for the same binding, and within its lifetime.
+// A link sealed without the fhir app can be unsealed only with the same binding and within its lifetime.
 func TestProcessSealing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		ahead, wait time.Duration // offset of the sealing clock; time until it is opened
+		ahead, wait time.Duration // offset of the clock when the link is sealed; time until the link is unsealed
 		binding     string
 		opens       bool
 	}{
@@ -45,7 +45,7 @@ func TestProcessSealing(t *testing.T) {
 				t.Fatal(err)
 			}
 			var sealed string
-			synctest.Test(t, func(t *testing.T) { // the clocks of all bubbles begin at the same time
+			synctest.Test(t, func(t *testing.T) { // the clocks of all bubbles start at the same time
 				time.Sleep(tt.ahead)
 				var err error
 				if sealed, err = sealing.Seal(t.Context(), "text", "alice"); err != nil {
@@ -63,7 +63,7 @@ func TestProcessSealing(t *testing.T) {
 	}
 }
 
-// Gateways without the fhir app open each other's links if they have the same key.
+// Gateways without the fhir app can unseal each other's links if they have the same seal key.
 func TestSealKey(t *testing.T) {
 	t.Setenv("SEAL_KEY", sealKey)
 	ours, err := sealingWith(nil, "{env.SEAL_KEY}")
@@ -106,21 +106,21 @@ func TestSealKey(t *testing.T) {
 
 func sealingWith(app App, keys ...string) (enforce.Sealing, error) { return newSealing(app, keys) }
 
-// fakeApp is a fhir app for tests that only need its presence.
+// fakeApp is a fhir app for tests that only require that there is one.
 type fakeApp struct{ App }
 
-// Keys of several gateways.
+// Seal keys of several gateways.
 var (
 	sealKey      = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("a"), 32))
 	otherSealKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32))
 )
 
-// bindingTo returns the binding of a token for a person and a client.
+// bindingTo returns the binding of a token issued for a person with the given scope.
 func bindingTo(subject, scope string) string {
 	return linkBinding(&guard.Token{Issuer: "https://issuer.example", Subject: subject, ClientID: "app", Scope: scope})
 }
 
-// A client that exceeds its limit loses its oldest state, regardless of the scopes of its tokens; other clients lose none.
+// A client that exceeds its limit loses its oldest state, regardless of the scopes of its tokens. Other clients lose no states.
 func TestPageStates(t *testing.T) {
 	t.Parallel()
 	states := newStatesIn(store.NewMemory(0, 0), stateLimits{statesPerClient: 3, bytesPerClient: 100, totalBytes: 150})
@@ -188,7 +188,7 @@ func TestPageStatesExpire(t *testing.T) {
 	})
 }
 
-// A full store is an error, and changes no counter.
+// If the store is full, PutState returns an error and does not change the counters.
 func TestPageStatesFullStore(t *testing.T) {
 	t.Parallel()
 	full := store.NewMemory(1, 0)
@@ -201,7 +201,7 @@ func TestPageStatesFullStore(t *testing.T) {
 	}
 }
 
-// pagedServer is a FHIR server that always returns a next link for searches.
+// pagedServer is a FHIR server whose search results always contain a next link.
 var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 	offset := r.URL.Query().Get("_getpagesoffset") + "1"
 	w.Header().Set("Content-Type", "application/fhir+json")
@@ -211,8 +211,8 @@ var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Requ
 	return err
 })
 
-// A page link opens only for tokens with the same issuer, person, client, patient and scopes, including refreshed ones, and for
-// no other token, even if that token permits the same search.
+// A page link is valid only for tokens with the same issuer, person, client, patient and scopes, including refreshed tokens. It
+// is not valid for other tokens, even if they permit the same search.
 func TestPageLinkIsBoundToToken(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})

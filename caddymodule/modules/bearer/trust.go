@@ -21,60 +21,59 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// TrustedIssuer is another authorization server to accept JWT access tokens from (RFC 9068, and the variants of Entra ID,
-// Okta, Keycloak and Auth0). Its keys are fetched on first use, and cached across reloads according to their `Cache-Control`;
-// only a restart discards them earlier.
+// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of Entra ID,
+// Okta, Keycloak and Auth0). Its keys are fetched on first use and cached according to `Cache-Control`, even across reloads.
 type TrustedIssuer struct {
-	// The `iss` of the tokens, compared exactly: https, or http on loopback. Required.
+	// The `iss` of the tokens, which must match exactly: https, or http on loopback. Required.
 	Issuer string `json:"issuer,omitempty"`
 
-	// The value that `aud` must contain. Default: the FHIR base URL; required without the fhir app.
+	// The value that `aud` must contain. Default: the FHIR base URL. Required without the fhir app.
 	Audience string `json:"audience,omitempty"`
 
 	option.TLS
 }
 
 // Introspection verifies opaque tokens at the server that issued them (RFC 7662). An active token is cached for at most a
-// minute. With an issuer, responses that are JWTs are verified with the issuer's keys (RFC 9701).
+// minute by default. If an issuer is configured, responses that are JWTs are verified with its keys (RFC 9701).
 type Introspection struct {
-	// The introspection endpoint: https, or http on loopback. Required.
+	// The URL of the introspection endpoint: https, or http on loopback. Required.
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// The client_id at that server. Required. Placeholders are supported.
+	// The client_id of the gateway at that server. Placeholders are supported. Required.
 	ClientID string `json:"client_id,omitempty"`
 
-	// The client secret at that server. Required. Placeholders are supported.
+	// The client secret of the gateway at that server. Placeholders are supported. Required.
 	ClientSecret string `json:"client_secret,omitempty"`
 
-	// The `iss` that responses must have. Default: not checked.
+	// The `iss` that responses must contain. Default: not checked.
 	Issuer string `json:"issuer,omitempty"`
 
-	// The value that `aud` must contain, or `any` for servers that omit it. Default: the FHIR base URL; required without the
+	// The value that `aud` must contain, or `any` for servers that omit it. Default: the FHIR base URL. Required without the
 	// fhir app.
 	Audience string `json:"audience,omitempty"`
 
-	// Also introspect JWTs: the issuer's JWTs, even if it is trusted, or, without an issuer, JWTs of issuers that are not
-	// trusted. This is for JWTs with too few claims, such as Keycloak's lightweight ones, and to respect revocations. Default:
-	// only opaque tokens.
+	// Introspect JWTs too: those of the issuer, even if it is trusted, or, if no issuer is configured, those of issuers that
+	// are not trusted. Use this for JWTs that contain too few claims, such as Keycloak's lightweight tokens, and to detect
+	// revocations. Default: false (only opaque tokens are introspected).
 	IncludeJWTs bool `json:"all,omitempty"`
 
-	// How long an active token is cached. Default: `1m`; with `all`, `10s`.
+	// How long an active token is cached. Default: `1m`, or `10s` with `all`.
 	CacheLifetime caddy.Duration `json:"remember,omitempty"`
 
 	option.TLS
 }
 
 const (
-	defaultAllLifetime = 10 * time.Second // with the option all
-	maxCacheLifetime   = time.Hour        // limits the delay of a revocation
+	defaultAllLifetime = 10 * time.Second // default with the option all
+	maxCacheLifetime   = time.Hour        // limits how long a revocation may remain undetected
 )
 
 const anyAudience = "any"
 
 var errAudienceRequired = errors.New("an audience is required without the fhir global option: set it after the issuer in trust, or with audience in introspect")
 
-// newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted issuers with their keys,
-// and of introspection, if configured.
+// newGuard returns a guard that combines the verifiers of all issuers: of the app, which may be nil, of trusted issuers with
+// their keys, and of introspection, if it is configured.
 func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKeys, introspection *Introspection, introspectionKeys guard.KeySet, claims *tokenclaim.Names) (*guard.Guard, error) {
 	memory := guard.NewTokenCache(guard.DefaultTokenCacheSize)
 	var own *guard.Verifier
@@ -110,7 +109,7 @@ func acquireKeys(ctx caddy.Context, issuers []TrustedIssuer, acquired *acquiredK
 	return all, nil
 }
 
-// acquireKeys returns the keys of the issuer; nil without an issuer URL.
+// acquireKeys returns the keys of the configured issuer, or nil if no issuer is configured.
 func (i *Introspection) acquireKeys(ctx caddy.Context, acquired *acquiredKeys) (guard.KeySet, error) {
 	if i == nil || relyingparty.CheckIssuer(i.Issuer) != nil {
 		return nil, nil
@@ -122,7 +121,7 @@ func (i *Introspection) acquireKeys(ctx caddy.Context, acquired *acquiredKeys) (
 	return keys, nil
 }
 
-// newIntrospector returns the configured introspector; nil without introspection.
+// newIntrospector returns the configured introspector, or nil if introspection is not configured.
 func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache, keys guard.KeySet, claims *tokenclaim.Names) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
@@ -171,7 +170,7 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 	}
 }
 
-// parseAll parses all, with an optional cache time.
+// parseAll parses the option all and its optional cache lifetime.
 func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
 	i.IncludeJWTs = true
 	if d.CountRemainingArgs() == 0 {
@@ -203,14 +202,14 @@ func parseIntrospect(to **Introspection) option.Setter {
 	}
 }
 
-// issuerKeys keeps the keys of trusted issuers across reloads, by issuer and TLS settings, so that tokens stay valid if an
-// issuer is down during a reload.
+// issuerKeys is the pool of trusted issuers' keys, by issuer and TLS settings. They survive reloads, so that tokens remain
+// valid if an issuer is down during a reload.
 var issuerKeys = caddy.NewUsagePool()
 
-// keySetAdapter adapts a key set to package guard.
+// keySetAdapter adapts a key set to the interface of package guard.
 type keySetAdapter struct {
 	set             guard.KeySet
-	unknownKeyError error // the set's own error for an unknown kid
+	unknownKeyError error // error that the key set returns for an unknown kid
 }
 
 func (k keySetAdapter) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
@@ -224,7 +223,7 @@ func (k keySetAdapter) Key(ctx context.Context, kid string) (jose.JSONWebKey, er
 	return key, err
 }
 
-// trustedKeys are the keys of a trusted issuer, and its discovery document.
+// trustedKeys contains the keys of a trusted issuer and its discovery document.
 type trustedKeys struct {
 	keySetAdapter
 	discovery *relyingparty.Discovery
@@ -232,10 +231,10 @@ type trustedKeys struct {
 
 func (trustedKeys) Destruct() error { return nil }
 
-// acquiredKeys are the keys of the issuerKeys entries that a fhir_bearer uses.
+// acquiredKeys contains the keys of the issuerKeys entries that a fhir_bearer uses.
 type acquiredKeys []string
 
-// acquire returns the keys of an issuer from the pool, until release.
+// acquire returns an issuer's keys from the pool. They must be released.
 func (h *acquiredKeys) acquire(ctx caddy.Context, issuer string, tls *option.TLS) (zero trustedKeys, err error) {
 	authorities, err := tls.Authorities()
 	if err != nil {
@@ -262,7 +261,7 @@ func (h *acquiredKeys) acquire(ctx caddy.Context, issuer string, tls *option.TLS
 	return keys.(trustedKeys), nil
 }
 
-// release returns all keys to the pool.
+// release releases all acquired keys.
 func (h acquiredKeys) release() error {
 	var errs []error
 	for _, key := range h {

@@ -37,62 +37,63 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Expand))
-	// Before handlers that answer all requests, such as respond.
+	// The handler must come before handlers that respond to all requests, such as respond.
 	option.RegisterHandler("fhir_expand", httpcaddyfile.Before, "abort", func() option.Handler { return new(Expand) })
 }
 
-// App is the part of the fhir app that fhir_expand needs.
+// App is the part of the fhir app's interface that fhir_expand needs.
 type App interface {
-	// AllowsOrigin reports whether an origin belongs to a client's redirect URI.
+	// AllowsOrigin reports whether the origin is that of a client's redirect URI.
 	AllowsOrigin(origin string) bool
 
-	// Stores returns the stores, which broadcast to the gateways that share them.
+	// Stores returns the stores, through which invalidations are broadcast to other gateways.
 	Stores() *stores.Set
 }
 
-// Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search as people type. It runs in front of any
-// FHIR or terminology server, or alone.
+// Expand (directive fhir_expand) makes FHIR's ValueSet/$expand fast enough for search while people type. It runs in front of
+// any FHIR or terminology server, or without one.
 //
-// It answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4, ValueSet
-// operation expand), from memory: from the built-in R4 definitions, from your own definitions, and from those in the request.
-// If a required value set or code system is missing, Expand requests the expansion from a terminology server or the next
-// handler, once for all waiting requests, and caches the response. A write to a ValueSet, CodeSystem or ConceptMap invalidates
-// the cached responses that depend on it. All other requests go to the next handler.
+// It handles `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4, ValueSet
+// operation expand). It uses the built-in R4 definitions, your own definitions, and those in the request. If a required value
+// set or code system is missing, it requests the expansion from a terminology server or the next handler, once for all waiting
+// requests, and caches the response. A write to a ValueSet, CodeSystem or ConceptMap invalidates the cached responses that
+// depend on it. All other requests are passed to the next handler.
 type Expand struct {
-	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml), FHIR packages (.tgz), folders of these, or
-	// patterns of any of these. An unreadable file is an error, and the configuration does not load; a folder without
-	// definitions is a warning. Default: none.
+	// The CodeSystem and ValueSet definitions: files with resources or Bundles (.json, .xml), FHIR packages (.tgz), folders of
+	// these, or patterns. If a file cannot be read, the configuration does not load. A folder without definitions causes a
+	// warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
-	// Synonyms for words of the parameter `filter`: `english` for the built-in list; files with one rule per line, `htn =
-	// hypertension` for equivalent words, `mi => myocardial infarction` for a word that also finds others; files with
-	// ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions: their displays become such rules. An
-	// unreadable file is an error. Default: none.
+	// The synonyms for words in the parameter `filter`: `english` for the built-in list; files with one rule per line, such as
+	// `htn = hypertension` for equivalent words or `mi => myocardial infarction` for a word that also finds others; and
+	// ConceptMaps whose displays become such rules, as files (.json, .xml) or as canonicals among the definitions. If a file
+	// cannot be read, the configuration does not load. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
-	// Files with usage counts of codes, or `definitions` for the extension itemWeight of concepts. Among entries that match the
-	// parameter `filter` equally well, the most used come first. A line `#! <url>` names a code system or a value set, and the
-	// lines below it contain a code and its count. An unreadable file is an error. Default: none.
+	// The files with usage counts of codes, or `definitions` for the extension itemWeight of concepts. Among entries that match
+	// the parameter `filter` equally well, the most frequently used come first. A line `#! <url>` specifies a code system or
+	// value set; each line below it contains a code and its count. If a file cannot be read, the configuration does not load.
+	// Default: none.
 	Weights []string `json:"weights,omitempty"`
 
-	// Omit the built-in R4 definitions. Default: false.
+	// Do not use the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
-	// Also answer the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`, and
-	// `metadata?mode=terminology`; and, without a next handler for them, `metadata`, `$versions`, and read and search of
-	// CodeSystem and ValueSet. Default: they go to the next handler.
+	// Also handle the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`, and
+	// `metadata?mode=terminology`. If no next handler handles them, `metadata`, `$versions`, and reads and searches of
+	// CodeSystem and ValueSet are handled too. Default: false (they are passed to the next handler).
 	AllOperations bool `json:"all_operations,omitempty"`
 
-	// The maximum number of entries in a response. A larger expansion is rejected as `too-costly`, but available in pages.
+	// The maximum number of entries in a response. A larger expansion is rejected as `too-costly` but available in pages.
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// Origins that may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the fhir
-	// app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer applies. Default: CORS is left to other
-	// handlers.
+	// The origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the
+	// fhir app's redirect URIs, or `*` for all. Behind fhir_bearer, fhir_bearer's option applies instead. Default: CORS is left
+	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
 	Caching
@@ -106,12 +107,12 @@ type Expand struct {
 	failures   *fhirerror.Log
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Expand) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_expand", New: func() caddy.Module { return new(Expand) }}
 }
 
-// Provision loads the definitions, or takes them and the cached responses over from the previous configuration.
+// Provision loads the definitions, or reuses those of the previous configuration and its cached responses.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
 	h.failures = fhirerror.NewHandlerLog(ctx)
@@ -133,7 +134,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// provisionState loads or takes over the state that outlives a configuration.
+// provisionState loads the state that survives reloads, or reuses that of the previous configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, isValid := varyByNames[h.VaryBy]; !isValid {
 		return fmt.Errorf("invalid vary_by %q: use user, client or none", h.VaryBy)
@@ -142,7 +143,7 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
 	})
 	if err != nil {
-		// Caddy prints the returned error only at the end of a long line about its own JSON.
+		// Caddy prints the returned error only at the end of a long line that contains the JSON configuration.
 		ctx.Slogger().Error("loading definitions failed", "error", err)
 		return err
 	}
@@ -200,7 +201,7 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	return err
 }
 
-// Cleanup releases the definitions and the cached responses that Provision took.
+// Cleanup releases the definitions and the cached responses that Provision acquired.
 func (h *Expand) Cleanup() (err error) {
 	if h.state != nil {
 		err = h.state.release()
@@ -211,7 +212,7 @@ func (h *Expand) Cleanup() (err error) {
 	return err
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
+// ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer slowbody.FHIRPace.Limit(w, r)()
 	if h.cors != nil && httporigin.IsPreflight(r) && h.dispatcher.Serves(preflightTarget(r)) {
@@ -229,7 +230,7 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return nil
 }
 
-// preflightTarget returns the request that a preflight announces.
+// preflightTarget returns the request that a preflight request announces.
 func preflightTarget(r *http.Request) *http.Request {
 	target := *r
 	target.Method = r.Header.Get("Access-Control-Request-Method")
@@ -244,7 +245,7 @@ var (
 	_ placement.Handler           = (*Expand)(nil)
 )
 
-// startOperationSpan starts a span for an operation, if spans are recorded. Its outcome is that of the metrics.
+// startOperationSpan starts a span for an operation if spans are recorded. Its outcome is the same as in the metrics.
 func startOperationSpan(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Request, span.Span) {
 	if !span.IsRecording(r.Context()) || !by.Serves(r) {
 		return r, span.Span{}
@@ -257,45 +258,45 @@ func startOperationSpan(r *http.Request, by *dispatch.Dispatcher, base string) (
 	return r, s
 }
 
-// Caching configures the sources of missing expansions, and the cache of their responses.
+// Caching configures the sources of missing expansions and the cache of their responses.
 type Caching struct {
-	// The maximum lifetime of responses, and the lifetime of responses that do not specify one. Default: 1h.
+	// The maximum lifetime of cached responses, which is also the lifetime of responses that do not specify one. Default: `1h`.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
 	// Do not cache responses. Default: false.
 	CacheOff bool `json:"cache_off,omitempty"`
 
-	// The memory in bytes for cached responses, their compressed forms and the index. Default: 67108864 (64 MiB).
+	// The memory for cached responses, their compressed forms and the index, in bytes. Default: 67108864 (64 MiB).
 	MaxSize int64 `json:"max_size,omitempty"`
 
-	// How long an expired response is used if no new one is available (RFC 5861 §4). Default: not at all.
+	// How long an expired response may be used if no new response is available (RFC 5861 §4). Default: 0 (not at all).
 	Stale caddy.Duration `json:"stale,omitempty"`
 
-	// How long an expired response is used while a new one is requested (RFC 5861 §3). Default: requests wait for the new one.
+	// How long an expired response may be used while a new one is requested (RFC 5861 §3). Default: 0 (requests wait).
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// Who shares responses of the next handler, which may depend on the user: with `user`, requests of the same person, client
-	// and scope; with `client`, all users of a client; with `none`, all requests. Expansions of the gateway or an upstream are
-	// always shared. Default: `user`.
+	// Which requests share responses of the next handler, which may depend on the user: with `user`, requests of the same
+	// person, client and scope; with `client`, those of all users of a client; with `none`, all requests. Expansions generated
+	// by the gateway or an upstream are always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
 
-	// Request headers that the next handler's responses depend on. They are part of the cache key and forwarded; other headers
-	// are not forwarded, apart from `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default: none.
+	// The request headers on which the next handler's responses depend. They are part of the cache key and forwarded. No other
+	// headers are forwarded except `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default: none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// The timeout of a request to the next handler for a response that will be cached, and of one to a terminology server,
-	// including the response body. Default: 30s; 10s for terminology servers.
+	// The timeout of requests to a terminology server, and to the next handler if the response will be cached. It includes the
+	// response body. Default: `30s`, or `10s` for terminology servers.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// A terminology server to use instead of the next handler. Default: none.
+	// The terminology server that is used instead of the next handler. Default: none.
 	Upstream *Upstream `json:"upstream,omitempty"`
 
-	// Servers for some code systems, with priority over the upstream and the next handler. The longest matching prefix counts.
-	// Default: none.
+	// The terminology servers for certain code systems, with precedence over the upstream and the next handler. The route with
+	// the longest matching prefix is used. Default: none.
 	Routes []UpstreamRoute `json:"routes,omitempty"`
 
-	// Fetch unknown value sets and code systems from the next handler when first needed, by their canonical URL, and expand
-	// them in the gateway. Default: false.
+	// Fetch unknown value sets and code systems from the next handler when they are first needed, by their canonical URL, and
+	// expand them in the gateway. Default: false.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 }
 
@@ -305,7 +306,7 @@ func (c *Caching) timeout() time.Duration {
 
 var varyByNames = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
-// Subdirectives returns the subdirectives of fhir_expand for sources and caching.
+// Subdirectives returns the subdirectives that set the options for sources and caching.
 func (c *Caching) Subdirectives() option.Block {
 	return option.Block{
 		"ttl":         option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
@@ -337,7 +338,7 @@ func (c *Caching) parseRoute(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the directive. Syntax:
 //
 //	fhir_expand [<matcher>] {
 //		fhir_base <path>
@@ -350,7 +351,7 @@ func (c *Caching) parseRoute(d *caddyfile.Dispenser) error {
 //		cors <origin|clients|*...>
 //		ttl <duration>|off
 //		max_size <size>
-//		stale <duration> [<while asking>]
+//		stale <duration> [<while revalidating>]
 //		vary_by user|client|none
 //		vary_header <names...>
 //		timeout <duration>
@@ -372,7 +373,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, fields, "route")
 }
 
-// parseDefinitions parses the locations of definitions: files, or the word backend.
+// parseDefinitions parses the sources of definitions: locations of files, or the word backend.
 func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
 	var list []string
 	err := option.Words(&list, nil)(d)
@@ -388,48 +389,49 @@ func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
 
 var _ caddyfile.Unmarshaler = (*Expand)(nil)
 
-// Upstream is a FHIR terminology server. It gets its own credentials, and never those of a user.
+// Upstream is a FHIR terminology server. It receives the configured credentials and never those of a user.
 type Upstream struct {
-	// The FHIR base URL: https, or http on loopback. Required.
+	// The FHIR base URL of the server: https, or http on loopback. Required.
 	URL string `json:"url,omitempty"`
 
-	// Also accept http outside of loopback: requests, responses and credentials can then be read and changed in transit.
-	// Default: false.
+	// Allow http outside of loopback. Requests, responses and credentials can then be read and modified in transit. Default:
+	// false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
 
-	// How long its responses are fresh, regardless of their headers except `no-store`; at most the `ttl` of `fhir_expand`. For
-	// a server that sends `no-cache` with every response, such as another gateway. Default: according to the headers.
+	// How long the server's responses are fresh, regardless of their headers except `no-store`; at most the `ttl` of
+	// `fhir_expand`. Use this for a server that sends `no-cache` with every response, such as another gateway. Default: as
+	// specified by the headers.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
-	// A bearer token to authenticate with (RFC 6750). Cannot be combined with a user name. Placeholders are supported. Default:
-	// none.
+	// The bearer token for authentication (RFC 6750). It cannot be combined with a user name. Placeholders are supported.
+	// Default: none.
 	Bearer string `json:"bearer,omitempty"`
 
-	// A user name to authenticate with (RFC 7617). Placeholders are supported. Default: none.
+	// The user name for authentication (RFC 7617). Placeholders are supported. Default: none.
 	Username string `json:"username,omitempty"`
 
-	// The password of the user. Placeholders are supported. Default: none.
+	// The password for authentication. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 
 	option.TLS
 }
 
-// UpstreamRoute routes requests about some code systems to a separate server.
+// UpstreamRoute routes requests for certain code systems to a separate server.
 type UpstreamRoute struct {
-	// A prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches whole path
-	// segments only. Required.
+	// The prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches only
+	// complete path segments. Required.
 	Prefix string `json:"prefix,omitempty"`
 
 	// The terminology server.
 	Upstream
 }
 
-// Server returns the server. It also returns the resolved secrets and the certificate authorities, so that a change of either
-// creates a new server.
+// Server returns the remote server. It also returns a text that contains the resolved secrets and the certificate authorities,
+// so that a new server is created if they change.
 func (u *Upstream) Server(c *Caching) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(c.Timeout), TTL: time.Duration(u.TTL),
-		MaxResponseSize: max(remote.DefaultMaxResponseSize, c.MaxSize/4), // so that several fit into the cache
+		MaxResponseSize: max(remote.DefaultMaxResponseSize, c.MaxSize/4), // so that several responses fit into the cache
 	}
 	for _, secret := range []struct {
 		option, text string

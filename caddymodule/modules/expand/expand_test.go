@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// discardWriter is a response without a stored body.
+// discardWriter is a response writer that discards the body.
 type discardWriter struct {
 	header http.Header
 	status int
@@ -22,8 +22,8 @@ func (d *discardWriter) Header() http.Header         { return d.header }
 func (d *discardWriter) WriteHeader(status int)      { d.status = status }
 func (d *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// BenchmarkCached measures a cached $expand from fhir_expand to the last byte. The number of files that it passes is measured
-// by go run ./house -passed caddymodule/modules/expand:BenchmarkCached in e2e.
+// BenchmarkCached measures a cached $expand from fhir_expand to the last byte. The number of source files that the request
+// passes through is measured by go run ./house -passed caddymodule/modules/expand:BenchmarkCached in e2e.
 func BenchmarkCached(b *testing.B) {
 	g := gatewaytest.New(b, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand\n}\n")
 	h := gatewaytest.FindHandler[*expand.Expand](b, g.Context)

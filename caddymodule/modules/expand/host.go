@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// expandHost provides Caddy's services to package dispatch.
+// expandHost provides Caddy's services for package dispatch.
 type expandHost struct{}
 
 func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
@@ -34,14 +34,14 @@ func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// Principal returns the token's holder, as identified by fhir_bearer.
+// Principal returns the token's holder as identified by fhir_bearer.
 func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return p
 	}
 	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
-		return p // no guard, which would set all placeholders
+		return p // there is no guard, which would set all placeholders
 	}
 	p.User, _ = replacer.GetString("http.auth.user.id")
 	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
@@ -51,7 +51,7 @@ func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// name identifies the principal; empty without a guard.
+// name returns a text that identifies the principal, or "" if there is no guard.
 func (h expandHost) name(ctx context.Context) string {
 	p := h.Principal(ctx)
 	if p == (cache.Principal{}) {
@@ -60,19 +60,19 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detachedRequest is a copy of the parts of a request that later handlers need. The request's own context may have ended by
-// then, and Caddy's handlers modify it.
+// detachedRequest is a copy of the parts of a request that later handlers need. It is needed because the request's context may
+// have been canceled and because Caddy's handlers modify it.
 type detachedRequest struct {
 	address  string
 	clientID string
-	identity map[string]any // by placeholder
+	identity map[string]any // identity placeholders by name
 	vars     map[string]any
 }
 
-// detachedKey is the key of the *detached in a context.
+// detachedKey is the context key of the *detachedRequest.
 type detachedKey struct{}
 
-// detachedFrom returns the copy in a context, or creates one.
+// detachedFrom returns the copy stored in a context. If there is none, it creates one.
 func detachedFrom(ctx context.Context) *detachedRequest {
 	if d, ok := ctx.Value(detachedKey{}).(*detachedRequest); ok {
 		return d
@@ -135,7 +135,7 @@ func (expandHost) Status(err error) int {
 	return handlerErr.StatusCode
 }
 
-// handlerError converts an error of package dispatch to one with a status for Caddy.
+// handlerError converts an error of package dispatch to a [caddyhttp.HandlerError] with a status.
 func handlerError(err error) error {
 	dispatchErr, ok := errors.AsType[*dispatch.Error](err)
 	if !ok {
@@ -153,25 +153,25 @@ var (
 	_ dispatch.NextHandler = (*backgroundHandler)(nil)
 )
 
-// costlyQueue queues the costly requests of all fhir_expand handlers. One per processor runs at a time.
+// costlyQueue queues the costly requests of all fhir_expand handlers. At most one per processor runs concurrently.
 var costlyQueue = fairqueue.New(runtime.GOMAXPROCS(0))
 
 const maxSlotWait = 10 * time.Second
 
-// acquireSlot waits up to maxSlotWait until a costly request may run. A network gets at most half of the slots, and so does a
-// client.
+// acquireSlot waits up to maxSlotWait for a slot, so that a costly request may run. A network gets at most half of the slots,
+// as does a client.
 func acquireSlot(ctx context.Context) (release func(), err error) {
 	return acquireSlotIn(ctx, costlyQueue)
 }
 
-// acquireSlotIn is like acquireSlot, but for any queue.
+// acquireSlotIn is like acquireSlot but for the given queue.
 func acquireSlotIn(ctx context.Context, queue *fairqueue.Queue) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
 	defer cancel()
 	return queue.Acquire(ctx, slotHolders(ctx)...)
 }
 
-// slotHolders returns the network and the client of a request.
+// slotHolders returns the network and the client of a request, the holders of its slot.
 func slotHolders(ctx context.Context) []string {
 	d := detachedFrom(ctx)
 	holders := []string{"network " + fairqueue.Network(d.address)}
@@ -192,7 +192,7 @@ var (
 // expandMetrics records metrics for package dispatch.
 type expandMetrics struct{}
 
-// Count counts a request, and sets the outcome of its span.
+// Count counts a request in the metrics and sets the outcome of its span.
 func (expandMetrics) Count(ctx context.Context, o dispatch.Outcome) {
 	requestCounts[o].Inc()
 	span.Current(ctx).Outcome(string(o))

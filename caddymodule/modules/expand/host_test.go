@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// Cached responses of servers are separated by all identifying claims of a token: a response for one patient's context is not
-// used for another's.
+// Cached responses of servers are separated by all claims of a token that identify the holder. A response for one patient
+// context is not used for another.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	var host expandHost
@@ -44,7 +44,7 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// TestHolders lists the owners of a costly request's slot.
+// TestHolders checks which network and client a costly request's slot is assigned to.
 func TestHolders(t *testing.T) {
 	replacer := caddy.NewReplacer()
 	replacer.Set("http.auth.user.client_id", "app")
@@ -71,8 +71,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// A network that floods the queue gets half of the slots, and another network gets one immediately. Requests that wait too long are
-// rejected.
+// A network that floods the queue gets half of the slots. Another network gets a slot immediately. Requests that wait too long
+// are rejected.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := fairqueue.New(4)
@@ -95,8 +95,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// If all slots are taken, costly requests are rejected with Retry-After and not forwarded to the next handler; other requests
-// are answered as usual.
+// If all slots are in use, costly requests are rejected with Retry-After and not forwarded to the next handler. Other requests
+// are handled as usual.
 func TestBusy(t *testing.T) {
 	h := provisioned(t)
 	if h.handler.AcquireSlot == nil {
@@ -123,7 +123,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// provisioned returns a handler with the default settings.
+// provisioned returns a provisioned handler with default settings.
 func provisioned(t *testing.T) *Expand {
 	t.Helper()
 	ctx, err := caddy.ProvisionContext(&caddy.Config{})

@@ -31,14 +31,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// pooledState is the state that a fhir_expand keeps across reloads.
+// pooledState is the state of a fhir_expand that survives reloads.
 type pooledState struct {
 	*dispatch.State
-	key   string // in the pool, derived from all settings
-	peers *Peers // nil: no other gateway
+	key   string // key in the pool, derived from all settings
+	peers *Peers // nil if no other gateway shares the store
 }
 
-// newState returns new state, or that of the previous configuration if no setting has changed.
+// newState returns a new state, or that of the previous configuration if no setting has changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	settings, err := encodeSettings(ctx, h)
 	if err != nil {
@@ -52,7 +52,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers have no record of earlier responses
+	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers have no information about earlier responses
 	pooled, _, err := CachePool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
 		o.Routes, o.Announce = routes, peers.broadcaster()
@@ -68,7 +68,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	return pooled.(*pooledState), nil
 }
 
-// stateOptions returns the options of the state that need no context.
+// stateOptions returns the options of the state that do not depend on the context.
 func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(cache.Options{
@@ -80,7 +80,7 @@ func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 	if h.BackendDefinitions {
 		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
 		o.FetchedDefinitions = &terminology.FetchedDefinitions{
-			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would mean the default
+			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 1 ns instead of 0, which would mean the default
 		}
 	}
 	return o
@@ -96,8 +96,8 @@ func (s *pooledState) release() error {
 	return err
 }
 
-// encodeSettings returns the settings of a handler and of the surrounding handlers, because any of them may affect access and the
-// next handler's responses. Other sites are omitted if they can be distinguished.
+// encodeSettings returns the settings of a handler and of the surrounding handlers, because these may affect access and the
+// next handler's responses. The settings of other sites are omitted if they can be distinguished.
 func encodeSettings(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
 	surrounding := []any{h}
@@ -115,7 +115,7 @@ func encodeSettings(ctx caddy.Context, h *Expand) ([]byte, error) {
 	return json.Marshal(surrounding)
 }
 
-// newRoutes returns the terminology servers; nil if none.
+// newRoutes returns the configured terminology servers, or nil if there are none.
 func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
@@ -143,19 +143,19 @@ var (
 	_ caddy.Destructor = (*pooledState)(nil)
 )
 
-// CachePool keeps caches of expansions across reloads, for the handlers, the metrics and the admin API.
+// CachePool contains the expansion caches of the handlers, for the metrics and the admin API. They survive reloads.
 var CachePool = caddy.NewUsagePool()
 
-// Cache is a cache of expansions for the metrics and the admin API.
+// Cache is an expansion cache, as used by the metrics and the admin API.
 type Cache interface {
-	// ApplyInvalidation removes expansions, and returns their number.
+	// ApplyInvalidation removes the affected expansions and returns their number.
 	ApplyInvalidation(dispatch.Invalidation) int
 
-	// Statistics returns counters since the start of the process.
+	// Statistics returns the counters since the start of the process.
 	Statistics() dispatch.Statistics
 }
 
-// retiredCaches sums the counters of released caches, so that a reload does not reset the metrics.
+// retiredCaches contains the totals of the counters of released caches, so that reloads do not reset the metrics.
 var retiredCaches struct {
 	sync.Mutex
 	sum dispatch.Statistics
@@ -173,7 +173,7 @@ func retiredStatistics() dispatch.Statistics {
 	return retiredCaches.sum
 }
 
-// ForEachCache calls do for each cache and returns their number.
+// ForEachCache calls do for each cache and returns the number of caches.
 func ForEachCache(do func(Cache)) (n int) {
 	CachePool.Range(func(_, value any) bool {
 		if c, ok := value.(Cache); ok {
@@ -211,12 +211,12 @@ func collectCaches(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(fullExpansionBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
 
-// libraryPool keeps loaded definitions across reloads, to avoid reading or storing them twice.
+// libraryPool contains the loaded definitions. They survive reloads and are neither read nor stored twice.
 var libraryPool = caddy.NewUsagePool()
 
-// pooledLibrary is a library that reloads changed files, with its epoch.
+// pooledLibrary is a library, which reloads changed files, and its epoch.
 type pooledLibrary struct {
-	key     string // in the pool
+	key     string // key in the pool
 	watch   *terminology.Watch
 	options definitions.Options
 	stop    context.CancelFunc
@@ -227,16 +227,16 @@ type pooledLibrary struct {
 	replacements int
 }
 
-// DefinitionsStatus describes a library in the admin API and the metrics.
+// DefinitionsStatus is the status of a library in the admin API and the metrics.
 type DefinitionsStatus struct {
-	Core        bool      `json:"core"`                  // includes the built-in R4 definitions
-	Definitions []string  `json:"definitions,omitempty"` // configured option
+	Core        bool      `json:"core"`                  // whether the built-in R4 definitions are included
+	Definitions []string  `json:"definitions,omitempty"` // option definitions
 	CodeSystems int       `json:"code_systems"`          // number of code systems
 	ValueSets   int       `json:"value_sets"`            // number of value sets
-	Concepts    int       `json:"concepts"`              // number in all code systems
+	Concepts    int       `json:"concepts"`              // number of concepts in all code systems
 	Loaded      time.Time `json:"loaded"`                // time of the last load
-	Seconds     float64   `json:"seconds"`               // duration of the load
-	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; the earlier definitions are in use
+	Seconds     float64   `json:"seconds"`               // duration of the last load in seconds
+	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; the previous definitions remain in use
 }
 
 // LoadedDefinitions returns the status of all loaded libraries.
@@ -266,12 +266,12 @@ func (p *pooledLibrary) Destruct() error {
 	return nil
 }
 
-// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes with
-// each configuration and periodically.
+// loadDefinitions loads definitions, or reuses those of the previous configuration. Files are checked for changes with each
+// configuration and periodically.
 func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, error) {
 	key := definitionsKey(&o)
 	pooled, reused, err := libraryPool.LoadOrNew(key, func() (caddy.Destructor, error) {
-		// The fingerprint is taken before the files are read, so that it cannot be that of a later change.
+		// The fingerprint is determined before the files are read, so that it does not include later changes.
 		p := &pooledLibrary{key: key, options: o, epoch: fingerprint(&o)}
 		o.Logger, o.Terminal = ctx.Slogger(), definitions.Terminal(os.Stderr)
 		background, stop := context.WithCancel(context.Background())
@@ -284,7 +284,7 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 		state := watch.State()
 		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.LoadDuration)
 		if len(o.Definitions)+len(o.Synonyms)+len(o.Weights) > 0 {
-			go func() { _ = watch.Run(background) }() // returns only the error of the context, which Destruct cancels
+			go func() { _ = watch.Run(background) }() // the only error is that of the context, which Destruct cancels
 		}
 		return p, nil
 	})
@@ -301,7 +301,7 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 	return p, nil
 }
 
-// RefreshDefinitions checks now whether files of definitions have changed. An error becomes part of their status.
+// RefreshDefinitions checks immediately whether files with definitions have changed. Errors are added to their status.
 func RefreshDefinitions(ctx context.Context) {
 	libraryPool.Range(func(_, pooled any) bool {
 		_ = pooled.(*pooledLibrary).watch.Refresh(ctx)
@@ -309,7 +309,7 @@ func RefreshDefinitions(ctx context.Context) {
 	})
 }
 
-// definitionsError prefixes an error with "definitions" unless it already has that prefix.
+// definitionsError adds the prefix "definitions" to an error unless the error already has it.
 func definitionsError(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {
 		return err
@@ -322,8 +322,8 @@ func (p *pooledLibrary) release() error {
 	return err
 }
 
-// epochOf identifies the contents of a library in use. It changes whenever a library replaces another, but not with a restart
-// unless a file has changed.
+// epochOf returns a text that identifies the contents of a library in use. It changes whenever another library replaces the
+// library, but a restart does not change it unless a file has changed.
 func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -335,13 +335,13 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	return p.epoch
 }
 
-// definitionsKey identifies the files, but not their contents, which the watch checks.
+// definitionsKey returns a text that identifies the files but not their contents, which are watched for changes.
 func definitionsKey(o *definitions.Options) string {
 	return fmt.Sprintf("core %t %q %q %q", o.Core, o.Definitions, o.Synonyms, o.Weights)
 }
 
-// fingerprint identifies the files by name, size and modification time, and the software version. Unreadable files are reported
-// when they are loaded.
+// fingerprint returns a text that identifies the files by name, size and modification time, and the software version. It
+// ignores unreadable files, which are reported when they are loaded.
 func fingerprint(o *definitions.Options) string {
 	version, builtAt := software.Version()
 	var text strings.Builder
@@ -371,7 +371,7 @@ var (
 	})
 )
 
-// collectDefinitions reports the size of the loaded definitions, and whether they are up to date.
+// collectDefinitions reports the size of the loaded definitions and whether they are up to date.
 func collectDefinitions(to chan<- prometheus.Metric) {
 	var concepts, codeSystems, valueSets, failed int
 	var loaded time.Time
@@ -395,11 +395,10 @@ func collectDefinitions(to chan<- prometheus.Metric) {
 	}
 }
 
-// invalidationKind is the kind of the entries that gateways with a shared store use to broadcast invalidations of cached
-// expansions.
+// invalidationKind is the kind of store entries with which gateways broadcast invalidations of cached expansions.
 const invalidationKind = "ended-expansions"
 
-// Peers are the gateways that share a store with this one, for the invalidation of cached expansions.
+// Peers are the other gateways that share a store with this one. They exchange invalidations of cached expansions.
 type Peers struct{ *dispatch.Peers }
 
 func init() {
@@ -410,7 +409,8 @@ func init() {
 	})
 }
 
-// NewPeers returns a gateway's peers, which exchange invalidations of cached expansions through a shared store.
+// NewPeers returns the peers of a gateway. They exchange invalidations of cached expansions through a shared store. end is
+// called with each received invalidation.
 func NewPeers(shared store.Store, end func(dispatch.Invalidation), logger *slog.Logger) *Peers {
 	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
 		Invalidate: end, Logger: logger,
@@ -420,7 +420,7 @@ func NewPeers(shared store.Store, end func(dispatch.Invalidation), logger *slog.
 	})}
 }
 
-// expansionPeers returns the peers of the app's store; nil without a shared store.
+// expansionPeers returns the peers that share the app's store, or nil if the store is not shared.
 func expansionPeers(ctx caddy.Context) (*Peers, error) {
 	app, err := fhirbase.FindAppOrNil[App](ctx)
 	if err != nil || app == nil {
@@ -430,7 +430,7 @@ func expansionPeers(ctx caddy.Context) (*Peers, error) {
 	return peers, nil
 }
 
-// applyInvalidation applies an invalidation of a peer to the caches of this process.
+// applyInvalidation applies a peer's invalidation to the caches in this process.
 func (p *Peers) applyInvalidation(e dispatch.Invalidation) {
 	CachePool.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
@@ -440,7 +440,7 @@ func (p *Peers) applyInvalidation(e dispatch.Invalidation) {
 	})
 }
 
-// HandleUpdate applies the invalidations in an update of the store. It does not block.
+// HandleUpdate applies the invalidations in an update from the store. It does not block.
 func (p *Peers) HandleUpdate(u store.Update) {
 	n := dispatch.ReceivedMessages{IsComplete: u.IsComplete, QueriedAt: u.QueriedAt}
 	for _, c := range u.Changes {
@@ -451,7 +451,7 @@ func (p *Peers) HandleUpdate(u store.Update) {
 	p.Peers.Apply(n)
 }
 
-// broadcaster returns the function that broadcasts invalidations; nil without peers.
+// broadcaster returns a function that broadcasts invalidations, or nil if there are no peers.
 func (p *Peers) broadcaster() func(dispatch.Invalidation) {
 	if p == nil {
 		return nil
@@ -459,8 +459,8 @@ func (p *Peers) broadcaster() func(dispatch.Invalidation) {
 	return p.Announce
 }
 
-// Invalidate invalidates cached expansions: in all caches of this process, which may be in front of the same server, and at the
-// gateways that share a store with this one. It returns the number in this process.
+// Invalidate invalidates cached expansions in all caches in this process, because they may be in front of the same server, and
+// at the gateways that share a store with this one. It returns the number of expansions invalidated in this process.
 func Invalidate(e dispatch.Invalidation) (n int) {
 	notified := map[*Peers]bool{}
 	ForEachCache(func(c Cache) {

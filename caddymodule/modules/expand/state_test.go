@@ -33,7 +33,7 @@ func TestDefinitionsArePooled(t *testing.T) {
 	}
 }
 
-// Cached responses are not used after files have changed, and different options have different definitions.
+// Cached responses are not used after files have changed. Handlers with different options have different definitions.
 func TestChangedDefinitionsAreNotShared(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)

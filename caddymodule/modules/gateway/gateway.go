@@ -1,5 +1,5 @@
-// Package gateway is the directive fhir_gateway: the handlers of caddy-fhir in front of a FHIR server, in a safe order. It
-// expands to other directives and is not a handler.
+// Package gateway implements the directive fhir_gateway, which puts all handlers of caddy-fhir in front of a FHIR server in a
+// safe order. It expands to other directives and is not a handler.
 package gateway
 
 import (
@@ -19,11 +19,11 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterDirective("fhir_gateway", parse)
-	// Last, because it answers every request.
+	// The directive must come last, because it handles every request.
 	httpcaddyfile.RegisterDirectiveOrder("fhir_gateway", httpcaddyfile.After, "acme_server")
 }
 
-// directives are the directives with a block in fhir_gateway, in the order of their handlers.
+// directives are the directives that may have a block in fhir_gateway, in the order of their handlers.
 var directives = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 
 // parse expands the directive. Syntax:
@@ -34,7 +34,7 @@ var directives = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 //		reverse_proxy { … }
 //	}
 //
-// Each block has the options of that directive. The expansion, with the FHIR base of the global option fhir, is:
+// Each block contains the options of that directive. With the FHIR base of the global option fhir, the expansion is:
 //
 //	fhir_authorize
 //	@fhir_gateway path /fhir/R4 /fhir/R4/*
@@ -50,9 +50,9 @@ var directives = []string{"fhir_bearer", "fhir_expand", "reverse_proxy"}
 //		fhir_outcome
 //	}
 //
-// Without the global option fhir, fhir_authorize is omitted and fhir_bearer requires trust.
+// Without the global option fhir, fhir_authorize is omitted and fhir_bearer requires the option trust.
 func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
-	h.Next() // consume directive name
+	h.Next() // the directive's name
 	base, hasApp, err := fhirBase(h)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func parse(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
 	}}), nil
 }
 
-// fhirBase returns the path of the FHIR API, and whether the global option fhir is configured.
+// fhirBase returns the path of the FHIR API and whether the global option fhir is configured.
 func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	app, hasApp := h.Option("fhir").(httpcaddyfile.App)
 	if !hasApp {
@@ -94,8 +94,9 @@ func fhirBase(h httpcaddyfile.Helper) (base string, hasApp bool, err error) {
 	return config.FHIRBase, true, err
 }
 
-// upstreamAddress returns a backend in the format of reverse_proxy, which has no path. The path must be the FHIR base, because
-// the guard and the FHIR server must use the same one. A Unix socket, such as unix//run/fhir.sock, is returned unchanged.
+// upstreamAddress returns the address of a backend in the format of reverse_proxy, which does not support paths. The path must
+// be the FHIR base, because the guard and the FHIR server must use the same path. The address of a Unix socket, such as
+// unix//run/fhir.sock, is returned unchanged.
 func upstreamAddress(backend, base string) (string, error) {
 	if strings.HasPrefix(backend, "unix/") || strings.HasPrefix(backend, "unix+h2c/") {
 		return backend, nil
@@ -117,7 +118,7 @@ func upstreamAddress(backend, base string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// readBlocks returns the blocks of the parts by name.
+// readBlocks returns the blocks in fhir_gateway by the name of their directive.
 func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	blocks := map[string]caddyfile.Segment{}
 	for nesting := h.Nesting(); h.NextBlock(nesting); {
@@ -136,12 +137,13 @@ func readBlocks(h httpcaddyfile.Helper) (map[string]caddyfile.Segment, error) {
 	return blocks, nil
 }
 
-// expandDirectives returns the tokens of a block with the directives. Their file name contains the line of fhir_gateway, for
-// errors, and differs from that of the tokens in the Caddyfile, so that the parser never considers both to be on the same line.
+// expandDirectives returns the tokens of a block that contains the directives. Their file name includes the line of
+// fhir_gateway, for errors. It differs from that of tokens in the Caddyfile, so that the parser never treats both as being on
+// the same line.
 func expandDirectives(name, backend caddyfile.Token, base string, hasApp bool, blocks map[string]caddyfile.Segment) (tokens []caddyfile.Token) {
 	lines := 0
 	add := func(text string) {
-		parsed, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // fails only for heredocs
+		parsed, _ := caddyfile.Tokenize([]byte(text), fmt.Sprintf("%s:%d, fhir_gateway", name.File, name.Line)) // an error is only possible for heredocs
 		for i := range parsed {
 			parsed[i].Line += lines
 		}

@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// withSite replaces the site of Caddyfile.example.
+// withSite returns Caddyfile.example with its site replaced.
 func withSite(t *testing.T, site string, oldnew ...string) string {
 	t.Helper()
 	text := gatewaytest.ExampleText(t, oldnew...)
 	return text[:strings.Index(text, "\nhttps://localhost:8443 {")] + "\nhttps://localhost:8443 {\n" + site + "\n}\n"
 }
 
-// fhirServer answers every request with the path that it receives.
+// fhirServer starts a server that responds to every request with the received path. It returns the server's address.
 func fhirServer(t *testing.T) string {
 	t.Helper()
 	return gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func fhirServer(t *testing.T) string {
 	}))
 }
 
-// A single directive serves sign-in, requires tokens, expands value sets, and answers nothing else.
+// The directive alone provides sign-in, requires tokens and expands value sets. Other paths get 404.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"/fhir/R4 {\n\t\treverse_proxy {\n\t\t\theader_up X-Own own\n\t\t}\n\t\tfhir_bearer {\n\t\t\tforward_header fhir Authorization\n\t\t}\n\t}"))
@@ -61,7 +61,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Routes of the site before the directive stay in effect.
+// Routes that precede the directive in the site remain effective.
 func TestGatewayIsLast(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway "+fhirServer(t)+"\n\trespond /about \"a hospital\""))
@@ -70,7 +70,7 @@ func TestGatewayIsLast(t *testing.T) {
 	}
 }
 
-// The FHIR base is that of the global option.
+// The directive uses the FHIR base of the global option fhir.
 func TestGatewayBase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, withSite(t, "\tfhir_gateway http://"+fhirServer(t)+"/r4/", "fhir_base /fhir/R4", "fhir_base /r4"))

@@ -1,4 +1,4 @@
-// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package fhirerror writes them.
+// Package outcome implements the handler fhir_outcome, which writes errors as OperationOutcomes through package fhirerror.
 package outcome
 
 import (
@@ -19,20 +19,21 @@ func init() {
 	option.RegisterHandler("fhir_outcome", httpcaddyfile.Before, "invoke", func() option.Handler { return new(Outcome) })
 }
 
-// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request prefers it
-// and the error is not a rejection of fhir_bearer, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next
-// handler.
+// Outcome responds to errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4). It is in JSON or, if the request
+// prefers this and the error is not a rejection by fhir_bearer, in XML. Use the directive within `handle_errors`. Errors
+// elsewhere are passed to the next handler.
 //
-// Without fhir_outcome, errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes if the
-// site has no `handle_errors`. With `handle_errors` and fhir_outcome, they do so below the FHIR base of these handlers.
+// If the site has no `handle_errors`, fhir_outcome is not needed: errors of fhir_bearer and fhir_expand, and of handlers behind
+// them, are OperationOutcomes. If the site has `handle_errors` with fhir_outcome, errors below the FHIR base of these handlers
+// are OperationOutcomes.
 type Outcome struct {
-	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	failures *fhirerror.Log
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Outcome) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_outcome", New: func() caddy.Module { return new(Outcome) }}
 }
@@ -44,7 +45,7 @@ func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
+// ServeHTTP implements [caddyhttp.MiddlewareHandler].
 func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
 	if failed {
@@ -57,7 +58,7 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return fhirerror.Write(w, r, err)
 }
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the directive. Syntax:
 //
 //	fhir_outcome [<matcher>] {
 //		fhir_base <path>

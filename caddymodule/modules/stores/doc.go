@@ -1,11 +1,11 @@
-// Package stores contains the stores of the app fhir, which are modules in the namespace fhir.stores.
+// Package stores manages the stores of the fhir app, which are modules in the namespace fhir.stores.
 //
-// To add a store, write a package with a Caddy module `fhir.stores.<name>` that is a [Plugin], and import it in the
-// binary. To be usable in a Caddyfile, it also implements caddyfile.Unmarshaler; the dispenser begins with its name. Examples
-// are memory and file, in the folders below, for a single gateway, and features/redis and features/postgres for several;
-// outside_test.go has an external store of each kind, with its tests. A [store.Store] that embeds [store.CallRunner] only has to
-// implement List and Do; one for a single gateway can use [store.Capacity]. Package storetest contains the tests that every store
-// must pass, and gatewaytest runs a Caddyfile that uses it.
+// To add a store, write a package with a Caddy module `fhir.stores.<name>` that is a [Plugin], and import the package in the
+// binary. For use in a Caddyfile, the module must also implement caddyfile.Unmarshaler; the first token is the name of the
+// store. Examples are memory and file (in the folders below) for a single gateway, and features/redis and features/postgres for
+// several; outside_test.go contains an external store of each kind, with its tests. A [store.Store] that embeds
+// [store.CallRunner] only has to implement List and Do; a store for a single gateway can use [store.Capacity]. Package
+// storetest contains the tests that every store must pass, and gatewaytest runs a Caddyfile that uses it.
 //
 //	guest.go   optional interfaces of a module: [Starter], [IssuerChecker], [WatchProvider], …
 //	shared.go  base of the modules for shared stores: [Shared], and [Remote], which the module opens; [Broadcaster]

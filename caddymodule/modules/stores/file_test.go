@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 )
 
-// A file belongs to one issuer, and a file without a mark to the first issuer that uses it.
+// A file belongs to the issuer in its mark. A file that has no mark is assigned to the first issuer that uses it.
 func TestFileOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -35,7 +35,7 @@ func TestFileOfOtherIssuer(t *testing.T) {
 	}
 }
 
-// Two configurations share a file, and the last one to stop closes it.
+// Two configurations share an open file. It is closed when the last of them stops.
 func TestFileStoreIsPooled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -66,7 +66,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	_ = other.Close()
 }
 
-// A reload with a file that was damaged while in use, partly or completely, fails with an error in the admin API.
+// A reload with a store file that was partly or completely damaged while in use fails with an error in the admin API.
 func TestReloadWithDamagedStore(t *testing.T) {
 	t.Parallel()
 	for name, damaged := range map[string]func(page []byte) bool{
@@ -101,7 +101,7 @@ func TestReloadWithDamagedStore(t *testing.T) {
 	}
 }
 
-// zeroPages zeroes the matching pages of a file.
+// zeroPages overwrites the pages of a file for which meant returns true with zeros.
 func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
 	t.Helper()
 	content, err := os.ReadFile(path)

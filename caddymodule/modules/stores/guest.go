@@ -9,76 +9,76 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Plugin is a module in the namespace fhir.stores. The store that its Provision creates, or takes over from the previous
+// A Plugin is a module in the namespace fhir.stores. The store that its Provision creates, or reuses from the previous
 // configuration, is used until its Cleanup.
 //
 // There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
-// [IssuerChecker], [WatchProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways share embeds [Shared], and
-// passes the function that opens it to [Shared.Open] in Provision.
+// [IssuerChecker], [WatchProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways
+// share embeds [Shared] and, in Provision, passes the function that opens it to [Shared.Open].
 type Plugin any
 
-// A Starter is a guest that is opened when its configuration becomes active.
+// A Starter is a plugin that is opened when its configuration becomes active.
 type Starter interface {
-	// Start opens the store. Until then, it belongs to the previous configuration.
+	// Start opens the store. Before Start, only the previous configuration may use it.
 	Start(logger *slog.Logger) error
 }
 
-// A Stopper is a guest that prepares for the end of the process.
+// A Stopper is a plugin that prepares for the exit of the process.
 type Stopper interface {
-	// PrepareShutdown is called before Caddy waits for the last requests, which still use the store.
+	// PrepareShutdown is called before Caddy waits for pending requests, which still use the store.
 	PrepareShutdown()
 }
 
-// An IssuerChecker is a plugin that, as the durable store, checks which issuer its state belongs to.
+// An IssuerChecker is a plugin that, as the durable store, checks to which issuer its state belongs.
 type IssuerChecker interface {
-	// CheckIssuer rejects a store with another issuer's state. It reports whether the store was empty before.
+	// CheckIssuer returns an error if the store contains another issuer's state. isNew reports whether the store was empty.
 	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A WatchProvider is a plugin with a watch that outlives a configuration, as its store does. For other plugins, each
-// configuration has one.
+// A WatchProvider is a plugin whose store and watch survive reloads. For other plugins, each configuration has a separate
+// watch.
 type WatchProvider interface {
 	// Watch returns the store's watch.
 	Watch() *Watch
 }
 
-// A FileStore is a plugin that keeps its store in a file.
+// A FileStore is a plugin that stores its data in a file.
 type FileStore interface {
-	// ResolvePath is called before other methods, with the default path of the file.
+	// ResolvePath determines the path of the file, given the default path. It is called before other methods.
 	ResolvePath(defaultPath string) error
 }
 
-// A VolatileStore is a plugin that loses its state on a restart.
+// A VolatileStore is a plugin that loses its state on restart.
 type VolatileStore interface {
-	// VolatilityReason returns the consequence for a durable store.
+	// VolatilityReason returns the consequence of using the plugin as a durable store, for a warning.
 	VolatilityReason() string
 }
 
-// A CopySource is a plugin that is opened for `fhir-store copy`. Other plugins are copied without being opened first.
+// A CopySource is a plugin that must be opened for `fhir-store copy`. Other plugins are copied without being opened first.
 type CopySource interface {
-	// OpenForCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the
-	// store, and creates a missing store only if create is true.
+	// OpenForCopy opens the store for a process that uses it exclusively. If another process uses the store, OpenForCopy waits
+	// for at most the duration wait. If create is true, it creates a missing store.
 	OpenForCopy(create bool, wait time.Duration) (*Copy, error)
 }
 
-// A Copy is a store to copy from or to.
+// A Copy is a store that entries are copied from or to.
 type Copy struct {
 	store.CopyableStore
 
-	// Name is the store's name for messages.
+	// Name is the name of the store in messages.
 	Name string
 
-	// Identity distinguishes the store from others, and contains no secret.
+	// Identity distinguishes the store from others. It contains no secret.
 	Identity string
 
-	// Batch is the number of entries to store in one step. Default: the limit of a server.
+	// Batch is the number of entries that are stored in one step. Default: the limit for remote stores.
 	Batch int
 }
 
-// ErrVolatile means that a store cannot be copied.
+// ErrVolatile is returned for a store that cannot be copied because it is in memory.
 var ErrVolatile = errors.New("the durable store is in a gateway's memory and cannot be copied")
 
-// volatilityReason reports whether a store loses its state on a restart.
+// volatilityReason returns why a store loses its state on restart. is is false if the store is durable.
 func volatilityReason(s store.Store) (why string, is bool) {
 	v, is := s.(VolatileStore)
 	if !is {

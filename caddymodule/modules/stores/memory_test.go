@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// The store is closed with the last configuration that shares it.
+// The store is closed when the last configuration that shares it stops.
 func TestMemoryStoreIsPooled(t *testing.T) {
 	provision := func() *memory.Store {
 		m := &memory.Store{MaxEntries: 10}
@@ -20,7 +20,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 		return m
 	}
 	first, second, third := provision(), provision(), provision()
-	failed := new(memory.Store) // Provision never ran
+	failed := new(memory.Store) // Provision was never called
 	for _, m := range []*memory.Store{first, failed, second} {
 		if err := m.Cleanup(); err != nil {
 			t.Error(err)
@@ -42,7 +42,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 	}
 }
 
-// A configuration that fails to start does not change the limit of the running configuration's store.
+// A configuration that fails to start does not change the maximum number of entries, which the running configuration has set.
 func TestStoreBoundWaitsForStart(t *testing.T) {
 	running, refused := &memory.Store{}, &memory.Store{MaxEntries: 1}
 	for _, m := range []*memory.Store{running, refused} {

@@ -16,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // app
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // registers the fhir app
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -30,7 +30,7 @@ func init() {
 	caddy.RegisterModule(new(externalSharedStore))
 }
 
-// externalStore is an external store for one gateway: a [store.Store] with the ID of a guest, which implements the optional
+// externalStore is an external store for a single gateway: a [store.Store] that is a [Plugin] and implements the optional
 // interfaces that it needs.
 type externalStore struct {
 	// The maximum number of entries. Default: 1000.
@@ -50,9 +50,9 @@ func (l *externalStore) Provision(caddy.Context) error {
 	return nil
 }
 
-// UnmarshalCaddyfile parses `lone { max_entries <number> }`.
+// UnmarshalCaddyfile parses the store's options.
 func (l *externalStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // name
+	d.Next() // the store's name
 	for d.NextBlock(1) {
 		var number string
 		if d.Val() != "max_entries" || !d.Args(&number) {
@@ -66,7 +66,7 @@ func (l *externalStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// A Caddyfile can use an external store with its options.
+// A Caddyfile can configure an external store and its options.
 func TestExternalStoreInCaddyfile(t *testing.T) {
 	t.Parallel()
 	for store, want := range map[string]string{
@@ -91,9 +91,9 @@ var (
 	_ stores.VolatileStore = (*externalStore)(nil)
 )
 
-// externalSharedStore is an external store for several gateways.
+// externalSharedStore is an external store that several gateways can share.
 type externalSharedStore struct {
-	// The server. Required.
+	// The name of the test server. Required.
 	Server string `json:"server,omitempty"`
 
 	stores.Shared
@@ -122,7 +122,7 @@ func (c *externalSharedStore) Provision(caddy.Context) error {
 
 var _ stores.Plugin = (*externalSharedStore)(nil)
 
-// load loads stores as the fhir app does.
+// load loads stores in the same way as the fhir app.
 func load(t *testing.T, settings map[string]any) *stores.Set {
 	t.Helper()
 	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -139,7 +139,7 @@ func load(t *testing.T, settings map[string]any) *stores.Set {
 	return set
 }
 
-// An external store passes the tests of all stores.
+// An external store passes the tests that all stores must pass.
 func TestExternalStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
 		l := &externalStore{MaxEntries: maxEntries}
@@ -150,7 +150,7 @@ func TestExternalStore(t *testing.T) {
 	})
 }
 
-// An external store is loaded by its ID and started, and counts as volatile.
+// An external store is loaded by its module ID, is started, and is treated as volatile.
 func TestExternalStoreIsStarted(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "lone"})
@@ -170,7 +170,7 @@ func TestExternalStoreIsStarted(t *testing.T) {
 	}
 }
 
-// An external shared store serves two gateways, which receive each other's changes.
+// Two gateways can use an external shared store and receive each other's changes.
 func TestExternalSharedStore(t *testing.T) {
 	t.Parallel()
 	set := load(t, map[string]any{"store": "common", "server": "one"})
@@ -189,7 +189,7 @@ func TestExternalSharedStore(t *testing.T) {
 	}
 }
 
-// A complete gateway works with external stores, including sign-in.
+// A complete gateway, including sign-in, works with external stores.
 func TestGatewayWithExternalStores(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []string{`{"store":"lone"}`, `{"store":"common","server":"one"}`} {

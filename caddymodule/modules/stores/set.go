@@ -20,37 +20,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// Limits of the revocation max lag. A healthy store sends a message each second.
+// Bounds of revocation_max_lag. An available store sends a message each second.
 const (
 	minRevocationLag = 2 * time.Second
 	maxRevocationLag = time.Hour
 )
 
-// Config configures the store of an app.
+// Config configures the stores of an app.
 type Config struct {
-	// Issuer is the issuer of the state that the store contains. Required.
+	// Issuer is the issuer to which the state in the store belongs. Required.
 	Issuer string
 
-	// StoreRaw is the store module. Default: `file`.
+	// StoreRaw is the JSON of the store module. Default: `file`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 }
 
 // Set contains the stores of an app.
 type Set struct {
-	// Store contains codes and revocations.
+	// Store contains authorization codes, revocations and other short-lived state.
 	Store store.Store
 
-	// Durable contains the state that must survive a restart. It may be the same store.
+	// Durable contains the state that must survive a restart. It may be the same store as Store.
 	Durable store.Store
 
 	sharedStores []*pooledShared
 	starters     []Starter
 	watches      map[store.Store]*Watch
-	isNew        bool // the durable store was empty when it was claimed
+	isNew        bool // whether the durable store was empty when the issuer was assigned to it
 }
 
-// Load loads an app's guest module. It stores all state if gateways share it, or if it is volatile. Otherwise, codes and other
-// short-lived state are in memory.
+// Load loads the app's store module. If gateways share the store, or if it is volatile, it contains all state. Otherwise, codes
+// and other short-lived state are stored in memory.
 func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
@@ -105,7 +105,7 @@ func (s *Set) addShared(pooled *pooledShared) store.Store {
 	return pooled.replica
 }
 
-// defaultPath returns the default path of a store's file.
+// defaultPath returns the default path of the store file.
 func defaultPath(storage certmagic.Storage, issuer string) string {
 	folder := caddy.AppDataDir()
 	if files, ok := storage.(*certmagic.FileStorage); ok {
@@ -114,7 +114,7 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 	return filepath.Join(folder, "fhir", fhirbase.StorageName(issuer)+".db")
 }
 
-// CheckDurability returns an error if the durable store is volatile.
+// CheckDurability returns an error if the durable store loses its state on restart.
 func (s *Set) CheckDurability() error {
 	if _, is := volatilityReason(s.Durable); is {
 		return ErrVolatile
@@ -122,7 +122,7 @@ func (s *Set) CheckDurability() error {
 	return nil
 }
 
-// CheckLag checks the revocation max lag of these stores.
+// CheckLag returns an error if the revocation max lag is not valid for these stores.
 func (s *Set) CheckLag(lag time.Duration) error {
 	switch {
 	case len(s.sharedStores) == 0 && lag != 0:
@@ -133,7 +133,7 @@ func (s *Set) CheckLag(lag time.Duration) error {
 	return nil
 }
 
-// LogWarnings warns of a volatile store, and of gateways that share the store but not their keys.
+// LogWarnings logs a warning if the durable store is volatile, or if gateways share the store but not their keys.
 func (s *Set) LogWarnings(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
 	if why, is := volatilityReason(s.Durable); is {
 		s.watches[s.Durable].warnVolatile(logger, why)
@@ -148,7 +148,7 @@ func isReplica(s store.Store) bool {
 	return ok
 }
 
-// PrepareShutdown prepares the stores for the end of the process.
+// PrepareShutdown prepares the stores for the exit of the process.
 func (s *Set) PrepareShutdown() {
 	for _, starter := range s.starters {
 		if stopper, ok := starter.(Stopper); ok {
@@ -157,7 +157,7 @@ func (s *Set) PrepareShutdown() {
 	}
 }
 
-// Start opens the stores. The lag is as configured: 0 for the default, negative for unlimited.
+// Start opens the stores. maxLag is the configured lag: 0 means the default; a negative value means unlimited.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	for _, w := range s.watches {
 		w.logger.Store(logger)
@@ -194,7 +194,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	return nil
 }
 
-// recordVolatile records which stores are volatile, with the consequence for the durable one.
+// recordVolatile records which stores are volatile and, for the durable store, the consequence.
 func (s *Set) recordVolatile() {
 	for localStore, w := range s.watches {
 		why, is := volatilityReason(localStore)
@@ -207,7 +207,7 @@ func (s *Set) recordVolatile() {
 	}
 }
 
-// checkCopyComplete rejects a durable store that fhir-store copy has not copied completely.
+// checkCopyComplete returns an error if the durable store contains an incomplete copy by fhir-store copy.
 func (s *Set) checkCopyComplete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -217,7 +217,7 @@ func (s *Set) checkCopyComplete(ctx context.Context) error {
 	return nil
 }
 
-// RecordDataLoss records a loss of data if the durable store is empty, but existed before.
+// RecordDataLoss records a loss of data if the durable store is empty and existed returns true.
 func (s *Set) RecordDataLoss(existed func() bool) {
 	if s.isNew && existed() {
 		s.watches[s.Durable].recordLossAtStart()
@@ -232,14 +232,14 @@ func (s *Set) Outages() (outages []store.Outage) {
 	return outages
 }
 
-// ClearRecoveredProblems ends the problems of recovered stores without a further wait.
+// ClearRecoveredProblems clears the problems of stores that have recovered, without waiting for recoveryPeriod.
 func (s *Set) ClearRecoveredProblems() {
 	for _, w := range s.watches {
 		w.forceRecheck()
 	}
 }
 
-// ParseModule parses the name of a store module, and the module's block.
+// ParseModule returns a setter that parses the name of a store module and the module's block.
 func ParseModule(to *json.RawMessage) option.Setter {
 	return option.PluginModule(to, "fhir.stores", "store", checkStore)
 }
@@ -255,7 +255,7 @@ func checkStore(name string) error {
 	return nil
 }
 
-// OpenDurable opens the durable store of the configuration at path, for a process that uses it alone.
+// OpenDurable opens the durable store of the configuration at path for a process that uses it exclusively.
 func (s *Set) OpenDurable(ctx context.Context, path string, create bool, wait time.Duration) (*Copy, error) {
 	if _, is := volatilityReason(s.Durable); is {
 		return nil, ErrVolatile
@@ -275,7 +275,7 @@ func (s *Set) OpenDurable(ctx context.Context, path string, create bool, wait ti
 	return &Copy{CopyableStore: durable, Name: "the durable store of " + path}, nil
 }
 
-// open opens the store for a process that uses it alone.
+// open opens the store for a process that uses it exclusively.
 func (s *pooledShared) open(ctx context.Context, path string) (*Copy, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -18,43 +18,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// MirroredKinds are the kinds of entries of a shared store that a new follower needs in full.
+// MirroredKinds returns the kinds of entries in a shared store that a new subscriber needs completely.
 func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(newBroadcasterByKind)))
 }
 
-// SubscribedKinds are the kinds of entries that a shared store announces when they change: [MirroredKinds], and
-// [store.CachedKinds] without their existing entries.
+// SubscribedKinds returns the kinds of entries whose changes a shared store announces: [MirroredKinds], whose existing entries
+// are also sent, and [store.CachedKinds].
 func SubscribedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
-// sharedStores keeps remote stores with their replicas across reloads.
+// sharedStores contains remote stores and their replicas. They survive reloads.
 var sharedStores = caddy.NewUsagePool()
 
-// Remote is a store that several gateways share, as opened by its module.
+// Remote is a store that several gateways share. Its module opens it.
 type Remote struct {
 	store.SharedStore
 
-	// Check returns the reason why the store cannot be used. An error that wraps [store.ErrUnavailable] is temporary; any other
-	// requires an operator.
+	// Check returns an error if the store cannot be used. An error that wraps [store.ErrUnavailable] is temporary; any other
+	// error requires action by an operator.
 	Check func(context.Context) error
 
 	// Close closes the connections.
 	Close func() error
 
-	// ProbeSubscription checks whether changes of other gateways can be received. Default: not checked.
+	// ProbeSubscription returns an error if changes made by other gateways cannot be received. Default: not checked.
 	ProbeSubscription func(context.Context) error
 
-	// VolatilityReason returns the reason why the store may lose data on its own restart; empty if it does not. Default: it does not.
+	// VolatilityReason returns why the store may lose data when it is restarted, or "". Default: the store loses no data.
 	VolatilityReason func(context.Context) string
 
-	// SeparateStoreHint describes how to give an issuer a separate store on the same server.
+	// SeparateStoreHint explains how to configure a separate store for an issuer on the same server.
 	SeparateStoreHint string
 
-	// CountConnections returns the number of connections, and how many of them are in use.
+	// CountConnections returns the number of open connections and the number of connections in use.
 	CountConnections func() (open, used int)
 }
 
-// Shared is the base of guest modules for stores that several gateways share. They embed it, and call Open in Provision.
+// Shared is the base of plugins for stores that several gateways share. A plugin embeds it and calls Open in Provision.
 type Shared struct {
 	*pooledShared `json:"-"`
 
@@ -63,8 +63,8 @@ type Shared struct {
 
 func (s *Shared) acquired() *pooledShared { return s.pooledShared }
 
-// Open takes the store over from the previous configuration if the key, which covers all settings, is unchanged. Otherwise it
-// opens the store, without connecting yet.
+// Open reuses the store of the previous configuration if key, which represents all settings, is unchanged. Otherwise, it opens
+// the store but does not connect yet.
 func (s *Shared) Open(name, key string, open func(*slog.Logger) (*Remote, error)) error {
 	pooled, _, err := sharedStores.LoadOrNew(name+" "+key, func() (caddy.Destructor, error) {
 		return newPooledShared(name, open)
@@ -76,7 +76,7 @@ func (s *Shared) Open(name, key string, open func(*slog.Logger) (*Remote, error)
 	return nil
 }
 
-// Cleanup releases the store, if Open was successful.
+// Cleanup releases the store if Open was successful.
 func (s *Shared) Cleanup() error {
 	if s.pooledShared == nil {
 		return nil
@@ -85,9 +85,9 @@ func (s *Shared) Cleanup() error {
 	return err
 }
 
-// pooledShared is a remote store. Requests use the replica, which queries the store through the breaker.
+// pooledShared is a remote store. Requests use the replica, which calls the store through the breaker.
 type pooledShared struct {
-	name         string // of the module, for metrics
+	name         string // name of the module, for metrics
 	remote       *Remote
 	checkedStore *checkedStore
 	breaker      *breaker.Breaker
@@ -98,7 +98,7 @@ type pooledShared struct {
 	broadcasters map[string]Broadcaster
 
 	followOnce sync.Once
-	ctx        context.Context // context of the follower
+	ctx        context.Context // context of the subscription
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -124,15 +124,15 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	return s, nil
 }
 
-// notifyBroadcasters forwards the store's updates to the followers.
+// notifyBroadcasters passes an update from the store to the broadcasters.
 func (s *pooledShared) notifyBroadcasters(u store.Update) {
 	for _, f := range s.broadcasters {
 		f.HandleUpdate(u)
 	}
 }
 
-// probe checks the store, and whether changes of other gateways can be received. The breaker ignores a failure of the latter,
-// because queries still work.
+// probe checks the store and whether changes made by other gateways can be received. The breaker ignores failures of the second
+// check, because calls still work.
 func (s *pooledShared) probe(ctx context.Context) error {
 	err := s.breaker.Probe(ctx)
 	if err == nil && s.remote.ProbeSubscription != nil {
@@ -141,11 +141,11 @@ func (s *pooledShared) probe(ctx context.Context) error {
 	return err
 }
 
-// startTimeout is the maximum time that a start waits for a store that does not respond.
+// startTimeout is the maximum time that a start waits for an unresponsive store.
 const startTimeout = 5 * time.Second
 
-// start starts following the store. It fails if the store cannot be used. If the store is unavailable, the gateway serves
-// requests that need no store, and the others once the store is available.
+// start starts the subscription to the store. It returns an error if the store cannot be used. If the store is unavailable,
+// there is no error: the gateway handles requests that do not need the store, and other requests when the store is available.
 func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
@@ -165,7 +165,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	return nil
 }
 
-// Destruct stops following, and closes the store.
+// Destruct ends the subscription and closes the store.
 func (s *pooledShared) Destruct() error {
 	s.watch.Stop()
 	s.stop()
@@ -173,7 +173,7 @@ func (s *pooledShared) Destruct() error {
 	return s.remote.Close()
 }
 
-// latestLogger is a handler that forwards to the logger of the latest configuration, for objects that outlive a configuration.
+// latestLogger is a handler that forwards records to the logger of the latest configuration, for objects that survive reloads.
 type latestLogger struct{ atomic.Pointer[slog.Logger] }
 
 // Enabled implements [slog.Handler].
@@ -200,19 +200,20 @@ var (
 	_ slog.Handler       = (*latestLogger)(nil)
 )
 
-// A Broadcaster broadcasts events of a kind to the other gateways with the same store, by entries of its own kind in that store.
+// A Broadcaster broadcasts events of one kind to other gateways with the same store, by entries of a separate kind in it.
 type Broadcaster interface {
-	// HandleUpdate is called with each update of the store. It must not block.
+	// HandleUpdate is called with each update from the store. It must not block.
 	HandleUpdate(u store.Update)
 }
 
-// NewBroadcaster returns the follower of a store, which lives as long as the store's connections.
+// NewBroadcaster returns a broadcaster for a store. It lives as long as the store's connections.
 type NewBroadcaster func(shared store.Store, logger *slog.Logger) Broadcaster
 
-// newBroadcasterByKind are the constructors by kind.
+// newBroadcasterByKind contains the constructors of broadcasters by kind.
 var newBroadcasterByKind = map[string]NewBroadcaster{}
 
-// RegisterBroadcaster registers the follower of a kind for each shared store. It must be called during package initialization.
+// RegisterBroadcaster registers the constructor of a kind's broadcaster, which is created for each shared store. It must be
+// called during package initialization.
 func RegisterBroadcaster(kind string, newBroadcaster NewBroadcaster) {
 	newBroadcasterByKind[kind] = newBroadcaster
 }
@@ -225,7 +226,7 @@ func newBroadcasters(shared store.Store, logger *slog.Logger) map[string]Broadca
 	return broadcasters
 }
 
-// Broadcaster returns the follower of a kind for the first shared store; nil without a shared store.
+// Broadcaster returns the broadcaster of a kind for the first shared store, or nil if there is no shared store.
 func (s *Set) Broadcaster(kind string) Broadcaster {
 	if len(s.sharedStores) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// A reload takes over the store with its replica, and the last configuration closes it.
+// A reload reuses the store and its replica. They are closed when the last configuration stops.
 func TestSharedStoreOutlivesReload(t *testing.T) {
 	t.Parallel()
 	gateway, closed := storetest.NewSharedMemory(SubscribedKinds()...).Gateway(), 0
@@ -50,7 +50,7 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 	}
 }
 
-// A store that fails a later check is not used.
+// A store whose check fails after the start is not used.
 func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")
@@ -61,7 +61,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	}
 }
 
-// The logger of the latest configuration is used, with the attributes of the store.
+// Records are logged with the logger of the latest configuration and the attributes of the store.
 func TestLatestLogger(t *testing.T) {
 	t.Parallel()
 	var first, second bytes.Buffer
@@ -77,7 +77,7 @@ func TestLatestLogger(t *testing.T) {
 	}
 }
 
-// A gateway that cannot receive changes of others reports a problem, but continues to query the store.
+// A gateway that cannot receive changes made by other gateways reports a problem but continues to call the store.
 func TestListenFailureIsReported(t *testing.T) {
 	t.Parallel()
 	deaf := &store.Fault{Cause: store.CausePermissions, Err: errors.New("no +xread")}
@@ -91,7 +91,7 @@ func TestListenFailureIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Destruct()
-	for range 5 { // more failures than open the breaker
+	for range 5 { // more failures than the breaker accepts
 		if err := s.probe(t.Context()); store.CauseOf(err) != store.CausePermissions {
 			t.Errorf("tried: %v", err)
 		}

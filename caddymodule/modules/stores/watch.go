@@ -24,43 +24,43 @@ const (
 	watchInterval       = 10 * time.Second       // interval between checks of a healthy store
 	troubleInterval     = 2 * time.Second        // interval between checks of a failing store
 	resultLifetime      = 500 * time.Millisecond // maximum age of a reused result
-	recoveryPeriod      = 5 * time.Second        // time without failures until a problem ends
-	dataLossWarningTime = time.Hour              // duration of the warning that a store came back empty
+	recoveryPeriod      = 5 * time.Second        // time without failures after which a problem ends
+	dataLossWarningTime = time.Hour              // duration of the warning after data loss
 )
 
-// CheckTimeout is the maximum duration of a check of a store.
+// CheckTimeout is the timeout of a store check.
 const CheckTimeout = 3 * time.Second
 
-// Watch checks a store ([store.Probe]) periodically and for each readiness probe. It logs a problem once when it begins and
-// once when it ends. It lives as long as the store, across reloads.
+// Watch checks a store ([store.Probe]) periodically and on each readiness probe. It logs a problem once when it begins and once
+// when it ends. A watch lives as long as its store, across reloads.
 type Watch struct {
-	name        string // of the module, for metrics
+	name        string // name of the module, for metrics
 	probe       func(context.Context) error
-	logsOutages bool // also log outages, which no breaker logs
+	logsOutages bool // whether to log outages, because no breaker logs them
 	sized       sizedStore
 	logger      latestLogger
 
 	startOnce sync.Once
-	ctx       context.Context // context of all checks
+	ctx       context.Context // context for all checks
 	cancel    context.CancelFunc
 
 	mu           sync.Mutex
-	runningCheck chan struct{} // closed when the running check ends; nil if no check is running
+	runningCheck chan struct{} // closed when the current check ends; nil if no check is running
 	checkedAt    time.Time     // time when the last check ended
 	state        watchState
 }
 
-// watchState is the known state of a store.
+// watchState is the state of a store as determined by the checks.
 type watchState struct {
-	problem          error     // nil: healthy
-	problemSince     time.Time // beginning of the problem
+	problem          error     // current problem; nil if the store is healthy
+	problemSince     time.Time // time when the problem began
 	healthySince     time.Time // time of the first success since the last failure
-	dataLostAt       time.Time // time when the loss of its data was detected
-	volatilityReason string    // reason why the store loses data on its own restart
-	mark             string    // last seen mark of its issuer
+	dataLostAt       time.Time // time when data loss was detected
+	volatilityReason string    // why the store loses data when it is restarted
+	mark             string    // most recent mark of the store's issuer
 }
 
-// watches are the watched stores, for metrics.
+// watches contains all watches, for the metrics.
 var watches sync.Map
 
 func newStoreWatch(name string, try func(context.Context) error) *Watch {
@@ -70,7 +70,7 @@ func newStoreWatch(name string, try func(context.Context) error) *Watch {
 	return w
 }
 
-// NewLocalWatch returns the watch of a store that only this process uses.
+// NewLocalWatch returns a watch for a store that only this process uses.
 func NewLocalWatch(name string, s store.Store) *Watch {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
 	w.logsOutages = true
@@ -78,7 +78,7 @@ func NewLocalWatch(name string, s store.Store) *Watch {
 	return w
 }
 
-// start starts watching, once. The store must have been opened.
+// start starts the periodic checks unless they have already been started. The store must be open.
 func (w *Watch) start() {
 	w.startOnce.Do(func() {
 		watches.Store(w, nil)
@@ -86,7 +86,7 @@ func (w *Watch) start() {
 	})
 }
 
-// Stop stops watching.
+// Stop ends the periodic checks.
 func (w *Watch) Stop() {
 	w.cancel()
 	watches.Delete(w)
@@ -105,8 +105,8 @@ func (w *Watch) run() {
 	}
 }
 
-// check returns the current problem of the store; nil if it is healthy. It runs a check unless the last one is recent, and
-// waits at most CheckTimeout.
+// check returns the current problem of the store, or nil if it is healthy. It checks the store unless the last check was
+// recent. It waits at most CheckTimeout.
 func (w *Watch) check(ctx context.Context) error {
 	select {
 	case <-w.startCheck():
@@ -121,7 +121,7 @@ func (w *Watch) check(ctx context.Context) error {
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// startCheck starts a check, unless one is running or recent.
+// startCheck starts a check unless one is running or recent. The returned channel is closed when the check has ended.
 func (w *Watch) startCheck() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,8 +148,8 @@ func (w *Watch) startCheck() <-chan struct{} {
 	return done
 }
 
-// recordResult records the result of a check. A problem begins immediately, but ends only after recoveryPeriod without
-// failures, so that consecutive readiness checks agree.
+// recordResult records the result of a check. A problem begins immediately but ends only after recoveryPeriod without failures,
+// so that consecutive readiness checks agree.
 func (w *Watch) recordResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *Watch) recordResult(err error) {
 
 func (w *Watch) newLogger() *slog.Logger { return slog.New(&w.logger) }
 
-// isLogged reports whether the watch logs a problem. Outages of a shared store are logged by its breaker.
+// isLogged reports whether the watch logs a problem. It does not log outages of a shared store, which the breaker logs.
 func (w *Watch) isLogged(err error) bool {
 	return w.logsOutages || store.CauseOf(err) != store.CauseUnavailable
 }
@@ -195,12 +195,12 @@ func (w *Watch) logProblem(err error) {
 	w.newLogger().Error(cmp.Or(message, "store unavailable; requests that need it get 503"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
 }
 
-// RecordMark records the mark of the store ([store.AssignIssuer]), and reports whether it is unchanged. A store with another mark or none
-// has lost its data.
+// RecordMark records the mark of the store ([store.AssignIssuer]) and reports whether it is unchanged. If the mark is different
+// or missing, the store has lost its data.
 func (w *Watch) RecordMark(mark []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if mark == nil { // the store is full
+	if mark == nil { // the store is full and cannot contain a mark
 		return true
 	}
 	before := w.state.mark
@@ -212,20 +212,20 @@ func (w *Watch) RecordMark(mark []byte) bool {
 	return false
 }
 
-// recordLoss records that the store has lost its data. The lock must be held.
+// recordLoss records that the store has lost its data. The caller must hold the lock.
 func (w *Watch) recordLoss() {
 	w.state.dataLostAt = time.Now()
 	w.newLogger().Error("store has lost its data: people must sign in again, and revoked tokens may be valid until they expire; restore a backup, or revoke all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseDataLost))
 }
 
-// recordLossAtStart records at startup that the store has lost its earlier data.
+// recordLossAtStart records on startup that the store has lost its earlier data.
 func (w *Watch) recordLossAtStart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recordLoss()
 }
 
-// recordVolatility records at startup why the store loses data on its own restart; empty if it does not.
+// recordVolatility records on startup why the store loses data when it is restarted, or "" if it does not.
 func (w *Watch) recordVolatility(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,7 +238,7 @@ func (w *Watch) warnVolatile(logger *slog.Logger, why string) {
 	logger.Warn("store does not persist everything across its own restarts: after one, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
-// warnings returns conditions that do not prevent the gateway from working.
+// warnings returns descriptions of problems that do not prevent the gateway from working.
 func (w *Watch) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,12 +251,12 @@ func (w *Watch) warnings() (warnings []string) {
 	return warnings
 }
 
-// hasRecentLoss must be called with the lock held.
+// hasRecentLoss reports whether data loss was detected recently. The caller must hold the lock.
 func (w *Watch) hasRecentLoss() bool {
 	return !w.state.dataLostAt.IsZero() && time.Since(w.state.dataLostAt) < dataLossWarningTime
 }
 
-// causes returns the current problems.
+// causes returns the causes of store problems that currently apply.
 func (w *Watch) causes() map[store.Cause]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +267,7 @@ func (w *Watch) causes() map[store.Cause]bool {
 	return causes
 }
 
-// forceRecheck ends the waiting time of a problem, and makes the next check try the store.
+// forceRecheck skips the recovery period of a problem and makes the next call to check perform a new check.
 func (w *Watch) forceRecheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,19 +277,20 @@ func (w *Watch) forceRecheck() {
 	}
 }
 
-// checkedStore is a store that is used only after it passed its check and belongs to no other issuer, which may be after the
-// start of the gateway. It is checked again whenever following restarts, because the server may have been replaced.
+// checkedStore is a store that is used only after it has passed its check and does not belong to another issuer. This may be
+// after the start of the gateway. The store is checked again whenever the subscription is restarted, because the server may
+// have been replaced.
 type checkedStore struct {
 	store.CallRunner
 	remote *Remote
 	logger *slog.Logger
 	watch  *Watch
 
-	rejection atomic.Pointer[error] // returned instead of the store's results; nil: the store is used
+	rejection atomic.Pointer[error] // returned instead of the store's results; nil if the store is used
 
 	mu         sync.Mutex
-	issuer     string // guarded by mu; empty before the first start
-	isAccepted bool   // guarded by mu: the store passed its check for the issuer
+	issuer     string // guarded by mu; "" before the first start
+	isAccepted bool   // guarded by mu; whether the store has passed the check for the issuer
 }
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
@@ -298,8 +299,8 @@ func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	return s
 }
 
-// checkAtStart checks the store when a configuration starts. A store that is unavailable is checked when it is followed, and
-// not used before. A configuration with another issuer cannot take over the store of a running one.
+// checkAtStart checks the store when a configuration starts. An unavailable store is not used until it is checked by the
+// subscription. If the running configuration uses the store, a configuration with another issuer is rejected.
 func (s *checkedStore) checkAtStart(ctx context.Context, issuer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,13 +321,13 @@ func (s *checkedStore) checkAtStart(ctx context.Context, issuer string) error {
 	return err
 }
 
-// accept permits using the store. The lock must be held.
+// accept permits use of the store. The caller must hold the lock.
 func (s *checkedStore) accept(issuer string) {
 	s.issuer, s.isAccepted = issuer, true
 	s.rejection.Store(nil)
 }
 
-// checkFor checks and tries a store for an issuer. The content of a full store can be used.
+// checkFor checks and probes a store for an issuer. A full store passes, because its content can still be used.
 func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	if err := s.remote.Check(ctx); err != nil {
 		return err
@@ -334,7 +335,7 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	switch err := store.Probe(ctx, s.remote.SharedStore); {
 	case err == nil || errors.Is(err, store.ErrFull):
 	case store.CauseOf(err) == store.CausePermissions:
-		return errors.New(err.Error()) // a permanent error
+		return errors.New(err.Error()) // without ErrUnavailable, because the error is permanent
 	default:
 		return err
 	}
@@ -346,7 +347,7 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	return s.assignIssuer(ctx, issuer)
 }
 
-// assignIssuer must be called with the lock held.
+// assignIssuer assigns the store to an issuer. The caller must hold the lock.
 func (s *checkedStore) assignIssuer(ctx context.Context, issuer string) error {
 	mark, err := store.AssignIssuer(ctx, s.remote.SharedStore, issuer)
 	if err == nil {
@@ -355,7 +356,7 @@ func (s *checkedStore) assignIssuer(ctx context.Context, issuer string) error {
 	return s.remote.addRemedy(err)
 }
 
-// addRemedy adds a remedy to the error for the store of another issuer.
+// addRemedy adds SeparateStoreHint to the error for another issuer's store.
 func (r *Remote) addRemedy(err error) error {
 	if _, isOtherIssuer := errors.AsType[*store.IssuerMismatchError](err); isOtherIssuer {
 		return fmt.Errorf("%w: configure a separate store for each issuer (%s)", err, r.SeparateStoreHint)
@@ -363,12 +364,12 @@ func (r *Remote) addRemedy(err error) error {
 	return err
 }
 
-// recheck checks the store before it is followed. After the first success, only the issuer is checked: other problems were
-// reported at startup, and a server that is about to become a replica must not cause an outage.
+// recheck checks the store before the subscription is started. After the first success, only the issuer is checked: other
+// problems were reported on startup, and a server that is about to become a replica must not cause an outage.
 func (s *checkedStore) recheck(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.issuer == "" { // not started
+	if s.issuer == "" { // the app has not been started
 		return s.remote.Check(ctx)
 	}
 	check := s.checkFor
@@ -385,7 +386,7 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 	return err
 }
 
-// reject stops using the store, and logs the cause once. The lock must be held.
+// reject prevents use of the store and logs the cause once. The caller must hold the lock.
 func (s *checkedStore) reject(ctx context.Context, err error) {
 	rejection := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
 	if before := s.rejection.Swap(&rejection); before == nil || (*before).Error() != rejection.Error() {
@@ -402,7 +403,7 @@ func (s *checkedStore) Subscribe(ctx context.Context, notify func(store.Update))
 	return s.remote.Subscribe(ctx, notify)
 }
 
-// Probe is for [store.Probe]. It also checks whether the store still contains this gateway's state.
+// Probe checks the store for [store.Probe]. It also checks that the store still contains this gateway's state.
 func (s *checkedStore) Probe(ctx context.Context) error {
 	if rejection := s.rejection.Load(); rejection != nil {
 		return *rejection
@@ -438,17 +439,17 @@ func (s *checkedStore) Now() time.Time { return s.remote.Now() }
 
 var _ store.SharedStore = (*checkedStore)(nil)
 
-// Status describes the store. For a shared store, the entries are those that this gateway mirrors.
+// Status is the status of a store. For a shared store, Entries is the number of entries that this gateway mirrors.
 type Status struct {
-	Name       string   `json:"name"`                  // of the module
-	Entries    int      `json:"entries"`               // including expired ones
-	MaxEntries int      `json:"max_entries"`           // limit
-	Lag        *float64 `json:"lag_seconds,omitempty"` // time since the last message from the store
+	Name       string   `json:"name"`                  // name of the module
+	Entries    int      `json:"entries"`               // number of entries, including expired ones
+	MaxEntries int      `json:"max_entries"`           // maximum number of entries
+	Lag        *float64 `json:"lag_seconds,omitempty"` // time since the last message from the store, in seconds
 }
 
 type sizedStore interface {
-	// Size returns the number of entries, including expired ones, and the limit, 0 if none. It does not wait for a remote
-	// store.
+	// Size returns the number of entries, including expired ones, and the maximum number, or 0 if there is no maximum. It does
+	// not wait for a remote store.
 	Size() (entries, limit int)
 }
 
@@ -469,15 +470,15 @@ func (s *Set) Status() *Status {
 	return status
 }
 
-// Health is the health of a part of the stores.
+// Health is the health of one part of the stores.
 type Health struct {
 	Part     string      // name of the part
 	Cause    store.Cause // cause of the problem
-	Problem  error       // nil: healthy
-	Warnings []string    // conditions that do not prevent the part from working
+	Problem  error       // nil if the part is healthy
+	Warnings []string    // problems that do not prevent the part from working
 }
 
-// Health returns the health of the stores. It tries them, with a short timeout.
+// Health returns the health of the stores. It checks each store with a short timeout.
 func (s *Set) Health(ctx context.Context) (parts []Health) {
 	for i, one := range []store.Store{s.Durable, s.Store} {
 		part := []string{"store", "memory"}[i]
@@ -504,7 +505,7 @@ var (
 	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "Duration of operations of shared stores, without rejected operations.", "store", "operation")
 )
 
-// observeStore returns the function that measures the operations of a remote store.
+// observeStore returns a function that records the operations of a remote store in the metrics.
 func observeStore(name string) breaker.Observe {
 	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
 	for _, operation := range breaker.Operations {
@@ -537,13 +538,13 @@ var (
 	})
 )
 
-// storeGauges are the sums and the maximum lag of the stores of a module.
+// storeGauges contains the totals, and the maximum lag, of all stores of a module.
 type storeGauges struct {
 	lag                                        time.Duration
 	mirrored, idleConnections, usedConnections int
 }
 
-// collectStores reports the metrics of the stores in use.
+// collectStores reports the metrics of all stores in use.
 func collectStores(to chan<- prometheus.Metric) {
 	collectProblems(to)
 	collectSizes(to)
@@ -566,7 +567,7 @@ func collectStores(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectProblems reports every possible cause, so that alerts can be defined before one occurs.
+// collectProblems reports every possible cause, so that alerts can be defined before one applies.
 func collectProblems(to chan<- prometheus.Metric) {
 	byName := map[string]map[store.Cause]float64{}
 	watches.Range(func(key, _ any) bool {
@@ -588,7 +589,7 @@ func collectProblems(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectSizes reports the sizes of the stores; the fullest if a module has several.
+// collectSizes reports the sizes of stores. If a module has several stores, it reports the one with the highest fill level.
 func collectSizes(to chan<- prometheus.Metric) {
 	byName := map[string]fillLevel{}
 	watches.Range(func(key, _ any) bool {
@@ -606,7 +607,7 @@ func collectSizes(to chan<- prometheus.Metric) {
 	}
 }
 
-// fillLevel is the fill level of a store; bound is 0 if none.
+// fillLevel is the fill level of a store. If there is no maximum, limit is 0.
 type fillLevel struct{ entries, limit int }
 
 func (f fillLevel) maximum(isOtherIssuer fillLevel) fillLevel {

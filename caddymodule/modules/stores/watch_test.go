@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// A problem begins immediately, is logged once, and ends after some time without failures: a store that fails every other time has
-// a single problem and a single log line.
+// A problem begins immediately, is logged once, and ends after a period without failures. A store that fails every other time
+// has a single problem, which is logged once.
 func TestStoreWatch(t *testing.T) {
 	t.Parallel()
 	for cause, err := range map[store.Cause]error{
@@ -46,7 +46,7 @@ func TestStoreWatch(t *testing.T) {
 				t.Fatalf("%s: at first: %v, %s", cause, err, &log)
 			}
 			for i := range 20 {
-				fails.Store(i%3 == 0) // two successes in a row
+				fails.Store(i%3 == 0) // two consecutive successes
 				if err := check(); store.CauseOf(err) != cause || !w.causes()[cause] {
 					t.Errorf("%s, trial %d: %v", cause, i, err)
 				}
@@ -76,8 +76,8 @@ type volatileStore struct{ *store.Memory }
 
 func (volatileStore) VolatilityReason() string { return "for a test" }
 
-// A volatile durable store is logged once: a store of this process before the start, so that `caddy validate` reports it too,
-// and a remote store when it is first available.
+// A volatile durable store is logged once: a local store before the start, so that `caddy validate` logs it too, and a remote
+// store when it is first available.
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
@@ -115,7 +115,7 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// A check does not wait for a store that hangs.
+// A check does not wait for a hung store.
 func TestStoreWatchIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestStoreWatchIsBounded(t *testing.T) {
 
 const issuerA, issuerB = "https://a.example", "https://b.example"
 
-// lateStore returns a store that was unavailable when a gateway of an issuer started.
+// lateStore returns a store that was unavailable when the gateway of an issuer started.
 func lateStore(t *testing.T, issuer string) (*storetest.SharedMemory, *checkedStore, *bytes.Buffer) {
 	t.Helper()
 	server := storetest.NewSharedMemory(SubscribedKinds()...)
@@ -154,7 +154,7 @@ func lateStore(t *testing.T, issuer string) (*storetest.SharedMemory, *checkedSt
 	return server, s, log
 }
 
-// A store that was unavailable at startup is used only after its check.
+// A store that was unavailable on startup is used only after it has passed its check.
 func TestStoreIsUsedOnceChecked(t *testing.T) {
 	t.Parallel()
 	_, s, _ := lateStore(t, issuerA)
@@ -169,7 +169,7 @@ func TestStoreIsUsedOnceChecked(t *testing.T) {
 	}
 }
 
-// A store that turns out to belong to another issuer is not used, which is logged once, until it is corrected.
+// A store that is found to belong to another issuer is not used until this has been corrected. The problem is logged once.
 func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	t.Parallel()
 	server, s, log := lateStore(t, issuerA)
@@ -196,7 +196,7 @@ func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	}
 }
 
-// A store that lost its data, and was then claimed by another issuer, is not used when it is followed again.
+// A store that has lost its data and was then assigned to another issuer is not used when the subscription is restarted.
 func TestStoreTakenByOtherIssuer(t *testing.T) {
 	t.Parallel()
 	server, s, _ := lateStore(t, issuerA)
@@ -215,7 +215,7 @@ func TestStoreTakenByOtherIssuer(t *testing.T) {
 	}
 }
 
-// A reload while the store is unavailable does not affect a store in use.
+// A reload while the store is unavailable does not affect a store that is in use.
 func TestReloadDuringStoreOutage(t *testing.T) {
 	t.Parallel()
 	server, s, _ := lateStore(t, issuerA)

@@ -1,19 +1,20 @@
-// Package compartment contains the compartments of FHIR R4, and decides whether a resource is in that of a patient.
+// Package compartment contains the compartments of FHIR R4 and determines whether a resource is in the compartment of a
+// patient.
 //
-// [LookUp] returns the definitions from the table r4.tsv (see ../generate/SOURCE.md), on which IsInPatient and Patients are
+// [LookUp] returns the definitions in the table r4.tsv (see ../generate/SOURCE.md), on which IsInPatient and Patients are
 // based.
 //
 // A compartment is defined by search parameters: a resource is a member if a parameter listed for its type refers to the owner
-// of the compartment. Only literal references count, since only they identify a resource unambiguously. R4 also includes the
-// compartments of linked patients. In this package, each patient has a separate compartment, and a Patient is only in its own,
-// regardless of Patient.link.
+// of the compartment. Only literal references are considered, because only they identify a resource unambiguously. R4 also
+// includes the compartments of linked patients. In this package, each patient has a separate compartment. A Patient is only in
+// its own compartment, regardless of Patient.link.
 //
 // Reference: FHIR R4, CompartmentDefinition (https://hl7.org/fhir/R4/compartmentdefinition.html).
 package compartment
 
 import (
 	"bytes"
-	_ "embed" // for the table
+	_ "embed" // for r4Table
 	"iter"
 	"slices"
 	"strconv"
@@ -24,17 +25,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// r4Table has a line for each type in each compartment: compartment, type, and the names of search parameters.
+// r4Table has a line for each type in each compartment: the compartment, the type, and the names of search parameters.
 //
 //go:embed r4.tsv
 var r4Table string
 
-// selfParameter is R4's pseudo-parameter for a type whose resources own the compartment, and are in it by their id.
+// selfParameter is R4's pseudo-parameter for a type whose resources own the compartment: they are members by their id.
 const selfParameter = "{def}"
 
 type typeKey struct{ compartment, resourceType string }
 
-// parametersByType returns the parameters by compartment and type.
+// parametersByType returns the parameters in r4Table by compartment and type.
 var parametersByType = sync.OnceValue(func() map[typeKey][]string {
 	members := make(map[typeKey][]string, 256)
 	for line := range strings.Lines(r4Table) {
@@ -44,16 +45,16 @@ var parametersByType = sync.OnceValue(func() map[typeKey][]string {
 	return members
 })
 
-// Membership determines how resources of a type are in a compartment.
+// Membership determines which resources of a type are in a compartment.
 type Membership struct {
-	// Params are the names of the search parameters that refer to the owner of the compartment; a single one suffices.
+	// Params are the names of the search parameters, one of which must refer to the owner of the compartment.
 	Params []string
-	// OwnsCompartment is true if resources of this type own the compartment, and are in it.
+	// OwnsCompartment is true if resources of this type own the compartment. They are also members.
 	OwnsCompartment bool
 }
 
-// LookUp returns how resources of a type are in the compartments with a name: Patient, Encounter, RelatedPerson, Practitioner
-// or Device. ok is false if they are in none.
+// LookUp returns how resources of a type become members of the compartments called name: Patient, Encounter, RelatedPerson,
+// Practitioner or Device. ok is false if they are never members.
 func LookUp(name, resourceType string) (m Membership, ok bool) {
 	params, ok := parametersByType()[typeKey{name, resourceType}]
 	at := slices.Index(params, selfParameter)
@@ -63,9 +64,9 @@ func LookUp(name, resourceType string) (m Membership, ok bool) {
 	return Membership{Params: slices.Concat(params[:at], params[at+1:]), OwnsCompartment: true}, ok
 }
 
-// PatientParameters returns the names of the search parameters that put resources of a type in the compartment of a patient; ok
-// is false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own
-// compartment by its id.
+// PatientParameters returns the names of the search parameters that put resources of a type into the compartment of a patient.
+// ok is false if the type is outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own
+// compartment because of its id.
 func PatientParameters(resourceType string) (params []string, ok bool) {
 	params, ok = parametersByType()[typeKey{"Patient", resourceType}]
 	if slices.Contains(params, selfParameter) {
@@ -74,7 +75,7 @@ func PatientParameters(resourceType string) (params []string, ok bool) {
 	return params, ok
 }
 
-// patientPaths returns, by type, the paths to the references that make a resource a member of a patient's compartment.
+// patientPaths returns the paths to the references that put a resource into a patient's compartment, by type.
 var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 	paths := make(map[string][]resource.Path)
 	for k := range parametersByType() {
@@ -86,7 +87,7 @@ var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 })
 
 // membershipPaths returns the distinct paths of a type's parameters. A parameter for references to patients has the same path
-// as one for all references, because other targets do not matter for membership.
+// as one for all references, because other targets do not affect membership.
 func membershipPaths(resourceType string) []resource.Path {
 	var paths []resource.Path
 	params, _ := PatientParameters(resourceType)
@@ -103,8 +104,8 @@ func membershipPaths(resourceType string) []resource.Path {
 	return paths
 }
 
-// IsMembership reports whether every element of a parameter of a type puts resources into compartments of patients: its matches
-// for a patient are then in that patient's compartment.
+// IsMembership reports whether every element of a type's parameter puts resources into compartments of patients. If so, its
+// matches for a patient are in that patient's compartment.
 func IsMembership(resourceType string, p searchparam.Parameter) bool {
 	paths := patientPaths()[resourceType]
 	return p.Kind == searchparam.Reference && len(p.Paths) > 0 && !slices.ContainsFunc(p.Paths, func(path resource.Path) bool {
@@ -114,7 +115,7 @@ func IsMembership(resourceType string, p searchparam.Parameter) bool {
 	})
 }
 
-// IsInPatient reports whether a resource is in the compartment of the patient with an id.
+// IsInPatient reports whether a resource is in the compartment of the patient with the given id.
 func IsInPatient(r resource.Resource, patientID string) bool {
 	if r.Type == "Patient" {
 		return r.ID == patientID && patientID != ""
@@ -125,7 +126,7 @@ func IsInPatient(r resource.Resource, patientID string) bool {
 		if !ok || len(paths[i].Elements) > 1 {
 			continue
 		}
-		literal, _ := resource.Field(element, "reference") // fast path: the usual form needs no parsing
+		literal, _ := resource.Field(element, "reference") // fast path: the usual form of a reference doesn't need parsing
 		id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
 		if ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != "" {
 			return true
@@ -134,7 +135,7 @@ func IsInPatient(r resource.Resource, patientID string) bool {
 	return refersToPatient(r, patientID)
 }
 
-// refersToPatient is the slow path of IsInPatient, separate because the iterator moves the resource to the heap.
+// refersToPatient is the slow path of IsInPatient. It is separate because its iterator makes the resource escape to the heap.
 func refersToPatient(r resource.Resource, patientID string) bool {
 	for element := range membershipReferences(r) {
 		to, _, ok := r.ReferenceTarget(element)
@@ -146,9 +147,9 @@ func refersToPatient(r resource.Resource, patientID string) bool {
 }
 
 // Patients returns the ids of all patients whose compartments contain a resource, possibly with duplicates. A reference to a
-// patient of another server or to a contained Patient is returned as written, and an unparsable one in quotation marks: neither
-// equals an id of a patient on this server. A reference to any other contained resource counts like the references of that
-// resource.
+// patient on another server or to a contained Patient is returned as written, and an unparsable one in quotation marks: neither
+// equals an id of a patient on this server. For a reference to any other contained resource, the references of that resource
+// are used instead.
 func Patients(r resource.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Type == "Patient" {
@@ -165,9 +166,9 @@ func Patients(r resource.Resource) iter.Seq[string] {
 	}
 }
 
-// MayReferenceContained reports whether a reference that determines a resource's patient may be to a contained Patient: one
-// that puts the resource into compartments, or its search parameter patient. The container is the resource itself or its
-// container. A reference to a missing contained resource counts, too.
+// MayReferenceContained reports whether a reference that determines a resource's patient may refer to a contained Patient: a
+// reference that puts the resource into compartments, or one in its search parameter patient. container is the resource itself,
+// or the resource that contains it. A reference to a missing contained resource is treated in the same way.
 func MayReferenceContained(r, container resource.Resource) bool {
 	for element := range concatenate(membershipReferences(r), parameterElements(r, "patient")) {
 		to, _, ok := r.ReferenceTarget(element)
@@ -178,7 +179,7 @@ func MayReferenceContained(r, container resource.Resource) bool {
 	return false
 }
 
-// isContainedNonPatient reports whether a contained id belongs to exactly one resource, which is not a Patient.
+// isContainedNonPatient reports whether exactly one contained resource has the id and it is not a Patient.
 func isContainedNonPatient(container resource.Resource, id string) bool {
 	found := false
 	for text := range container.Contained() {
@@ -194,7 +195,7 @@ func isContainedNonPatient(container resource.Resource, id string) bool {
 	return found
 }
 
-// ParameterPatients returns the patients in a search parameter of a resource, in the form of [Patients].
+// ParameterPatients returns the patients to which a search parameter of a resource refers, in the same form as [Patients].
 func ParameterPatients(r resource.Resource, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for element := range parameterElements(r, name) {
@@ -251,7 +252,7 @@ func yieldPatients(r resource.Resource, element []byte, yield func(string) bool)
 	return true
 }
 
-// patientID returns the patient that a reference may name; empty if it names none.
+// patientID returns the patient to which a reference may refer, or "" if it refers to none.
 func patientID(to resource.Reference, literal string, ok bool) string {
 	switch {
 	case !ok && literal != "" && !strings.HasPrefix(literal, "urn:"):

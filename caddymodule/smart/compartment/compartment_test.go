@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// TestMembers compares with the lists of types in R4's definitions (4.0.1).
+// The lists of types equal those in R4's definitions (4.0.1).
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -69,7 +69,7 @@ func TestPatientByIDAlone(t *testing.T) {
 	}
 }
 
-// For each parameter of each type in a patient's compartment, a resource with only the searched element is in the compartment.
+// For each parameter of each type in a patient's compartment, a resource with only the searched element is a member.
 func TestEveryType(t *testing.T) {
 	t.Parallel()
 	types := 0
@@ -94,7 +94,7 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
-// checkPath checks that a reference at the end of a path decides, through objects and arrays.
+// checkPath checks that a reference at the end of a path determines membership, through objects and arrays.
 func checkPath(t *testing.T, resourceType string, path resource.Path) {
 	t.Helper()
 	inside, outside := `{"reference":"Patient/a"}`, `{"reference":"Patient/b"}`

@@ -1,8 +1,8 @@
 // Command generate generates the tables of FHIR R4's search parameters and compartments for the packages searchparam and
 // compartment from R4's own definitions (see SOURCE.md). The output is deterministic.
 //
-// FHIRPath expressions become paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. A parameter
-// with an expression that is more than a path gets no paths.
+// FHIRPath expressions become paths of JSON members: "(Observation.value as Quantity)" becomes valueQuantity. A parameter gets
+// no paths if its expression is more than a path.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Locations of the definitions in the archives.
+// Paths of the definitions in the archives.
 const (
 	parametersFile = "org/hl7/fhir/r4/model/sp/search-parameters.json"
 	typesFile      = "org/hl7/fhir/r4/model/profile/profiles-types.xml"
@@ -29,7 +29,7 @@ const (
 	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
 )
 
-// generators are the generated tables by file name.
+// generators maps file names to the functions that generate their tables.
 var generators = map[string]func(*zip.Reader) ([]string, error){
 	"../searchparam/elements.tsv": elementTable,
 	"../searchparam/r4.tsv":       parameterTable,
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// write generates a table from an archive, and writes its lines to a file.
+// write generates a table from an archive and writes its lines to a file.
 func write(archive, file string, table func(*zip.Reader) ([]string, error)) error {
 	jar, err := zip.OpenReader(archive)
 	if err != nil {
@@ -62,7 +62,7 @@ func write(archive, file string, table func(*zip.Reader) ([]string, error)) erro
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-// read returns a file of the archive.
+// read returns the content of a file in the archive.
 func read(jar *zip.Reader, name string) ([]byte, error) {
 	file, err := jar.Open(name)
 	if err != nil {
@@ -72,13 +72,13 @@ func read(jar *zip.Reader, name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// parameter contains the required members of a SearchParameter.
+// parameter contains the members of a SearchParameter that are needed.
 type parameter struct {
 	Code, Type, Expression string
 	Base, Target           []string
 }
 
-// maxTargets is the number of targets beyond which a list in R4 means all types.
+// maxTargets is the maximum number of targets in a list. A longer list in R4 means all types.
 const maxTargets = 140
 
 // parameterTable returns the lines of the table of search parameters: type, name, kind, targets and paths.
@@ -106,7 +106,7 @@ func parameterTable(jar *zip.Reader) ([]string, error) {
 	return slices.Compact(lines), nil
 }
 
-// lines returns a line for each type of the parameter.
+// lines returns a table line for each type of the parameter.
 func (p parameter) lines(s searchparam.Structures) []string {
 	var lines []string
 	for _, base := range p.Base {
@@ -116,7 +116,7 @@ func (p parameter) lines(s searchparam.Structures) []string {
 	return lines
 }
 
-// targets returns the target types of the parameter's references; * for any.
+// targets returns the target types of the parameter's references, or "*" for any type.
 func (p parameter) targets() string {
 	if len(p.Target) > maxTargets {
 		return "*"
@@ -126,7 +126,7 @@ func (p parameter) targets() string {
 }
 
 // paths returns the parameter's paths in a type. If any part of its expression is more than a path, it returns none, because
-// the other parts alone would find too little.
+// the other parts alone would match too little.
 func (p parameter) paths(s searchparam.Structures, base string) []string {
 	if p.Type == "composite" || p.Expression == "" {
 		return nil
@@ -158,7 +158,7 @@ func formatPath(p resource.Path) string {
 	return formatted + ":" + p.Type
 }
 
-// compartment is a CompartmentDefinition: resource types with the search parameters that make a resource a member. A type
+// compartment is a CompartmentDefinition: resource types and the search parameters that make a resource a member. A type
 // without parameters has no members.
 type compartment struct {
 	Code      attribute `xml:"code"`
@@ -168,8 +168,8 @@ type compartment struct {
 	} `xml:"resource"`
 }
 
-// compartmentTable returns the lines of the table of compartments: compartment, type, and the names of the search parameters
-// that make a resource of the type a member. The owner of a compartment has {def}, which R4's definition of Patient omits.
+// compartmentTable returns the lines of the table of compartments: the compartment, the type, and the search parameters that
+// make a resource of the type a member. The owner of a compartment has {def}, which R4's definition of Patient omits.
 func compartmentTable(jar *zip.Reader) ([]string, error) {
 	text, err := read(jar, resourcesFile)
 	if err != nil {
@@ -189,7 +189,7 @@ func compartmentTable(jar *zip.Reader) ([]string, error) {
 	return lines, nil
 }
 
-// lines returns a line for each type that has members.
+// lines returns a table line for each type that has members.
 func (c compartment) lines() (lines []string) {
 	for _, r := range c.Resources {
 		var parameters []string
@@ -207,14 +207,14 @@ func (c compartment) lines() (lines []string) {
 	return lines
 }
 
-// structures contains the elements of R4's types by path, such as Observation.value[x], and the code systems of value sets with
-// a single one.
+// structures contains the elements of R4's types by path, such as Observation.value[x], and the code systems of value sets that
+// have only one.
 type structures struct {
 	elements map[string]element
 	systems  map[string]string
 }
 
-// element contains the types of an element, or the path of the element with the same content, and the value set of its codes.
+// element contains the types of an element (or the path of the element with the same content) and its codes' value set.
 type element struct {
 	Path             attribute `xml:"path"`
 	ContentReference attribute `xml:"contentReference"`
@@ -224,7 +224,7 @@ type element struct {
 	} `xml:"type"`
 }
 
-// attribute is a primitive value in FHIR's XML.
+// attribute is the value attribute of a primitive in FHIR's XML.
 type attribute struct {
 	Value string `xml:"value,attr"`
 }
@@ -247,8 +247,8 @@ func readStructures(jar *zip.Reader) (*structures, error) {
 	return s, nil
 }
 
-// add adds the elements of a Bundle of StructureDefinitions. Profiles are skipped, because their elements have the paths of
-// their type.
+// add adds the elements of a Bundle of StructureDefinitions. Profiles are skipped, because the paths of their elements are
+// those of the base type.
 func (s *structures) add(text []byte) error {
 	var bundle struct {
 		Entry []struct {
@@ -294,11 +294,11 @@ func (s *structures) addSystems(text []byte) error {
 	return nil
 }
 
-// inheritedElements are the elements of all types, which the table omits.
+// inheritedElements matches the elements that all types have. The table omits them.
 var inheritedElements = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
 
-// elementTable returns the lines of the table of elements: path and types. Elements of primitive types are omitted, because
-// JSON has them next to the value.
+// elementTable returns the lines of the table of elements. A line consists of path and types. Elements of primitive types are
+// omitted, because JSON stores them separately from the value.
 func elementTable(jar *zip.Reader) ([]string, error) {
 	s, err := readStructures(jar)
 	if err != nil {
@@ -314,7 +314,7 @@ func elementTable(jar *zip.Reader) ([]string, error) {
 	return lines, nil
 }
 
-// types returns the types of an element, with the code system of codes, or the path of the element with the same content.
+// types returns the types of an element, with the code system of its codes, or the path of the element with the same content.
 func (s *structures) types(e element) (types []string) {
 	if e.ContentReference.Value != "" {
 		return []string{e.ContentReference.Value}
@@ -333,7 +333,7 @@ func (s *structures) types(e element) (types []string) {
 	return types
 }
 
-// system returns the code system of an element's codes, if it is unique.
+// system returns the code system of an element's codes if there is exactly one.
 func (s *structures) system(e element) string {
 	valueSet, _, _ := strings.Cut(e.ValueSet.Value, "|")
 	return s.systems[valueSet]

@@ -116,7 +116,7 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// archive writes files to an archive, and returns its name.
+// archive writes files to a zip archive and returns its path.
 func archive(t *testing.T, files map[string]string) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "a.jar"))

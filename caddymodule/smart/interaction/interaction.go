@@ -20,17 +20,17 @@
 //	Patient/id/Type              CompartmentSearch
 //	Patient/id/Type/_search                        CompartmentSearch
 //
-// ¹ With If-None-Exist it is ConditionalCreate. The other conditional interactions require criteria in the query.
+// ¹ With If-None-Exist, it is ConditionalCreate. The other conditional interactions require criteria in the query.
 //
-// Patient represents the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A HEAD is
-// the GET without its body. Everything else is an error: 404 for a path and 405 for a method that is not in the table, 400 for
-// an ambiguous query. This includes extensions of some servers that R4 does not define, such as GET Type/_search, a trailing
-// slash, and operations on a version of a resource. Only R4's types are accepted, not a server's own.
+// Patient represents the five types that have a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. HEAD
+// is parsed like GET. All other requests are errors: 404 for a path and 405 for a method that is not in the table, 400 for an
+// ambiguous query. This includes extensions of some servers that R4 does not define, such as GET Type/_search, a trailing
+// slash, and operations on a version of a resource. Only R4's types are accepted; server-specific types are not.
 //
-// The parameters of a request are decoded once and otherwise unchanged. This package does not decide whether they are allowed.
+// The parameters of a request are decoded once and otherwise unchanged. This package does not check whether they are allowed.
 //
-// References: FHIR R4 http.html, search.html and compartmentdefinition.html (https://hl7.org/fhir/R4); SMART App Launch
-// 2.2.0, "Scopes for Requesting FHIR Resources".
+// References: FHIR R4 http.html, search.html and compartmentdefinition.html (https://hl7.org/fhir/R4); SMART App Launch 2.2.0,
+// "Scopes for Requesting FHIR Resources".
 package interaction
 
 import (
@@ -52,16 +52,16 @@ type Reference struct {
 	ID string
 }
 
-// String returns the relative reference, such as Patient/1.
+// String returns the relative reference, e.g. Patient/1.
 func (r Reference) String() string { return r.Type + "/" + r.ID }
 
 // Interaction is a request of FHIR's REST API, as returned by [Parse].
 type Interaction struct {
 	// Kind is the kind of interaction.
 	Kind Kind
-	// Type is the resource type in the path; empty if none. For a [CompartmentSearch] it is the searched type, "*" for all.
+	// Type is the resource type in the path; may be empty. For a [CompartmentSearch], it is the searched type; "*" for all.
 	Type string
-	// ID is the logical id in the path, unless it is that of a compartment.
+	// ID is the logical id in the path; empty if the path has none or it is the id of a compartment.
 	ID string
 	// VersionID is the version requested by a [VRead].
 	VersionID string
@@ -69,7 +69,7 @@ type Interaction struct {
 	Compartment Reference
 	// Operation is the name of an [Operation] with the dollar sign, such as $everything.
 	Operation string
-	// Parameters are those of the query, decoded and in order, followed by the form of a search or the criteria of a
+	// Parameters are the decoded query parameters in order, followed by the form of a search or the criteria of a
 	// [ConditionalCreate].
 	Parameters []smart.Parameter
 	// IsAsync is true if the client requests an asynchronous response (R4 async.html).
@@ -97,8 +97,7 @@ const (
 	TypeSearch
 	// SystemSearch is GET of the base or POST _search.
 	SystemSearch
-	// CompartmentSearch is GET Patient/id/Type or Patient/id/*, or POST with _search after the Type or in place of the
-	// asterisk.
+	// CompartmentSearch is GET Patient/id/Type or Patient/id/*, or POST with _search after the Type or instead of the asterisk.
 	CompartmentSearch
 	// Create is POST Type.
 	Create
@@ -116,13 +115,13 @@ const (
 	Delete
 	// ConditionalDelete is DELETE Type with criteria.
 	ConditionalDelete
-	// Bundle is POST to the base: a batch or a transaction, depending on the body.
+	// Bundle is POST to the base: a batch or a transaction, depending on its body.
 	Bundle
 	// Operation is GET or POST of a $name after the base, a Type or a Type/id.
 	Operation
 )
 
-// kindNames are the codes of the CapabilityStatement (R4 valueset-restful-interaction.html) where they exist.
+// kindNames are the codes in a CapabilityStatement (R4 valueset-restful-interaction.html), if there is one.
 var kindNames = [...]string{
 	Capabilities:      "capabilities",
 	Read:              "read",
@@ -145,7 +144,7 @@ var kindNames = [...]string{
 	Operation:         "operation",
 }
 
-// String returns the kind's code in a CapabilityStatement, or a similar word for kinds without a code.
+// String returns the kind's code in a CapabilityStatement, or a similar name if it has none.
 func (k Kind) String() string {
 	if k == 0 || int(k) >= len(kindNames) {
 		return "unknown"
@@ -153,8 +152,8 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// permissions is the table of SMART App Launch 2.2 ("Scopes for requesting FHIR Resources"). Conditional interactions also need
-// Search, because their response reveals the matches.
+// permissions is the table of SMART App Launch 2.2 ("Scopes for requesting FHIR Resources"). Conditional interactions also
+// require Search, because their responses reveal the matches.
 var permissions = [...]smart.Permission{
 	Read:              smart.Read,
 	VRead:             smart.Read,
@@ -175,8 +174,8 @@ var permissions = [...]smart.Permission{
 	Operation:         0,
 }
 
-// Permission returns the permissions that the scopes must give on the type. It is 0 if scopes alone do not decide: capabilities
-// are public, an operation depends on its name, and a bundle on its entries.
+// Permission returns the permissions that the scopes must grant on the type. It is 0 if other rules apply: capabilities are
+// public, an operation's permissions depend on its name, and a bundle's on its entries.
 func (i Interaction) Permission() smart.Permission {
 	if int(i.Kind) >= len(permissions) {
 		return 0
@@ -184,7 +183,7 @@ func (i Interaction) Permission() smart.Permission {
 	return permissions[i.Kind]
 }
 
-// Path returns the path below the base, without leading and trailing slashes. No character in it needs encoding in a URL.
+// Path returns the path below the base, without leading or trailing slashes. It doesn't need encoding in a URL.
 func (i Interaction) Path() string {
 	switch i.Kind {
 	case Capabilities:
@@ -202,7 +201,7 @@ func (i Interaction) Path() string {
 	}
 }
 
-// joinPath is path.Join for segments that are clean or empty.
+// joinPath is like path.Join, but requires segments that are clean or empty.
 func joinPath(segments ...string) string {
 	path := ""
 	for _, segment := range segments {
@@ -261,16 +260,16 @@ func isCompartment(name string) bool { return compartments[name] }
 
 // Errors of [Parse]. They contain no part of the request, which may include patient data.
 var (
-	// errUnknownPath: the path is not one of FHIR's (R4 http.html#summary), 404.
+	// errUnknownPath: FHIR does not define the path (R4 http.html#summary), 404.
 	errUnknownPath = errors.New("unknown path of the FHIR REST API")
-	// errUnknownType: FHIR R4 does not have the type in the path (resourcelist.html), 404.
+	// errUnknownType: FHIR R4 does not define the resource type in the path (resourcelist.html), 404.
 	errUnknownType = errors.New("unknown resource type")
-	// errMalformedID: an id or version id is not 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id), or is a dot
-	// segment (RFC 3986 §3.3), 404.
+	// errMalformedID: an id or version id does not consist of 1 to 64 letters, digits, hyphens and dots (R4 datatypes.html#id),
+	// or is a dot segment (RFC 3986 §3.3), 404.
 	errMalformedID = errors.New("malformed resource id or version id")
 	// errUndefinedMethod: FHIR defines no interaction with this method for the path (RFC 9110 §15.5.6), 405.
 	errUndefinedMethod = errors.New("method not supported for this path")
-	// errAmbiguousQuery: the query or form is ambiguous, or has parameters that the interaction does not support, 400.
+	// errAmbiguousQuery: the query or form is ambiguous, or contains parameters that the interaction does not support, 400.
 	errAmbiguousQuery = errors.New("ambiguous or unsupported query parameters")
 	// errMissingCriteria: a conditional interaction has no criteria, or several sets of them (R4 http.html#ccreate, #cond-update,
 	// #3.1.0.7.1), 400.
@@ -291,7 +290,7 @@ func Status(err error) int {
 	}
 }
 
-// kindsByPath are the interactions of R4's summary (http.html#summary) by form of path and method.
+// kindsByPath contains the interactions of R4's summary (http.html#summary) by path form and method.
 var kindsByPath = map[pathForm]map[string]Kind{
 	systemPath:            {http.MethodGet: SystemSearch, http.MethodPost: Bundle},
 	metadataPath:          {http.MethodGet: Capabilities},
@@ -319,9 +318,9 @@ var kindsByPath = map[pathForm]map[string]Kind{
 	},
 }
 
-// Parse returns the interaction of a request. The path is decoded, below the FHIR base, and without leading and trailing
-// slashes; the query is as sent. HEAD is handled like GET. Method override headers are ignored. Every request is unambiguous or
-// an error of this package. [Status] returns its HTTP status.
+// Parse returns the interaction of a request. path is decoded, relative to the FHIR base, and has no leading or trailing
+// slashes; query is as sent. HEAD is handled like GET. Method override headers are ignored. Ambiguous requests cause an error
+// of this package; [Status] returns its HTTP status.
 func Parse(method, path, query string, header http.Header) (Interaction, error) {
 	var i Interaction
 	at, err := i.parsePath(path)
@@ -339,7 +338,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	if i.Parameters, err = smart.ParseParameters(query); err != nil {
 		return Interaction{}, fmt.Errorf("%w: %w", errAmbiguousQuery, err)
 	}
-	switch kind { // If-None-Exist is ignored except for a create
+	switch kind { // If-None-Exist affects only a create
 	case Create:
 		err = i.makeCreateConditional(header.Values("If-None-Exist"))
 	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
@@ -353,7 +352,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	return i, nil
 }
 
-// WithForm appends the form of a search by POST to the parameters of its query, since servers accept both (R4
+// WithForm appends the form of a search by POST to the parameters of its query, because servers accept both (R4
 // http.html#search).
 func (i Interaction) WithForm(body string) (Interaction, error) {
 	switch i.Kind {
@@ -370,7 +369,7 @@ func (i Interaction) WithForm(body string) (Interaction, error) {
 }
 
 // prefersAsync reports whether Prefer contains respond-async (RFC 7240 §4.1). Some servers also accept semicolons as
-// separators, so they count here, too; a synchronous response to such a request is judged in any case.
+// separators, so they are accepted here too; if the response is synchronous nevertheless, it is judged.
 func prefersAsync(header http.Header) bool {
 	for _, line := range header.Values("Prefer") {
 		for preference := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -383,7 +382,7 @@ func prefersAsync(header http.Header) bool {
 	return false
 }
 
-// pathForm is a form of path, which determines the interaction together with the method.
+// pathForm is the form of a path. Together with the method, it determines the interaction.
 type pathForm uint8
 
 const (
@@ -402,8 +401,8 @@ const (
 	operationPath
 )
 
-// parsePath parses a path below the base into i. Each path has exactly one form, since ids and types contain no underscore,
-// dollar sign or asterisk, and are not empty.
+// parsePath parses a path below the base into i. Each path has exactly one form, because ids and types contain no underscores,
+// dollar signs or asterisks and are not empty.
 func (i *Interaction) parsePath(path string) (pathForm, error) {
 	switch path {
 	case "":
@@ -429,7 +428,7 @@ func (i *Interaction) parsePath(path string) (pathForm, error) {
 	return i.parseTypePath(rest)
 }
 
-// firstSegmentError returns the error for a word that is no type: errUnknownType if it has the syntax of a type.
+// firstSegmentError returns the error for an unknown segment: errUnknownType if it has the syntax of a resource type.
 func firstSegmentError(segment string) error {
 	if segment == "" || segment[0] < 'A' || segment[0] > 'Z' {
 		return errUnknownPath
@@ -475,7 +474,7 @@ func (i *Interaction) parseInstancePath(path string) (pathForm, error) {
 	return versionPath, nil
 }
 
-// parseCompartmentPath parses the part after the id of a compartment. The searched type replaces the compartment's type.
+// parseCompartmentPath parses the path after the id of a compartment. The searched type replaces the compartment's type in i.
 func (i *Interaction) parseCompartmentPath(path string) (pathForm, error) {
 	if !isCompartment(i.Type) {
 		return 0, errUnknownPath
@@ -502,8 +501,8 @@ func (i *Interaction) parseCompartmentPath(path string) (pathForm, error) {
 	return compartmentPath, nil
 }
 
-// parseOperation parses a segment that is the name of an operation. Names other than R4's own can contain dots and underscores,
-// such as HAPI's $hapi.fhir.replace-references.
+// parseOperation parses a segment that is the name of an operation. Names that R4 does not define can contain dots and
+// underscores, e.g. HAPI's $hapi.fhir.replace-references.
 func (i *Interaction) parseOperation(segment string) bool {
 	name, ok := strings.CutPrefix(segment, "$")
 	if !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isIDRune(r) }) {
@@ -522,7 +521,7 @@ func isIDRune(r rune) bool {
 	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// makeCreateConditional makes a create with If-None-Exist conditional, and adds the criteria, which are a query without the
+// makeCreateConditional makes a create with If-None-Exist conditional. It adds the criteria, which are a query without the
 // question mark (R4 http.html#ccreate). Criteria in the URL of a create are rejected: some servers apply them, others ignore
 // them and create the resource.
 func (i *Interaction) makeCreateConditional(criteria []string) error {
@@ -544,14 +543,14 @@ func (i *Interaction) makeCreateConditional(criteria []string) error {
 	return nil
 }
 
-// Criteria returns the parameters that select resources, without those for the format of the response (_format, _pretty,
-// _summary and _elements).
+// Criteria returns the parameters that select resources. It omits the parameters for the format of the response (_format,
+// _pretty, _summary and _elements).
 func (i Interaction) Criteria() []smart.Parameter {
 	return slices.DeleteFunc(slices.Clone(i.Parameters), isFormatParameter)
 }
 
-// hasCriteria reports whether a parameter selects resources. Without one, a conditional delete would delete all resources of
-// its type. Blank values do not count, because servers ignore them.
+// hasCriteria reports whether a parameter selects resources. If none did, a conditional delete would delete all resources of
+// its type. Parameters with blank values are ignored, because servers ignore them.
 func hasCriteria(list []smart.Parameter) bool {
 	return slices.ContainsFunc(list, func(p smart.Parameter) bool { return isCriterion(p.Name) && !isBlank(p.Value) })
 }

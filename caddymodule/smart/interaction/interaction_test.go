@@ -59,7 +59,7 @@ func request(in string, header http.Header) (Interaction, error) {
 	return Parse(method, path, query, header)
 }
 
-// TestSummary is the table of R4 http.html#summary, in the same order.
+// TestSummary contains the table of R4 http.html#summary in the same order.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -324,7 +324,7 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// A written request is parsed as the same interaction, for every kind.
+// For every kind, the canonical request of an interaction is parsed as the same interaction.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	seen := make(map[Kind]bool)
@@ -369,7 +369,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// writeInteraction returns the canonical request without its header, after checking that it is parsed as the same interaction.
+// writeInteraction returns the canonical request without its header and checks that it is parsed as the same interaction.
 func writeInteraction(t *testing.T, i Interaction) string {
 	t.Helper()
 	method, path, query, header := i.request()
@@ -431,8 +431,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// request returns the canonical request of an interaction for Parse: searches and operations by GET, and only the relevant
-// headers.
+// request returns the canonical request of an interaction, in the form of Parse's parameters: searches and operations use GET,
+// and there are only the relevant headers.
 func (i Interaction) request() (method, path, query string, header http.Header) {
 	header = make(http.Header)
 	if i.IsAsync {
@@ -513,7 +513,7 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
-// If-None-Exist makes no other interaction conditional.
+// If-None-Exist makes only a create conditional.
 func TestIfNoneExistElsewhere(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]Kind{
@@ -527,7 +527,7 @@ func TestIfNoneExistElsewhere(t *testing.T) {
 	}
 }
 
-// Parameters that match all resources of a type are no criteria.
+// Parameters that match all resources of a type are not criteria.
 func TestCriteria(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

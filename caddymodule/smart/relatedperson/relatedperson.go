@@ -1,5 +1,5 @@
 // Package relatedperson determines the patients for whom a RelatedPerson or a Person acts (FHIR R4 §8.3 and §8.2). Only
-// relationships that are valid at the given time count.
+// relationships that are valid at the given time are considered.
 package relatedperson
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// maxLinks is the maximum number of links of a Person that are evaluated.
+// maxLinks is the maximum number of a Person's links that are evaluated.
 const maxLinks = 100
 
-// Patients returns the ids of the patients on the same server for whom a RelatedPerson or a Person acts at a time; none for
-// other types. A relationship that cannot be parsed, or that has a modifierExtension, counts as ended.
+// Patients returns the ids of the patients on the same server for whom a RelatedPerson or a Person acts at a time, or none for
+// resources of other types. A relationship that cannot be parsed or has a modifierExtension is treated as ended.
 func Patients(r resource.Resource, at time.Time) []string {
 	if !isActive(r) {
 		return nil
@@ -28,7 +28,7 @@ func Patients(r resource.Resource, at time.Time) []string {
 	return nil
 }
 
-// relatedPatient returns the patient of a RelatedPerson, if the time is within the period of the relationship.
+// relatedPatient returns the patient of a RelatedPerson if the time is within the period of the relationship.
 func relatedPatient(r resource.Resource, at time.Time) []string {
 	if period, ok := r.Member("period"); ok && !isWithinPeriod(period, at) {
 		return nil
@@ -40,15 +40,15 @@ func relatedPatient(r resource.Resource, at time.Time) []string {
 	return appendPatient(nil, r, patient)
 }
 
-// isActive reports whether a record is active. The default is true.
+// isActive reports whether a record is active. A missing active element means true.
 func isActive(r resource.Resource) bool {
 	active, isPresent := r.Member("active")
 	_, isModified := r.Member("modifierExtension")
 	return !isModified && (!isPresent || string(active) == "true")
 }
 
-// linkedPatients returns the patients that a Person is linked to, except for links with an assurance of little or some confidence
-// (https://hl7.org/fhir/R4/valueset-identity-assuranceLevel.html). A link without an assurance counts.
+// linkedPatients returns the patients to whom a Person is linked. It omits links with an assurance of little or some confidence
+// (https://hl7.org/fhir/R4/valueset-identity-assuranceLevel.html). Links without an assurance are included.
 func linkedPatients(r resource.Resource) (ids []string) {
 	linkCount := 0
 	for link := range r.Values(resource.Path{Elements: []string{"link"}}) {
@@ -75,7 +75,7 @@ func appendPatient(ids []string, r resource.Resource, reference []byte) []string
 	return append(ids, to.ID)
 }
 
-// isWithinPeriod reports whether a time is in a Period, including its end to the end's precision. Dates are in UTC.
+// isWithinPeriod reports whether a time is in a Period. The end is included, to its precision. Dates are in UTC.
 func isWithinPeriod(period []byte, at time.Time) bool {
 	if len(period) == 0 || period[0] != '{' {
 		return false

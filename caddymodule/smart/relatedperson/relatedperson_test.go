@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// TestPatients evaluates relationships at noon of 15 June 2026 UTC.
+// TestPatients evaluates relationships at noon UTC on June 15, 2026.
 func TestPatients(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)

@@ -1,5 +1,5 @@
-// Package resource is the view of a FHIR resource for access decisions: [Parse] parses its text once, and elements are looked
-// up in the text when needed.
+// Package resource provides read access to FHIR resources for access decisions: [Parse] parses the text of a resource once, and
+// elements are looked up in the text when needed.
 //
 //	Resource         type, id, version, members, contained resources; Reader parses consecutive resources
 //	Path             a path from a resource to some of its elements; Values evaluates it
@@ -25,29 +25,29 @@ import (
 // ErrNoType means that a JSON object is not a resource, because it has no resourceType.
 var ErrNoType = errors.New("resourceType is missing")
 
-// errTextTooLong means that a text has 2 GiB or more.
+// errTextTooLong means that a text is 2 GiB or larger.
 var errTextTooLong = errors.New("resource is too large")
 
 // Resource is a FHIR resource in JSON. The slices that it returns are parts of the parsed text.
 type Resource struct {
-	// Type is the resourceType; never empty.
+	// Type is the resourceType; it is not empty.
 	Type string
-	// ID is the logical id; empty if none.
+	// ID is the logical id; may be empty.
 	ID string
-	// VersionID is meta.versionId; empty if none.
+	// VersionID is meta.versionId; may be empty.
 	VersionID string
 
 	text    []byte
-	names   []byte // of all members, concatenated
+	names   []byte // names of all members, concatenated
 	members []member
 	bases   []string
 }
 
-// member contains the offsets of a member's name in names, and of its value in text. It has no pointers, to save work for the
-// garbage collector.
+// member contains the offsets of a member's name in names and of its value in text. It contains no pointers, which reduces the
+// work of the garbage collector.
 type member struct{ name, nameEnd, value, end int32 }
 
-// setIdentity sets the type, id and version. Consecutive resources mostly share a type, so its string is reused.
+// setIdentity sets the type, id and version. It reuses typeBefore, because consecutive resources often have the same type.
 func (r *Resource) setIdentity(typeBefore string) error {
 	var typ, id, version []byte
 	for _, m := range r.members {
@@ -72,12 +72,12 @@ func (r *Resource) setIdentity(typeBefore string) error {
 	if r.Type = typeBefore; string(typ) != typeBefore {
 		r.Type = string(typ)
 	}
-	combined := string(id) + string(version) // one allocation
+	combined := string(id) + string(version) // a single allocation
 	r.ID, r.VersionID = combined[:len(id)], combined[len(id):]
 	return nil
 }
 
-// Member returns the text of a member's value; ok is false if the member is missing.
+// Member returns the JSON value of a member; ok is false if the member is missing.
 func (r Resource) Member(name string) (value []byte, ok bool) {
 	for _, m := range r.members {
 		if string(r.names[m.name:m.nameEnd]) == name {
@@ -87,7 +87,7 @@ func (r Resource) Member(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Contained returns the texts of the contained resources.
+// Contained returns the JSON of the contained resources.
 func (r Resource) Contained() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		list, ok := r.Member("contained")
@@ -103,37 +103,37 @@ func (r Resource) Contained() iter.Seq[[]byte] {
 }
 
 const (
-	// typicalMembers and typicalNamesLength are the usual maximum number of members, and the total length of their names.
+	// typicalMembers and typicalNamesLength are the typical maximum number of members and the total length of their names.
 	typicalMembers     = 24
 	typicalNamesLength = 10 * typicalMembers
 
-	// batchSize is the number of resources to allocate for at once after the first.
+	// batchSize is the number of resources for which memory is allocated at once after the first.
 	batchSize = 16
 )
 
-// Reader parses resources that are values in one text, such as those in the entries of a Bundle. It allocates for several
-// resources at once.
+// Reader parses resources that are values in the same text, such as those in the entries of a Bundle. It allocates memory for
+// several resources at once.
 type Reader struct {
 	cursor       *rawjson.Cursor
 	text         []byte
 	bases        []string
 	previousType string
-	names        []byte   // empty; capacity for the names of further resources
-	members      []member // empty; capacity for the members of further resources
-	nextBatch    int      // number of resources to allocate for next time
+	names        []byte   // empty, with capacity for the names of the next resources
+	members      []member // empty, with capacity for the members of the next resources
+	nextBatch    int      // number of resources for the next allocation
 }
 
-// NewReader returns a Reader for a cursor over a text. The bases are as for Parse.
+// NewReader returns a Reader for a cursor over text. bases has the same meaning as in [Parse].
 func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
 	return &Reader{cursor: c, text: text, bases: bases, nextBatch: 1}
 }
 
-// Read parses the cursor's next value as a resource. part is its text.
+// Read parses the cursor's next value as a resource. part is the resource's text.
 func (r *Reader) Read() (res Resource, part []byte, err error) {
 	if len(r.text) > math.MaxInt32 {
 		return res, nil, errTextTooLong
 	}
-	if cap(r.members) < typicalMembers { // insufficient for a usual resource
+	if cap(r.members) < typicalMembers { // insufficient for a typical resource
 		r.members = make([]member, 0, r.nextBatch*typicalMembers)
 	}
 	if cap(r.names) < typicalNamesLength {
@@ -141,7 +141,7 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	}
 	r.nextBatch = batchSize
 	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
-	r.cursor.Kind() // skips to the first byte
+	r.cursor.Kind() // skips to the first byte of the value
 	start := r.cursor.Offset()
 	err = r.cursor.Object(func(name []byte) error {
 		m := member{name: int32(len(res.names)), value: int32(r.cursor.Offset())}
@@ -162,8 +162,8 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	return res, r.text[start:r.cursor.Offset():r.cursor.Offset()], nil
 }
 
-// Parse parses a resource from a text, which must not be changed while the resource is in use. Bases are the base URLs of the
-// resource's server: an absolute reference below one of them refers to that server, and any other to another server. Duplicate
+// Parse parses a resource from a text, which must not be modified while the resource is in use. bases are the base URLs of the
+// resource's server: an absolute reference below one of them refers to that server, any other to another server. Duplicate
 // names in an object, at any level, are an error.
 func Parse(text []byte, bases ...string) (Resource, error) {
 	c := rawjson.NewCursor(text)
@@ -177,10 +177,10 @@ func Parse(text []byte, bases ...string) (Resource, error) {
 	return r, nil
 }
 
-// ParsePart parses a resource that is part of this one, such as in an entry of a Bundle. It is on the same server.
+// ParsePart parses a resource that is part of this one, e.g. in an entry of a Bundle. Its server is the same.
 func (r Resource) ParsePart(text []byte) (Resource, error) { return Parse(text, r.bases...) }
 
-// FindContained returns the contained resource with an id.
+// FindContained returns the contained resource with the given id; false if there is none.
 func (r Resource) FindContained(id string) (Resource, bool) {
 	for value := range r.Contained() {
 		if c, err := Parse(value, r.bases...); err == nil && c.ID == id {
@@ -192,29 +192,29 @@ func (r Resource) FindContained(id string) (Resource, bool) {
 
 // Path leads from a resource to some of its elements.
 type Path struct {
-	// Elements are the names of the JSON members along the path. An element with a choice of types has the type in its name,
-	// such as valueQuantity.
+	// Elements are the names of the JSON members along the path. The name of an element with a choice of types includes the
+	// type, e.g. valueQuantity.
 	Elements []string
-	// Type is the FHIR type of the elements at the end.
+	// Type is the FHIR type of the elements at the end of the path.
 	Type string
-	// System is the code system of the codes at the end, if they have type code and a single code system.
+	// System is the code system of the codes at the end of the path, if Type is code and they have a single code system.
 	System string
-	// Target, if set, selects the references at the end that refer to a resource of this type. (In FHIRPath: where(resolve() is
-	// Patient).)
+	// Target, if set, selects the references at the end that refer to a resource of this type. In FHIRPath: where(resolve() is
+	// Patient).
 	Target string
 	// Filters select some of the elements along the path.
 	Filters []Filter
 }
 
-// Filter selects some of the elements along a path. (In FHIRPath: where(system='phone').)
+// Filter selects some of the elements along a path. In FHIRPath: where(system='phone').
 type Filter struct {
-	// Depth is the number of names from the beginning of the path to the elements.
+	// Depth is the number of names from the beginning of the path to the filtered elements.
 	Depth int
-	// Element is the name of a member, and Value its required value.
+	// Element is the name of a member, and Value is its required value.
 	Element, Value string
 }
 
-// Values returns the texts of the elements at the end of a path. Arrays are flattened.
+// Values returns the JSON of the elements at the end of a path. Arrays are flattened.
 func (r Resource) Values(p Path) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if value, ok := r.Member(p.Elements[0]); ok {
@@ -231,12 +231,12 @@ type pathWalk struct {
 	yield    func([]byte) bool
 }
 
-// visitValue continues in a value that is depth names along the path. It returns false to stop the walk.
+// visitValue visits a value that is depth names along the path. It returns false to stop the walk.
 func (w *pathWalk) visitValue(value []byte, depth int) bool {
 	if value[0] != '[' {
 		return w.visitElement(value, depth)
 	}
-	s := jsonScanner{text: value} // not Elements: its closure would move the walk to the heap
+	s := jsonScanner{text: value} // not Elements, whose closure would make the walk escape to the heap
 	for s.consume('[') || s.consume(',') {
 		if element := s.nextValue(); len(element) > 0 && !w.visitElement(element, depth) {
 			return false
@@ -245,7 +245,7 @@ func (w *pathWalk) visitValue(value []byte, depth int) bool {
 	return true
 }
 
-// visitElement continues in a value that is no array.
+// visitElement visits a value that is not an array.
 func (w *pathWalk) visitElement(value []byte, depth int) bool {
 	switch {
 	case value[0] == 'n' || !w.path.matchesFilters(value, depth):
@@ -257,7 +257,7 @@ func (w *pathWalk) visitElement(value []byte, depth int) bool {
 	return !ok || w.visitValue(next, depth+1)
 }
 
-// matchesFilters reports whether the filters at a depth of the path keep an element.
+// matchesFilters reports whether an element matches the filters at a depth of the path.
 func (p *Path) matchesFilters(value []byte, depth int) bool {
 	for i := range p.Filters {
 		f := &p.Filters[i]
@@ -272,15 +272,15 @@ func (p *Path) matchesFilters(value []byte, depth int) bool {
 	return true
 }
 
-// jsonScanner parses text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of
-// values. In other text its results are undefined, but within bounds.
+// jsonScanner scans text that is known to be valid JSON, because it is part of a parsed text. It only finds the ends of values.
+// For other text, its results are undefined but within bounds.
 type jsonScanner struct {
 	text   []byte
 	offset int
 }
 
-// Field returns the text of a member's value in an object; ok is false if the member is missing, or the value is no object. The
-// object must be part of a parsed resource.
+// Field returns the JSON value of an object's member; ok is false if the member is missing or object is not an object. It must
+// be part of a parsed resource.
 func Field(object []byte, name string) (value []byte, ok bool) {
 	s := jsonScanner{text: object}
 	for s.consume('{') || s.consume(',') {
@@ -293,7 +293,7 @@ func Field(object []byte, name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Elements returns the texts of an array's elements; for any other value, the value itself. The array must be part of a parsed
+// Elements returns the JSON of an array's elements, or the value itself if it is not an array. It must be part of a parsed
 // resource.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
@@ -310,13 +310,13 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Text returns the decoded value of a string; empty for any other value.
+// Text returns the decoded value of a JSON string, or "" for any other value.
 func Text(value []byte) string {
 	decoded, _ := decodeText(value)
 	return string(decoded)
 }
 
-// decodeText returns the decoded value of a string. Most strings have no escapes and are returned without a copy.
+// decodeText returns the decoded value of a string. Most strings contain no escapes and are returned without a copy.
 func decodeText(value []byte) ([]byte, error) {
 	if last := len(value) - 1; last > 0 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
 		return value[1:last:last], nil
@@ -324,7 +324,7 @@ func decodeText(value []byte) ([]byte, error) {
 	return rawjson.NewCursor(value).Bytes()
 }
 
-// peek skips white space, and returns the next character.
+// peek skips white space and returns the next character.
 func (s *jsonScanner) peek() byte {
 	for ; s.offset < len(s.text); s.offset++ {
 		switch c := s.text[s.offset]; c {
@@ -345,7 +345,7 @@ func (s *jsonScanner) consume(c byte) bool {
 	return true
 }
 
-// nextValue skips the next value, and returns it. It is empty at the end of an array or object.
+// nextValue skips and returns the next value. It is empty at the end of an array or object.
 func (s *jsonScanner) nextValue() []byte {
 	first := s.peek()
 	start := s.offset
@@ -398,16 +398,16 @@ func (s *jsonScanner) skipNested() {
 
 // Reference is a parsed literal reference. The version in a reference is ignored.
 type Reference struct {
-	// Type and ID identify the resource; empty in a reference to a contained one.
+	// Type and ID identify the resource. They are empty in a reference to a contained resource.
 	Type, ID string
-	// Base is the base URL of the resource's server; empty if it is the server of the referring resource.
+	// Base is the base URL of the resource's server. It is empty if that is the server of the referring resource.
 	Base string
 	// Contained is the id of a contained resource.
 	Contained string
 }
 
-// ReferenceTarget returns the target of a Reference element, and the literal reference as written. ok is false without a literal
-// reference, or if it does not identify a resource by type and id.
+// ReferenceTarget returns the target of a Reference element and the literal reference as written. ok is false if there is no
+// literal reference or if it does not identify a resource by type and id.
 func (r Resource) ReferenceTarget(element []byte) (to Reference, literal string, ok bool) {
 	value, ok := Field(element, "reference")
 	if !ok {
@@ -423,7 +423,7 @@ func (r Resource) ReferenceTarget(element []byte) (to Reference, literal string,
 }
 
 // ParseReference parses a literal reference: Patient/1, Patient/1/_history/2, the URL of either, or #contained. ok is false for
-// anything else, such as a conditional reference, a URN, or a URL that is not one of a FHIR server.
+// anything else, such as a conditional reference, a URN, or a URL that is not the address of a resource.
 func (r Resource) ParseReference(s string) (Reference, bool) {
 	if id, ok := strings.CutPrefix(s, "#"); ok {
 		return Reference{Contained: id}, isID(id)
@@ -451,7 +451,7 @@ func (r Resource) cutBase(s string) (base, rest string) {
 	return splitURL(s)
 }
 
-// splitURL splits a URL before its last two segments, not counting those of a history.
+// splitURL splits a URL before its last two segments, ignoring those of a history.
 func splitURL(s string) (base, rest string) {
 	path, _, _ := strings.Cut(s, "/_history/")
 	at := strings.LastIndexByte(path, '/')
@@ -464,7 +464,7 @@ func splitURL(s string) (base, rest string) {
 	return s[:at], s[at+1:]
 }
 
-// refersTo reports whether an element is a reference to a resource of a type. With an empty type, it returns true.
+// refersTo reports whether an element is a reference to a resource of type target. It returns true if target is empty.
 func (r Resource) refersTo(element []byte, target string) bool {
 	if target == "" {
 		return true

@@ -95,7 +95,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Iteration stops when the caller stops.
+// Iteration stops when the caller breaks the loop.
 func TestValuesStops(t *testing.T) {
 	t.Parallel()
 	r, _ := Parse([]byte(`{"resourceType":"X","a":[{"b":[1,2]},{"b":[3]}]}`))
@@ -194,7 +194,7 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-// join concatenates texts without white space between tokens.
+// join concatenates texts and removes white space between tokens.
 func join(texts [][]byte) string {
 	var all []string
 	for _, text := range texts {
@@ -203,7 +203,7 @@ func join(texts [][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// Resources that are read consecutively equal those that are parsed separately, regardless of their number of members.
+// Resources that are read consecutively equal those that are parsed separately, whatever their number of members.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	var texts []string

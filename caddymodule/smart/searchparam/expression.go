@@ -1,7 +1,7 @@
 package searchparam
 
 import (
-	_ "embed" // for the elements
+	_ "embed" // for r4Elements
 	"errors"
 	"fmt"
 	"slices"
@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	maxExpression = 4096 // bytes
-	maxPaths      = 512  // per expression, with those for all types of a choice
+	maxExpression = 4096 // maximum length in bytes
+	maxPaths      = 512  // maximum per expression, including one for each type of a choice
 )
 
 // Paths returns the paths of an expression for a resource type. Parts for other types are skipped. The expression may be a
 // union of paths, with where(element='text'), where(resolve() is Type) at the end, extension('url'), and a type for a choice
-// (as, as(), ofType()). Anything else looks at more than elements of the resource, or cannot be evaluated here, and is an
-// error: the other parts of the expression alone would find too little.
+// (as, as(), ofType()). Any other syntax evaluates more than elements of the resource, or is not supported here. It is an
+// error, because the other parts of the expression alone would match too little.
 func (s Structures) Paths(resourceType, expression string) ([]resource.Path, error) {
 	if len(expression) > maxExpression {
 		return nil, expressionError("expression exceeds %d bytes", maxExpression)
@@ -44,7 +44,7 @@ func (s Structures) Paths(resourceType, expression string) ([]resource.Path, err
 	return paths, nil
 }
 
-// splitUnion splits an expression at its bars, and removes parentheses around whole parts.
+// splitUnion splits an expression at its bars and removes parentheses that enclose a complete part.
 func splitUnion(tokens []string) (parts [][]string) {
 	for isEnclosed(tokens) {
 		tokens = tokens[1 : len(tokens)-1]
@@ -84,7 +84,7 @@ func isEnclosed(tokens []string) bool {
 	return false
 }
 
-// pathState is the state of an expression: a path, and the path of its end's elements in [Structures].
+// pathState is the parsing state of an expression: a path, and the path in [Structures] of the elements at its end.
 type pathState struct {
 	path        resource.Path
 	elementPath string
@@ -99,16 +99,16 @@ type expressionParser struct {
 	states       []pathState
 }
 
-// isForOtherType reports whether the part is for another type.
+// isForOtherType reports whether the part applies to another resource type.
 func (p *expressionParser) isForOtherType() bool {
 	i := slices.IndexFunc(p.tokens, func(t string) bool { return t != "(" })
 	return i >= 0 && p.tokens[i] != p.resourceType && !isBaseType(p.tokens[i]) && p.structures.hasType(p.tokens[i])
 }
 
-// isBaseType reports whether a type is a base of other types.
+// isBaseType reports whether name is an abstract base type.
 func isBaseType(name string) bool { return name == "Resource" || name == "DomainResource" }
 
-// next consumes and returns the next token; empty at the end.
+// next consumes and returns the next token, or "" at the end.
 func (p *expressionParser) next() string {
 	if p.position == len(p.tokens) {
 		return ""
@@ -117,7 +117,7 @@ func (p *expressionParser) next() string {
 	return p.tokens[p.position-1]
 }
 
-// consume consumes tokens if they are next.
+// consume consumes the given tokens if they come next, and reports whether they do.
 func (p *expressionParser) consume(tokens ...string) bool {
 	if !slices.Equal(p.tokens[p.position:min(len(p.tokens), p.position+len(tokens))], tokens) {
 		return false
@@ -126,7 +126,7 @@ func (p *expressionParser) consume(tokens ...string) bool {
 	return true
 }
 
-// parseAll parses the whole part.
+// parseAll parses the complete part.
 func (p *expressionParser) parseAll() error {
 	if err := p.parsePart(); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (p *expressionParser) parseAll() error {
 	return nil
 }
 
-// parsePart parses a path, or a path in parentheses and its continuation.
+// parsePart parses a path, or a path in parentheses followed by more steps.
 func (p *expressionParser) parsePart() error {
 	if p.consume("(") {
 		if err := p.parsePart(); err != nil {
@@ -163,7 +163,7 @@ func (p *expressionParser) parsePart() error {
 	return nil
 }
 
-// parseStart parses the name of the type. One expression of R4 omits it.
+// parseStart parses the name of the type. An expression of R4 omits it.
 func (p *expressionParser) parseStart() error {
 	p.states = []pathState{{elementPath: p.resourceType}}
 	first := p.next()
@@ -230,7 +230,7 @@ func (p *expressionParser) parseFunction(name string) error {
 	return nil
 }
 
-// parseWhere parses element='text', or resolve() is Type.
+// parseWhere parses element='text' or resolve() is Type.
 func (p *expressionParser) parseWhere() error {
 	if p.consume("resolve", "(", ")", "is") {
 		return p.restrictTarget(p.next())
@@ -248,7 +248,7 @@ func (p *expressionParser) parseWhere() error {
 	return nil
 }
 
-// addFilter adds a filter at the end of all reached paths.
+// addFilter adds a filter at the end of all paths parsed so far.
 func (p *expressionParser) addFilter(element, value string) {
 	for i := range p.states {
 		path := &p.states[i].path
@@ -257,7 +257,7 @@ func (p *expressionParser) addFilter(element, value string) {
 	}
 }
 
-// restrictTarget restricts the reached references to targets of a type.
+// restrictTarget restricts the references at the end of the paths to targets of a type.
 func (p *expressionParser) restrictTarget(fhirType string) error {
 	for i := range p.states {
 		if p.states[i].path.Type != "Reference" || !p.structures.hasType(fhirType) {
@@ -268,7 +268,7 @@ func (p *expressionParser) restrictTarget(fhirType string) error {
 	return nil
 }
 
-// restrictType restricts the reached paths to elements of a type.
+// restrictType restricts the paths parsed so far to elements of a type.
 func (p *expressionParser) restrictType(fhirType string) error {
 	p.states = slices.DeleteFunc(p.states, func(r pathState) bool { return r.path.Type != fhirType })
 	if len(p.states) == 0 {
@@ -277,13 +277,13 @@ func (p *expressionParser) restrictType(fhirType string) error {
 	return nil
 }
 
-// stringLiteral returns the value of a string literal.
+// stringLiteral returns the value of a token that is a string literal; false for other tokens.
 func stringLiteral(token string) (string, bool) {
 	content, ok := strings.CutPrefix(token, "'")
 	return content, ok
 }
 
-// tokenize splits a FHIRPath expression into names, string literals (with only the first quotation mark), and symbols.
+// tokenize splits a FHIRPath expression into names, string literals (without the closing quotation mark) and symbols.
 func tokenize(s string) (tokens []string, err error) {
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeft(s, " \t\r\n") {
 		token, length, err := firstToken(s)
@@ -295,7 +295,7 @@ func tokenize(s string) (tokens []string, err error) {
 	return tokens, nil
 }
 
-// firstToken returns the first token of a non-empty text, and its length in the text.
+// firstToken returns the first token of a non-empty text and its length in the text.
 func firstToken(s string) (token string, length int, err error) {
 	switch {
 	case strings.IndexByte("().|=", s[0]) >= 0:
@@ -324,22 +324,22 @@ func expressionError(format string, args ...any) error {
 // errExpression means that a FHIRPath expression cannot be evaluated here.
 var errExpression = errors.New("unsupported FHIRPath expression")
 
-// r4Elements has a line for each element of R4's types: its path, and its types.
+// r4Elements has a line for each element of R4's types. It consists of the element's path and its types.
 //
 //go:embed elements.tsv
 var r4Elements string
 
-// Structures contains the elements of FHIR's types by path, such as Observation.value[x], with their possible types. A type
-// code has its code system, as code@system. An element that shares its content with another has that element's path, as
+// Structures maps the elements of FHIR's types, by path (such as Observation.value[x]), to their possible types. A type code
+// includes its code system, as code@system. An element that shares its content with another one has that element's path, as
 // #Observation.referenceRange.
 //
 // The elements of all types (id, extension and modifierExtension) are omitted.
 type Structures map[string][]string
 
-// r4Structures are R4's. They are parsed once, and only if a site adds search parameters.
+// r4Structures returns the structures of R4. They are parsed once, and only if a site adds search parameters.
 var r4Structures = sync.OnceValue(func() Structures { return ReadStructures(r4Elements) })
 
-// ReadStructures parses lines of a path, a tab, and types separated by spaces.
+// ReadStructures parses lines that consist of a path, a tab, and types separated by spaces.
 func ReadStructures(lines string) Structures {
 	s := make(Structures, 8192)
 	for line := range strings.Lines(lines) {
@@ -352,12 +352,12 @@ func ReadStructures(lines string) Structures {
 // hasType reports whether a resource type exists.
 func (s Structures) hasType(resourceType string) bool { return s[resourceType+".meta"] != nil }
 
-// elementStep is an element in JSON: its name, type and code system, and the path of its own elements.
+// elementStep is an element in JSON: its name, type and code system, and the path of its child elements.
 type elementStep struct{ name, fhirType, system, elementPath string }
 
-// memberSteps returns the members for an element below a path: usually one, or one for each type of a choice. The name may
-// include a type of the choice, such as valueDateTime, as in JSON. A primitive has no members, because JSON puts its extensions
-// elsewhere.
+// memberSteps returns the JSON members for an element below a path: usually one, or one for each type of a choice. As in JSON,
+// the name may include a type of the choice, such as valueDateTime. A primitive has no members, because JSON stores its
+// extensions separately.
 func (s Structures) memberSteps(parentPath, name string) []elementStep {
 	switch {
 	case parentPath[0] >= 'a':
@@ -382,7 +382,7 @@ func (s Structures) memberSteps(parentPath, name string) []elementStep {
 	return nil
 }
 
-// choiceSteps returns the members for an element with a choice of types.
+// choiceSteps returns the JSON members for an element with a choice of types.
 func (s Structures) choiceSteps(parentPath, name string) (all []elementStep) {
 	path := parentPath + "." + name + "[x]"
 	for _, t := range s[path] {
@@ -392,7 +392,7 @@ func (s Structures) choiceSteps(parentPath, name string) (all []elementStep) {
 	return all
 }
 
-// newStep returns the member for one of the types of an element.
+// newStep returns the JSON member for one of the types of an element.
 func (s Structures) newStep(path, name, fhirType string) elementStep {
 	if reusedPath, ok := strings.CutPrefix(fhirType, "#"); ok {
 		return elementStep{name, "BackboneElement", "", reusedPath}

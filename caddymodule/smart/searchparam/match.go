@@ -16,7 +16,7 @@ import (
 )
 
 // Matches reports whether a resource of the parameter's type matches name=value. The value is decoded; commas separate
-// alternatives, and a backslash escapes special characters.
+// alternatives, and backslashes escape special characters.
 func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	if len(p.Paths) == 0 {
 		return false, fmt.Errorf("%w: %s", errNotEvaluable, p.Name)
@@ -35,8 +35,8 @@ func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	return false, nil
 }
 
-// criteria parses the alternatives of a value. All are parsed, so that the error for a malformed value does not depend on the
-// resource.
+// criteria parses the alternatives of a value. It parses all of them, so that the error for a malformed value does not depend
+// on the resource.
 func (p Parameter) criteria(value string) ([]criterion, error) {
 	var criteria []criterion
 	for _, alternative := range split(value, ',') {
@@ -74,7 +74,7 @@ func (p Parameter) criterion(s string) (criterion, error) {
 
 // Errors of [Parameter.Matches].
 var (
-	// errNotEvaluable means that the parameter cannot be evaluated here.
+	// errNotEvaluable means that this package cannot evaluate the parameter.
 	errNotEvaluable = errors.New("search parameter cannot be evaluated")
 	// errMalformedValue means that the value of a parameter is malformed.
 	errMalformedValue = errors.New("malformed value of search parameter")
@@ -86,7 +86,7 @@ type criterion interface {
 	matches(r resource.Resource, path resource.Path, element []byte) bool
 }
 
-// split splits at an unescaped separator. The parts are still escaped.
+// split splits s at unescaped separators. The parts are still escaped.
 func split(s string, separator byte) []string {
 	var parts []string
 	start := 0
@@ -102,7 +102,7 @@ func split(s string, separator byte) []string {
 	return append(parts, s[start:])
 }
 
-// unescape replaces \, \| \$ and \\ by the escaped characters. Any other backslash stays.
+// unescape replaces \, \| \$ and \\ by the escaped character. Other backslashes are unchanged.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -121,7 +121,7 @@ func unescape(s string) string {
 // code systems.
 type token struct {
 	system, code string
-	hasSystem    bool // the value contains a bar, so the system, or its absence, must match
+	hasSystem    bool // the value contains a bar, so the system must match; if it is empty, there must be none
 }
 
 func readToken(s string) (criterion, error) {
@@ -136,14 +136,14 @@ func readToken(s string) (criterion, error) {
 	}
 }
 
-// codingMembers are the members with the system and the code, by type.
+// codingMembers maps types to the members that contain the system and the code.
 var codingMembers = map[string][2]string{
 	"Coding":       {"system", "code"},
 	"Identifier":   {"system", "value"},
 	"ContactPoint": {"", "value"},
 }
 
-// matches compares with any type of code.
+// matches compares the token with an element of any type that contains codes.
 func (t token) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	if path.Type == "CodeableConcept" {
 		return t.matchesAny(element)
@@ -154,8 +154,7 @@ func (t token) matches(_ resource.Resource, path resource.Path, element []byte) 
 	return t.matchesPrimitive(primitiveText(element), path.System)
 }
 
-// matchesPrimitive compares with a code in a system defined by R4 instead of by the resource. Other primitive values have
-// no system.
+// matchesPrimitive compares the token with a primitive code, whose system R4 defines. Other primitive values have no system.
 func (t token) matchesPrimitive(found, system string) bool {
 	if t.hasSystem && (system == "" || t.system != system) {
 		return false
@@ -163,7 +162,7 @@ func (t token) matchesPrimitive(found, system string) bool {
 	return found != "" && (found == t.code || t.code == "")
 }
 
-// matchesAny compares with the codings of a concept.
+// matchesAny compares the token with the codings of a CodeableConcept.
 func (t token) matchesAny(concept []byte) bool {
 	codings, ok := resource.Field(concept, "coding")
 	if !ok {
@@ -177,7 +176,7 @@ func (t token) matchesAny(concept []byte) bool {
 	return false
 }
 
-// matchesCoding compares with an element that has its system and its code in two members.
+// matchesCoding compares the token with an element whose system and code are in the given members.
 func (t token) matchesCoding(element []byte, system, code string) bool {
 	if t.hasSystem && memberText(element, system) != t.system {
 		return false
@@ -186,7 +185,7 @@ func (t token) matchesCoding(element []byte, system, code string) bool {
 	return found == t.code && found != "" || t.hasSystem && t.code == ""
 }
 
-// memberText returns the primitive value of an object's member, or an empty string.
+// memberText returns the primitive value of an object's member, or "".
 func memberText(object []byte, name string) string {
 	if name == "" {
 		return ""
@@ -198,7 +197,7 @@ func memberText(object []byte, name string) string {
 	return primitiveText(value)
 }
 
-// primitiveText returns the decoded value of a string, or the text of a number or a boolean; empty for any other value.
+// primitiveText returns the decoded value of a string or the text of a number or boolean, or "" for any other value.
 func primitiveText(value []byte) string {
 	if value[0] == '{' || value[0] == '[' || value[0] == 'n' {
 		return ""
@@ -209,13 +208,13 @@ func primitiveText(value []byte) string {
 	return resource.Text(value)
 }
 
-// reference is Type/id, an id, or a URL.
+// reference is a search value: Type/id, an id, or a URL.
 type reference struct {
 	targets []string
 	literal string
 }
 
-// matches compares the targets of references. Canonical URLs and URIs are compared as written.
+// matches compares the targets of references. Canonical URLs and URIs are compared without normalization.
 func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {
 	if path.Type != "Reference" {
 		return matchesURL(s.literal, path.Type, primitiveText(element))
@@ -237,7 +236,7 @@ func (s reference) matches(r resource.Resource, path resource.Path, element []by
 	return ok && searched == to
 }
 
-// matchesURL compares URLs. A canonical URL with a version also matches a search without a version.
+// matchesURL compares URLs. A canonical URL with a version also matches a search value without a version.
 func matchesURL(searched, fhirType, found string) bool {
 	if fhirType == "canonical" && !strings.Contains(searched, "|") {
 		found, _, _ = strings.Cut(found, "|")
@@ -245,10 +244,10 @@ func matchesURL(searched, fhirType, found string) bool {
 	return found == searched && found != ""
 }
 
-// stringPrefix is a folded prefix of a string, that is, without case and accents.
+// stringPrefix is the folded prefix of a string, i.e. without case and accents.
 type stringPrefix string
 
-// readText parses a string, which must not be empty: every string starts with an empty one.
+// readText parses a string. It must not be empty, because every string has the empty string as a prefix.
 func readText(s string) (criterion, error) {
 	folded := fold(unescape(s))
 	if folded == "" {
@@ -257,13 +256,13 @@ func readText(s string) (criterion, error) {
 	return stringPrefix(folded), nil
 }
 
-// textMembers are the parts of a type that are compared with a string.
+// textMembers are the members of a type that are compared with a string.
 var textMembers = map[string][]string{
 	"HumanName": {"text", "family", "given", "prefix", "suffix"},
 	"Address":   {"text", "line", "city", "district", "state", "postalCode", "country"},
 }
 
-// matches compares with a string, or with the parts of a name or an address.
+// matches compares the prefix with a string, or with the parts of a name or an address.
 func (t stringPrefix) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	members, ok := textMembers[path.Type]
 	if !ok {
@@ -275,7 +274,7 @@ func (t stringPrefix) matches(_ resource.Resource, path resource.Path, element [
 	})
 }
 
-// matchesAny compares with a string, or with each string of an array.
+// matchesAny compares the prefix with a string, or with each string of an array.
 func (t stringPrefix) matchesAny(value []byte) bool {
 	for element := range resource.Elements(value) {
 		if t.matchesString(element) {
@@ -285,7 +284,7 @@ func (t stringPrefix) matchesAny(value []byte) bool {
 	return false
 }
 
-// matchesString compares with a string.
+// matchesString compares the prefix with a string.
 func (t stringPrefix) matchesString(value []byte) bool {
 	return strings.HasPrefix(fold(resource.Text(value)), string(t))
 }
@@ -301,14 +300,14 @@ func fold(s string) string {
 	return strings.Join(strings.Fields(strings.Map(letters, norm.NFKD.String(s))), " ")
 }
 
-// uri is a URI, which is compared as written.
+// uri is a URI, which is compared without normalization.
 type uri string
 
 func (u uri) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	return matchesURL(string(u), path.Type, primitiveText(element))
 }
 
-// span is a range of time, excluding its end. A date spans its precision: 2024-03 is a month. A time without a zone is UTC.
+// span is a range of time, excluding its end. A date covers its precision: 2024-03 is a month. A time without a zone is UTC.
 type span struct{ start, end time.Time }
 
 // unboundedSpan is the span of a Period without start and end.
@@ -319,7 +318,7 @@ type date struct {
 	span   span
 }
 
-// dateLayouts are the formats of dates, with their spans.
+// dateLayouts are the formats of dates and the lengths of their spans.
 var dateLayouts = []struct {
 	layout              string
 	years, months, days int
@@ -344,13 +343,13 @@ func readDate(s string) (criterion, error) {
 	return date{p, found}, nil
 }
 
-// ParseDateRange returns the range of a FHIR date or time, excluding its end: 2024-03 is a month. A time without a zone is UTC.
+// ParseDateRange returns the range of a FHIR date or time, excluding its end: 2024-03 is a month. Without a zone, it is UTC.
 func ParseDateRange(s string) (start, end time.Time, ok bool) {
 	found, ok := parseDate(s)
 	return found.start, found.end, ok
 }
 
-// parseDate parses a date or a time. With fractions of a second it is an instant, which spans a nanosecond.
+// parseDate parses a date or a time. If it has fractions of a second, it is an instant with a span of a nanosecond.
 func parseDate(s string) (span, bool) {
 	for _, l := range dateLayouts {
 		start, err := time.Parse(l.layout, s)
@@ -366,7 +365,7 @@ func parseDate(s string) (span, bool) {
 	return span{}, false
 }
 
-// matches compares with a date, a period, or the times of a timing.
+// matches compares the date with a date, a period, or the times of a Timing.
 func (d date) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	switch path.Type {
 	case "Period":
@@ -382,7 +381,7 @@ func (d date) matches(_ resource.Resource, path resource.Path, element []byte) b
 	}
 }
 
-// matchesTiming compares with the times of a timing.
+// matchesTiming compares the date with the times of a Timing.
 func (d date) matchesTiming(timing []byte) bool {
 	events, ok := resource.Field(timing, "event")
 	if !ok {
@@ -396,7 +395,7 @@ func (d date) matchesTiming(timing []byte) bool {
 	return false
 }
 
-// parsePeriod parses a Period. Its end is included to its precision.
+// parsePeriod parses a Period. The end is included, to its precision.
 func parsePeriod(element []byte) (span, bool) {
 	found := unboundedSpan
 	start, end := memberText(element, "start"), memberText(element, "end")
@@ -417,8 +416,8 @@ func parsePeriod(element []byte) (span, bool) {
 	return found, start+end != ""
 }
 
-// compare compares a found span with the searched one (https://hl7.org/fhir/R4/search.html#prefix). The prefix ap matches any
-// overlap.
+// compare compares the span of an element with the searched one (https://hl7.org/fhir/R4/search.html#prefix). With the prefix
+// ap, any overlap matches.
 func (d date) compare(found span) bool {
 	isWithin := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
 	switch d.prefix {
@@ -443,7 +442,7 @@ func (d date) compare(found span) bool {
 	}
 }
 
-// quantity is a number with a prefix and an optional unit: 5.4|http://unitsofmeasure.org|mg, or 5.4||mg for a unit as written,
+// quantity is a number with a prefix and an optional unit: 5.4|http://unitsofmeasure.org|mg, or 5.4||mg for a unit as written
 // or coded in any system.
 type quantity struct {
 	prefix  prefix
@@ -469,8 +468,8 @@ func readQuantity(s string) (criterion, error) {
 	return q, nil
 }
 
-// matches compares with a number or a quantity. Units are not converted. A quantity with a comparator, a range and sampled data
-// do not match.
+// matches compares the quantity with a number or a quantity. Units are not converted. Quantities with a comparator, ranges and
+// sampled data do not match.
 func (q quantity) matches(_ resource.Resource, path resource.Path, element []byte) bool {
 	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
@@ -505,7 +504,7 @@ func (q quantity) matchesCurrency(element []byte) bool {
 	return q.unit.code == "" || memberText(element, "currency") == q.unit.code
 }
 
-// compare compares the number. Only equality takes its precision into account.
+// compare compares the number with that of an element. Only equality takes its precision into account.
 func (q quantity) compare(written string) bool {
 	found, ok := parseDecimal(written)
 	if !ok {
@@ -530,13 +529,13 @@ func (q quantity) compare(written string) bool {
 	}
 }
 
-// decimal is a number, with half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
+// decimal is a number and half of the unit of its last digit: 100 is 100 ± 0.5, and 1.00 is 1 ± 0.005.
 type decimal struct{ value, tolerance *big.Rat }
 
 // maxDigits is the maximum number of digits, which limits the cost of comparisons.
 const maxDigits = 40
 
-// parseDecimal parses a number in JSON's syntax, or with a plus sign.
+// parseDecimal parses a number in JSON syntax. A plus sign is accepted, too.
 func parseDecimal(s string) (decimal, bool) {
 	mantissa, exponent, ok := splitExponent(s)
 	if !ok || strings.Trim(mantissa, "+-0123456789.") != "" || strings.Trim(mantissa, "+-.") == "" {
@@ -552,7 +551,7 @@ func parseDecimal(s string) (decimal, bool) {
 	return decimal{value.Mul(value, scale), half.Mul(half, scale)}, true
 }
 
-// splitExponent splits off the exponent, which has the same limit as the digits.
+// splitExponent splits off the exponent. Its limit is the same as for the number of digits.
 func splitExponent(s string) (mantissa string, exponent int, ok bool) {
 	mantissa, exponentText, has := strings.Cut(strings.ToLower(s), "e")
 	if len(mantissa) > maxDigits {
@@ -565,7 +564,7 @@ func splitExponent(s string) (mantissa string, exponent int, ok bool) {
 	return mantissa, exponent, err == nil && -maxDigits <= exponent && exponent <= maxDigits
 }
 
-// powerOfTen returns a power of ten.
+// powerOfTen returns 10 to the power of n.
 func powerOfTen(n int) *big.Rat {
 	p := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(n, -n))), nil))
 	if n < 0 {
@@ -574,12 +573,12 @@ func powerOfTen(n int) *big.Rat {
 	return p
 }
 
-// contains reports whether a value rounds to the number.
+// contains reports whether a value is the number within its tolerance.
 func (d decimal) contains(value *big.Rat) bool {
 	return new(big.Rat).Sub(d.value, d.tolerance).Cmp(value) <= 0 && new(big.Rat).Add(d.value, d.tolerance).Cmp(value) > 0
 }
 
-// isApproximately reports whether a value differs by at most a tenth.
+// isApproximately reports whether a value differs from the number by at most a tenth.
 func (d decimal) isApproximately(value *big.Rat) bool {
 	tenth := new(big.Rat).Mul(d.value, big.NewRat(1, 10))
 	difference := new(big.Rat).Sub(d.value, value)
@@ -589,10 +588,10 @@ func (d decimal) isApproximately(value *big.Rat) bool {
 // prefix determines how a number or a date is compared.
 type prefix string
 
-// prefixes are the prefixes of R4's search.
+// prefixes are the prefixes that R4 defines for searches.
 var prefixes = []string{"eq", "ne", "gt", "lt", "ge", "le", "sa", "eb", "ap"}
 
-// cutPrefix splits the prefix off a value; the default is eq.
+// cutPrefix splits a value into its prefix and the rest; the default prefix is eq.
 func cutPrefix(s string) (prefix, string) {
 	if len(s) > 2 && slices.Contains(prefixes, s[:2]) {
 		return prefix(s[:2]), s[2:]

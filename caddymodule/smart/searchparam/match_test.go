@@ -48,7 +48,7 @@ func testMatches(t *testing.T, tests []matchCase) {
 	}
 }
 
-// TestMatches covers the kinds of https://hl7.org/fhir/R4/search.html.
+// TestMatches covers the kinds of parameters in https://hl7.org/fhir/R4/search.html.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	testMatches(t, []matchCase{

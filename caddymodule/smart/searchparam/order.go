@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Rank is the position of a resource in the order of a parameter. The zero value is that of a resource without a value.
+// Rank is the position of a resource in the order of a parameter. The zero value is the rank of a resource without a value.
 type Rank struct {
-	// HasValue is true if the resource has a value.
+	// HasValue is true if the resource has a value for the parameter.
 	HasValue bool
 
 	text   string
@@ -19,14 +19,14 @@ type Rank struct {
 	time   time.Time
 }
 
-// CanSort reports whether the gateway can sort resources by the parameter, that is, by elements of the resources. References
-// are excluded, because servers sort by their targets.
+// CanSort reports whether the gateway can sort resources by the parameter, i.e. by elements of the resources. It returns false
+// for references, because servers sort by their targets.
 func (p Parameter) CanSort() bool {
 	return len(p.Paths) > 0 && slices.Contains([]Kind{Date, String, Token, Number, Quantity, URI}, p.Kind)
 }
 
-// Rank returns the position of a resource of the parameter's type in a search sorted by it. If a resource has several
-// values, the first in the order counts: the least, or the greatest in descending order (https://hl7.org/fhir/R4/search.html#sort).
+// Rank returns the position of a resource of the parameter's type in a search sorted by the parameter. Of several values, it
+// uses the smallest or, in descending order, the greatest (https://hl7.org/fhir/R4/search.html#sort).
 func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	var first Rank
 	for _, path := range p.Paths {
@@ -39,7 +39,7 @@ func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	return first
 }
 
-// Compare compares two ranks of the same parameter that have a value: below 0 if a is less, above if it is greater.
+// Compare compares two ranks of the same parameter that have a value: negative if a is less, positive if it is greater.
 func (a Rank) Compare(b Rank) int {
 	if a.number != nil && b.number != nil {
 		return a.number.Cmp(b.number)
@@ -66,7 +66,7 @@ func (p Parameter) rank(path resource.Path, element []byte) Rank {
 
 func textRank(s string) Rank { return Rank{HasValue: s != "", text: s} }
 
-// dateRank returns the position of a date by its beginning.
+// dateRank returns the position of a date by the start of its range.
 func dateRank(path resource.Path, element []byte) Rank {
 	var found span
 	var ok bool
@@ -87,7 +87,7 @@ func dateRank(path resource.Path, element []byte) Rank {
 	return Rank{HasValue: ok, time: found.start}
 }
 
-// numberText returns a number, or the number of a quantity, as written.
+// numberText returns a number, or the number in a quantity, as written.
 func numberText(path resource.Path, element []byte) string {
 	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
@@ -96,7 +96,7 @@ func numberText(path resource.Path, element []byte) string {
 	return memberText(element, "value")
 }
 
-// tokenText returns a token as system|code.
+// tokenText returns a token in the form system|code.
 func tokenText(path resource.Path, element []byte) string {
 	if path.Type == "CodeableConcept" {
 		codings, ok := resource.Field(element, "coding")
@@ -114,7 +114,7 @@ func tokenText(path resource.Path, element []byte) string {
 	return primitiveText(element)
 }
 
-// firstText returns a folded string; of a name or an address, the part that sorts first.
+// firstText returns a folded string or, for a name or an address, the part that sorts first.
 func firstText(path resource.Path, element []byte) string {
 	members, ok := textMembers[path.Type]
 	if !ok {

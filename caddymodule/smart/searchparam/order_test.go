@@ -12,7 +12,7 @@ func TestRank(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		resourceType, param string
-		less, greater       string // members of two resources
+		less, greater       string // members of the two resources
 		descending          bool
 	}{
 		{"date", "Patient", "birthdate", `"birthDate":"1970"`, `"birthDate":"1970-02"`, false},

@@ -2,7 +2,7 @@ package searchparam
 
 import (
 	"cmp"
-	_ "embed" // for the table
+	_ "embed" // for r4Table
 	"errors"
 	"fmt"
 	"maps"
@@ -15,36 +15,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Definition contains the required members of a SearchParameter resource.
+// Definition contains the members of a SearchParameter resource that are needed.
 type Definition struct {
-	// URL is the canonical URL, for messages. May be empty.
+	// URL is the canonical URL, for error messages. Optional.
 	URL string `json:"url"`
-	// Code is the name in a search.
+	// Code is the name of the parameter in a search.
 	Code string `json:"code"`
-	// Type is the kind, as FHIR writes it.
+	// Type is the kind of the parameter, as a FHIR code.
 	Type string `json:"type"`
-	// Expression is the FHIRPath of the searched elements.
+	// Expression is the FHIRPath expression for the searched elements.
 	Expression string `json:"expression"`
-	// Base are the resource types of the parameter.
+	// Base are the resource types to which the parameter applies.
 	Base []string `json:"base"`
-	// Target are the target types of a reference; empty means any.
+	// Target are the target types of a reference. If empty, any type.
 	Target []string `json:"target"`
 }
 
-// Set is a set of search parameters: R4's, and a site's own. The zero value has only R4's. It must not be changed once in use.
+// Set is a set of search parameters: R4's and those of a site. The zero value has only R4's. Do not modify it after first use.
 type Set struct{ siteDefined map[parameterKey]Parameter }
 
-// Errors of [Set.Add], in addition to that of an invalid expression.
+// Errors of [Set.Add], in addition to those for an invalid expression.
 var (
-	// ErrStandardParameter means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
+	// ErrStandardParameter means that R4 defines the parameter. It cannot be replaced, because compartments depend on it.
 	ErrStandardParameter = errors.New("search parameter is already defined by FHIR R4")
-	// errInvalidDefinition means that a definition is incomplete, or contradicts another definition.
+	// errInvalidDefinition means that a definition is incomplete or contradicts another definition.
 	errInvalidDefinition = errors.New("invalid search parameter")
 )
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 
-// Add adds a site's parameter for each type of the definition's base that lacks it in R4. If it fails, it adds nothing.
+// Add adds a site's parameter to each type of the definition's base that lacks it in R4. After an error, nothing is added.
 func (s *Set) Add(d Definition) error {
 	added := make(map[parameterKey]Parameter, len(d.Base))
 	for _, base := range d.Base {
@@ -70,7 +70,7 @@ func (s *Set) Add(d Definition) error {
 	return nil
 }
 
-// Lookup returns a parameter of a resource type: R4's, including those of all types, or a site's own.
+// Lookup returns a parameter of a resource type: R4's, including those of all types, or a site-specific one.
 func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	if p, ok := Lookup(resourceType, name); ok {
 		return p, true
@@ -79,8 +79,8 @@ func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// ParametersOf returns the parameters of a resource type that can be evaluated, by name: R4's, including those of all types,
-// and a site's own.
+// ParametersOf returns the parameters of a resource type that can be evaluated, sorted by name: R4's, including those of all
+// types, and site-specific ones.
 func (s Set) ParametersOf(resourceType string) []Parameter {
 	list := Parameters(resourceType)
 	for k, p := range s.siteDefined {
@@ -92,7 +92,7 @@ func (s Set) ParametersOf(resourceType string) []Parameter {
 	return list
 }
 
-// parameter returns the parameter of one type. It must be possible to evaluate it.
+// parameter returns the parameter of one type, or an error if it cannot be evaluated.
 func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), IsSiteDefined: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
@@ -116,8 +116,8 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	return p, nil
 }
 
-// comparableTypes are the types of elements that can be compared, by kind of parameter. Composite and special parameters look
-// at more than elements.
+// comparableTypes are the types of elements that can be compared, by kind of parameter. Composite and special parameters
+// evaluate more than elements.
 var comparableTypes = map[Kind][]string{
 	Token: {
 		"CodeableConcept", "Coding", "Identifier", "ContactPoint", "code", "string", "boolean", "id", "uri", "canonical",
@@ -133,14 +133,14 @@ var comparableTypes = map[Kind][]string{
 
 //go:generate go run ../generate ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
 
-// r4Table has a line for each parameter of each type: type, name, kind, targets and paths.
+// r4Table has a line for each parameter of each type. It consists of type, name, kind, targets and paths.
 //
 //go:embed r4.tsv
 var r4Table string
 
 type parameterKey struct{ resourceType, name string }
 
-// r4Parameters returns R4's parameters.
+// r4Parameters returns R4's parameters by type and name.
 var r4Parameters = sync.OnceValue(func() map[parameterKey]Parameter {
 	parameters := make(map[parameterKey]Parameter, 2048)
 	for line := range strings.Lines(r4Table) {
@@ -150,7 +150,7 @@ var r4Parameters = sync.OnceValue(func() map[parameterKey]Parameter {
 	return parameters
 })
 
-// readParameter parses the columns of a line.
+// readParameter parses the columns of a line in r4Table.
 func readParameter(columns []string) Parameter {
 	p := Parameter{Name: columns[1], Kind: Kind(slices.Index(kindNames[:], columns[2]))}
 	if columns[3] != "" && columns[3] != "*" {
@@ -162,7 +162,7 @@ func readParameter(columns []string) Parameter {
 	return p
 }
 
-// readPath parses a path, such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
+// readPath parses a path such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
 // status:code@http://hl7.org/fhir/observation-status.
 func readPath(text string) resource.Path {
 	var p resource.Path
@@ -184,7 +184,7 @@ func readPath(text string) resource.Path {
 	return p
 }
 
-// Lookup returns R4's parameter of a resource type, including those of all types, such as _id.
+// Lookup returns R4's parameter of a resource type. It includes the parameters of all types, such as _id.
 func Lookup(resourceType, name string) (Parameter, bool) {
 	t := r4Parameters()
 	if p, ok := t[parameterKey{resourceType, name}]; ok {
@@ -200,12 +200,12 @@ func Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
-// isDomainResource reports whether a type has the elements of most types, such as narrative.
+// isDomainResource reports whether a type has the elements common to most types, such as narrative.
 func isDomainResource(resourceType string) bool {
 	return resourceType != "Binary" && resourceType != "Bundle" && resourceType != "Parameters"
 }
 
-// Parameters returns R4's parameters of a resource type that can be evaluated, by name, including those of all types.
+// Parameters returns R4's parameters of a resource type that can be evaluated, sorted by name, including those of all types.
 func Parameters(resourceType string) (list []Parameter) {
 	for k, p := range r4Parameters() {
 		own := k.resourceType == resourceType || k.resourceType == "Resource" || k.resourceType == "DomainResource" && isDomainResource(resourceType)
@@ -221,7 +221,7 @@ func sortParameters(list []Parameter) {
 	slices.SortFunc(list, func(a, b Parameter) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 }
 
-// isEvaluable reports whether any value can be compared.
+// isEvaluable reports whether the parameter can be compared with any value.
 func (p Parameter) isEvaluable() bool {
 	return len(p.Paths) > 0 && p.Kind != Composite && p.Kind != Special
 }
@@ -244,19 +244,19 @@ const (
 
 var kindNames = [...]string{"number", "date", "string", "token", "reference", "composite", "quantity", "uri", "special"}
 
-// String returns the kind as FHIR writes it.
+// String returns the kind as a FHIR code.
 func (k Kind) String() string { return kindNames[k] }
 
 // Parameter is a search parameter of one resource type.
 type Parameter struct {
-	// Name is the name in a search, such as birthdate.
+	// Name is the name of the parameter in a search, such as birthdate.
 	Name string
-	// Kind determines the compared types and the comparison.
+	// Kind determines which types of elements are compared, and how.
 	Kind Kind
-	// Paths lead to the searched elements. Empty if the parameter cannot be evaluated: it is a composite, or its FHIRPath is
-	// more than paths.
+	// Paths are the paths to the searched elements. Empty if the parameter cannot be evaluated: it is a composite, or its
+	// FHIRPath expression is more than paths.
 	Paths []resource.Path
-	// Targets are the target types of a reference; empty means any.
+	// Targets are the target types of a reference. If empty, any type.
 	Targets []string
 	// IsSiteDefined is true for a parameter defined by a site. The FHIR server's definition may be broader.
 	IsSiteDefined bool

@@ -60,7 +60,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A definition that cannot be evaluated is rejected with the reason.
+// The error for a definition that cannot be evaluated contains the reason.
 func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	const path = "Patient.name.given"

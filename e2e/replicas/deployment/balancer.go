@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nginx is the load balancer's configuration in docs/operate/replicas.md: each request is sent to the next gateway over a
-// new connection. A request that may have reached a gateway is not sent to another.
+// nginx is the load balancer's configuration from docs/operate/replicas.md. It sends each request to the next gateway on a new
+// connection. A request that may have reached a gateway is not sent to another one.
 const nginx = `daemon off;
 user root;
 worker_processes 1;
@@ -50,14 +50,14 @@ http {
 }
 `
 
-// newBalancer returns nginx at an address, in front of gateways.
+// newBalancer returns an nginx process that listens at address, in front of the gateways.
 func newBalancer(folder, address, readTimeout string, gateways []*Gateway, ready func() error) (*Process, error) {
 	var upstream strings.Builder
 	for _, g := range gateways {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=1 fail_timeout=1s;\n", g.Address)
 	}
 	if name, port, err := net.SplitHostPort(address); err == nil && name != "localhost" {
-		address = net.JoinHostPort("127.0.0.1", port) // only browsers resolve the name
+		address = net.JoinHostPort("127.0.0.1", port) // the name resolves only in browsers
 	}
 	file := filepath.Join(folder, "nginx.conf")
 	text := fmt.Sprintf(nginx, folder, upstream.String(), address, readTimeout)

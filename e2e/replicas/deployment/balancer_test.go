@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// nginx accepts the upstream of docs/operate/replicas.md in the server block of docs/guides/nginx.md, and HAProxy accepts the
-// configuration in docs/examples.
+// nginx accepts the upstream block of docs/operate/replicas.md together with the server block of docs/guides/nginx.md. HAProxy
+// accepts the configuration in docs/examples.
 func TestLoadBalancers(t *testing.T) {
 	page, err1 := os.ReadFile("../../../docs/operate/replicas.md")
 	haproxy, err2 := os.ReadFile("../../../docs/examples/compose/replicas/haproxy.cfg")

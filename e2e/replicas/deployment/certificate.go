@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// newCertificate writes a self-signed certificate for nginx's name, and its key, to a folder.
+// newCertificate writes a self-signed certificate for name, and its key, to folder. It returns a pool with the certificate.
 func newCertificate(folder, name string) (*x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

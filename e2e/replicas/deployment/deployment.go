@@ -16,24 +16,24 @@ import (
 
 // Config configures a deployment.
 type Config struct {
-	Binary      string   // the built gateway
+	Binary      string   // path of the built gateway
 	Folder      string   // absolute folder for all files
 	Engine      string   // one of Engines
 	Gateways    int      // number of gateways
-	Address     string   // host and port of the issuer, on which nginx listens
-	Caddyfile   string   // of a single gateway, with its site at https://Address
-	Environ     []string // environment of the gateways
-	ReadTimeout string   // nginx's timeout for a gateway; default 60s
+	Address     string   // host and port of the issuer, at which nginx listens
+	Caddyfile   string   // Caddyfile for a single gateway with the site https://Address
+	Environ     []string // additional environment variables of the gateways
+	ReadTimeout string   // how long nginx waits for a gateway's response; default 60s
 	Cuts        bool     // run servers in network namespaces
 
-	// Between returns the address of a proxy between the gateways and an address of the store. Nil: no proxy.
+	// Between starts a proxy between the gateways and an address of the store, and returns its address. Nil: no proxy.
 	Between func(address string) (string, error)
 }
 
-// Deployment is several gateways with one store behind nginx.
+// Deployment consists of several gateways that share a store, behind nginx.
 type Deployment struct {
 	Issuer   string
-	Roots    *x509.CertPool // authority of nginx's certificate
+	Roots    *x509.CertPool // CA of nginx's certificate
 	RootFile string
 	Network  *Network
 	Engine   Engine
@@ -41,10 +41,10 @@ type Deployment struct {
 	Balancer *Process
 }
 
-// ErrNoNamespaces is the error of a machine on which servers cannot be cut off.
+// ErrNoNamespaces is returned if this machine does not support network namespaces, so that servers cannot be cut off.
 var ErrNoNamespaces = errors.New("no network namespaces here")
 
-// Start starts all servers and waits until they respond.
+// Start starts all servers of a deployment and waits until they respond.
 func Start(c Config) (d *Deployment, err error) {
 	if c.ReadTimeout == "" {
 		c.ReadTimeout = "60s"
@@ -84,7 +84,7 @@ func Start(c Config) (d *Deployment, err error) {
 	return d, d.Balancer.Start()
 }
 
-// startGateways starts all gateways at once, as an operator does: they race to create the table and the keys.
+// startGateways starts all gateways concurrently, as operators do. The gateways race to create the table and the keys.
 func (d *Deployment) startGateways(c *Config) error {
 	store := d.Engine.Directives()
 	if c.Between != nil {
@@ -114,7 +114,7 @@ func (d *Deployment) startGateways(c *Config) error {
 	return all
 }
 
-// answers checks that the gateways respond through nginx.
+// answers returns nil if the gateways respond through nginx.
 func (d *Deployment) answers() error {
 	client := d.Client()
 	defer client.CloseIdleConnections()
@@ -128,8 +128,8 @@ func (d *Deployment) answers() error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// Client returns a client that trusts nginx's certificate and does not follow redirects. It connects to nginx regardless of the
-// host name.
+// Client returns a client that trusts nginx's certificate and does not follow redirects. It connects to nginx for each host
+// name.
 func (d *Deployment) Client() *http.Client {
 	return &http.Client{
 		Timeout: 30 * time.Second,
@@ -153,7 +153,7 @@ func (d *Deployment) Stop() {
 		d.Balancer.Stop()
 	}
 	for _, g := range d.Gateways {
-		g.Resume() // a paused process would not stop
+		g.Resume() // a paused process does not react to signals
 		g.Stop()
 	}
 	if d.Engine != nil {

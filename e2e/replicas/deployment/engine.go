@@ -9,20 +9,20 @@ import (
 
 // Engine is the store of the gateways.
 type Engine interface {
-	// Directives returns the store's lines of the fhir block.
+	// Directives returns the lines for the fhir block that configure the store.
 	Directives() string
-	// Addresses returns the addresses in the directives.
+	// Addresses returns the server addresses in the directives.
 	Addresses() []string
-	// Servers returns the processes, the master or single server first.
+	// Servers returns the server processes. The master or the single server comes first.
 	Servers() []*Process
 	// Stop stops the servers.
 	Stop()
 }
 
-// Engines are the names of the engines.
+// Engines contains the names of all engines.
 var Engines = []string{"memory", "file", "redis", "sentinel", "postgres"}
 
-// StartEngine starts an engine with its files in a folder.
+// StartEngine starts an engine that stores its files in folder.
 func StartEngine(name, folder string, network *Network) (Engine, error) {
 	switch name {
 	case "memory", "file":
@@ -37,7 +37,7 @@ func StartEngine(name, folder string, network *Network) (Engine, error) {
 	return nil, fmt.Errorf("%q is none of %v", name, Engines)
 }
 
-// Missing returns the programs that an engine or nginx needs and that are not installed.
+// Missing returns the programs that are required by an engine or nginx but are not installed.
 func Missing(engine string) (programs []string) {
 	needed := map[string][]string{
 		"redis": {"redis-server"}, "sentinel": {"redis-server", "redis-sentinel"}, "postgres": {postgresProgram("postgres"), "setpriv"},
@@ -50,10 +50,10 @@ func Missing(engine string) (programs []string) {
 	return programs
 }
 
-// keyed is the line that stores signing keys and registered clients in the store.
+// keyed is the directive for storing signing keys and registered clients in the store.
 const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
 
-// local is a store of a single gateway.
+// local is a store for a single gateway: memory or file.
 type local string
 
 func (l local) Directives() string {
@@ -67,7 +67,7 @@ func (local) Addresses() []string { return nil }
 func (local) Servers() []*Process { return nil }
 func (local) Stop()               {}
 
-// checkListening returns a function that checks that an address accepts connections.
+// checkListening returns a function that returns nil if the address accepts connections.
 func checkListening(address string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, time.Second)

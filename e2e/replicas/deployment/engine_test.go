@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Each engine recovers after each of its servers is killed and restarted, and after cuts.
+// Each engine recovers after each of its servers has been killed and restarted, and after network cuts.
 func TestEngines(t *testing.T) {
 	for _, name := range Engines {
 		t.Run(name, func(t *testing.T) {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Gateway is one of the gateways.
+// Gateway is one gateway of a deployment.
 type Gateway struct {
 	*Process
-	Address string // plain HTTP address for the load balancer
+	Address string // address for plain HTTP from the load balancer
 	Admin   string // address of the admin API
 	Home    string // folder of its files
 }
 
-// StoreKey is the environment variable with the key that seals shared state in the store.
+// StoreKey sets the environment variable with the key that encrypts shared state in the store.
 const StoreKey = "FHIR_STORE_KEY=" + "YS1rZXktZm9yLXRyeWluZy1vdXQtcmVwbGljYXMtMDE="
 
-// newGateway is a gateway with a separate storage. Its Caddyfile is the configured text with another site address.
+// newGateway returns a gateway with its own storage. Its Caddyfile is the configured one with a different site address.
 func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
 	host, err := network.host()
 	if err != nil {
@@ -58,13 +58,13 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 	return g, nil
 }
 
-// Caddyfile returns the path of the configuration.
+// Caddyfile returns the path of the gateway's Caddyfile.
 func (g *Gateway) Caddyfile() string { return filepath.Join(g.Home, "Caddyfile") }
 
-// Environ returns the environment variables in addition to those of this process.
+// Environ returns the environment variables that are set in addition to those of this process.
 func (g *Gateway) Environ() []string { return g.environ }
 
-// behind returns the Caddyfile of a gateway behind the load balancer.
+// behind returns the Caddyfile for a gateway behind the load balancer.
 func (c *Config) behind(address, store string) (string, error) {
 	const block = "\tfhir {\n"
 	site := "\nhttps://" + c.Address + " {\n"
@@ -86,7 +86,7 @@ func (c *Config) behind(address, store string) (string, error) {
 
 var readiness = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// isReady requests the keys, which are created or read from the store first.
+// isReady requests the gateway's keys. The gateway first creates them or reads them from the store.
 func (g *Gateway) isReady() error {
 	r, err := http.NewRequest(http.MethodGet, "http://"+g.Address+"/.well-known/jwks.json", nil)
 	if err != nil {

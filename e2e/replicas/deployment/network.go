@@ -9,21 +9,20 @@ import (
 	"strings"
 )
 
-// Network is the network of a deployment: a network namespace for each server, with routing by this machine, or
-// loopback.
+// Network is the network of a deployment: either one network namespace per server, with routing by this machine, or loopback.
 type Network struct {
-	name  string // prefix of the namespaces and name of the iptables chain; empty for loopback
-	block string // address block
+	name  string // prefix of the namespace names and name of the iptables chain; empty for loopback
+	block string // address block of the namespaces
 	hosts int
 }
 
-// host is the location of a server.
+// host is a namespace and address for a server.
 type host struct {
-	namespace string // empty for this machine's
+	namespace string // empty for the namespace of this machine
 	address   string
 }
 
-// enter returns a command that runs in the namespace.
+// enter returns the command that runs command in the namespace.
 func (h host) enter(command []string) []string {
 	if h.namespace == "" {
 		return command
@@ -31,10 +30,10 @@ func (h host) enter(command []string) []string {
 	return append([]string{"ip", "netns", "exec", h.namespace}, command...)
 }
 
-// listen returns an address on the host that is currently free.
+// listen returns an unused address on the host.
 func (h host) listen() (string, error) {
 	if h.namespace != "" {
-		return net.JoinHostPort(h.address, "8000"), nil // one server per namespace
+		return net.JoinHostPort(h.address, "8000"), nil // each namespace contains only one server
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(h.address, "0"))
 	if err != nil {
@@ -43,10 +42,10 @@ func (h host) listen() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Loopback is a network without cuts.
+// Loopback returns a network that does not support cuts.
 func Loopback() *Network { return new(Network) }
 
-// NewNetwork creates a network of namespaces, which needs root. It returns an error if this machine does not permit it.
+// NewNetwork creates a network of namespaces, which requires root. It returns an error if this machine does not permit that.
 func NewNetwork() (*Network, error) {
 	n := &Network{name: fmt.Sprintf("fhir%d", os.Getpid()), block: fmt.Sprintf("10.211.%d", os.Getpid()%250)}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
@@ -66,10 +65,10 @@ func NewNetwork() (*Network, error) {
 	return n, nil
 }
 
-// Cuts reports whether servers can be disconnected.
+// Cuts reports whether the network supports [Network.Cut].
 func (n *Network) Cuts() bool { return n.name != "" }
 
-// host creates a host for a server.
+// host adds a host for a server.
 func (n *Network) host() (host, error) {
 	if !n.Cuts() {
 		return host{address: "127.0.0.1"}, nil
@@ -94,10 +93,10 @@ func (n *Network) host() (host, error) {
 	)
 }
 
-// link returns the name of this machine's end of the link to a host.
+// link returns the name of this machine's end of the link to the host with the given number.
 func link(host int) string { return fmt.Sprintf("fh%d-%d", os.Getpid()%100000, host) }
 
-// Cut drops all packets between two servers, in both directions. Connections stay open.
+// Cut drops all packets between two servers in both directions. Existing connections stay open.
 func (n *Network) Cut(a, b *Process) error {
 	if a.host.namespace == b.host.namespace {
 		return errors.New("both are in the same namespace")
@@ -108,7 +107,7 @@ func (n *Network) Cut(a, b *Process) error {
 	)
 }
 
-// Heal removes all cuts.
+// Heal restores all connections that were cut.
 func (n *Network) Heal() error {
 	if !n.Cuts() {
 		return nil
@@ -119,14 +118,13 @@ func (n *Network) Heal() error {
 	)
 }
 
-// Close removes the network.
+// Close deletes the namespaces and rules of the network.
 func (n *Network) Close() {
 	if !n.Cuts() {
 		return
 	}
 	for i := range n.hosts {
-		// The link is deleted with the namespace only after a delay, and the next
-		// network's links have the same names.
+		// The link is deleted only some time after its namespace, but the links of the next network have the same names.
 		_ = run("ip link del " + link(i))
 		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i))
 	}
@@ -135,7 +133,7 @@ func (n *Network) Close() {
 	}
 }
 
-// run runs commands without quoting, up to the first that fails.
+// run runs commands, whose arguments are separated by spaces, until one of them fails.
 func run(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)

@@ -16,7 +16,8 @@ type postgres struct {
 	address string
 }
 
-// startPostgres starts a server with a new database. PostgreSQL refuses to run as root, so it runs as Debian's user postgres.
+// startPostgres starts a server with a new database. The server runs as Debian's user postgres, because it refuses to run as
+// root.
 func startPostgres(folder string, network *Network) (Engine, error) {
 	host, err := network.host()
 	if err != nil {
@@ -26,7 +27,7 @@ func startPostgres(folder string, network *Network) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.MkdirTemp("", "postgres") // accessible to this user
+	data, err := os.MkdirTemp("", "postgres") // accessible to the user postgres
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +65,12 @@ func initialize(data string) error {
 	return errors.Join(err, f.Close())
 }
 
-// unprivileged returns a command that runs as the user postgres.
+// unprivileged returns the command that runs command as the user postgres.
 func unprivileged(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"}, command...)
 }
 
-// postgresProgram returns Debian's path of a program of the newest PostgreSQL.
+// postgresProgram returns the path of a program in Debian's newest PostgreSQL version.
 func postgresProgram(name string) string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is valid
 	if len(found) == 0 {

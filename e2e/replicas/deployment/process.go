@@ -23,7 +23,7 @@ type Process struct {
 	ready   func() error
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
+	done chan struct{} // closed when the process has exited
 }
 
 // Start runs the server and waits until it is ready.
@@ -38,13 +38,13 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// launch runs the server. The server ends with this process, even if this process is killed.
+// launch starts the server. The server is killed when this process ends, even if this process is killed.
 func (p *Process) launch() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has a copy
+	defer log.Close() // the child process has its own descriptor
 	command := p.host.enter(p.command)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), p.environ...)
@@ -56,14 +56,14 @@ func (p *Process) launch() error {
 	}
 	done := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the result is in the log
+		_ = cmd.Wait() // the log contains the exit reason
 		close(done)
 	}()
 	p.cmd, p.done = cmd, done
 	return nil
 }
 
-// Ready waits until the server responds. It returns an error if the server ends.
+// Ready waits until the server responds. It returns an error if the server exits or bound has passed.
 func (p *Process) Ready(bound time.Duration) error {
 	deadline := time.After(bound)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -96,7 +96,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Kill kills the server and its children with SIGKILL, so that they cannot write anything.
+// Kill kills the server and its children with SIGKILL, so that they can't write anything.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	if p.cmd != nil {
@@ -104,13 +104,13 @@ func (p *Process) Kill() {
 	}
 }
 
-// Pause stops the server and its children immediately (SIGSTOP).
+// Pause pauses the server and its children immediately (SIGSTOP).
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
 
 // Resume resumes a paused server.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
 
-// Stop interrupts the server, and kills it if it does not end.
+// Stop stops the server gracefully (SIGINT), and kills it if it does not exit.
 func (p *Process) Stop() {
 	if p.cmd == nil || !p.Running() {
 		return
@@ -123,13 +123,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// signal signals the server and its children, because PostgreSQL's children are not in its process group.
+// signal sends a signal to the server and its children. PostgreSQL's children are not in its process group.
 func (p *Process) signal(s syscall.Signal) {
 	if p.cmd == nil {
 		return
 	}
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
-		_ = syscall.Kill(pid, s) // the process may have ended
+		_ = syscall.Kill(pid, s) // the process may have exited
 	}
 }
 
@@ -149,11 +149,11 @@ func children(of int) (pids []int) {
 // Log returns the path of the output file.
 func (p *Process) Log() string { return p.log }
 
-// Tail returns the end of the server's output.
+// Tail returns the last part of the server's output.
 func (p *Process) Tail() string { return Tail(p.log) }
 
-// CPU returns the CPU time of the server and its children in seconds. It reads schedstat, which has nanoseconds; stat
-// (proc(5)) has ticks of 10 ms.
+// CPU returns the CPU time of the server and its children in seconds. It reads schedstat, which has a resolution of
+// nanoseconds; that of stat (proc(5)) is 10 ms.
 func (p *Process) CPU() (seconds float64, err error) {
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
 		s, err := cpuTime(pid)
@@ -170,7 +170,7 @@ func cpuTime(pid int) (seconds float64, err error) {
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // the thread has ended
+			continue // the thread has exited
 		}
 		if err != nil {
 			return 0, err

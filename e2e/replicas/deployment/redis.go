@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// redis is a Redis server, alone or with replicas and a Sentinel for each server.
+// redis is a single Redis server, or a master with replicas and a Sentinel for each server.
 type redis struct {
 	servers   []*Process
 	sentinels []*Process
@@ -21,10 +21,10 @@ type redis struct {
 	network   *Network
 }
 
-// sentinelMaster is the Sentinels' name of the master.
+// sentinelMaster is the name of the master in the Sentinels' configuration.
 const sentinelMaster = "fhir"
 
-// startRedis starts one server. It syncs each acknowledged change to disk, so it may be killed.
+// startRedis starts one server. It syncs each change to disk before acknowledging it, so that it may be killed.
 func startRedis(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	if err := r.add(folder, "redis", "--appendfsync", "always"); err != nil {
@@ -34,7 +34,8 @@ func startRedis(folder string, network *Network) (Engine, error) {
 	return r, nil
 }
 
-// startSentinel starts a master, two replicas and three Sentinels. The master accepts changes only while a replica follows.
+// startSentinel starts a master, two replicas and three Sentinels. The master accepts changes only while a replica is
+// connected.
 func startSentinel(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	for i := range 3 {
@@ -83,7 +84,7 @@ func (r *redis) add(folder, name string, arguments ...string) error {
 	return p.Start()
 }
 
-// watch starts a server's Sentinel on the same host, so that both are cut off together.
+// watch starts the Sentinel of a server. Both run on the same host, so that they are cut off together.
 func (r *redis) watch(folder string, i int) error {
 	beside := r.servers[i].host
 	address := net.JoinHostPort(beside.address, "26379")
@@ -114,7 +115,7 @@ func (r *redis) watch(folder string, i int) error {
 	return p.Start()
 }
 
-// settled waits until the Sentinels have found each other and the replicas follow.
+// settled waits until the Sentinels have found each other and the replicas are connected.
 func (r *redis) settled() error {
 	return retryWithin(30*time.Second, func() error {
 		for _, watcher := range r.watchers {
@@ -146,7 +147,7 @@ func (r *redis) Addresses() []string {
 	return r.watchers
 }
 
-// Servers returns the Redis servers, the current master first.
+// Servers returns the Redis servers. The current master comes first.
 func (r *redis) Servers() []*Process {
 	servers := append([]*Process(nil), r.servers...)
 	if i := slices.Index(r.addresses, r.master()); i > 0 {
@@ -155,8 +156,8 @@ func (r *redis) Servers() []*Process {
 	return servers
 }
 
-// master returns the address that most Sentinels have for the master. A former master considers itself the master until
-// a Sentinel demotes it.
+// master returns the address that most Sentinels report as the master. A former master can't be asked, because it considers
+// itself the master until a Sentinel demotes it.
 func (r *redis) master() (address string) {
 	votes := map[string]int{}
 	for _, watcher := range r.watchers {
@@ -188,7 +189,7 @@ func ping(address string) error {
 	return err
 }
 
-// requestLine sends an inline command.
+// requestLine sends an inline command and returns one line of the response.
 func requestLine(address, command string) (string, error) {
 	lines, err := sendCommand(address, command, 1)
 	if err != nil {
@@ -197,7 +198,7 @@ func requestLine(address, command string) (string, error) {
 	return lines[0], nil
 }
 
-// sendCommand sends an inline command and reads most lines of the response, without the lengths of arrays and bulk strings.
+// sendCommand sends an inline command and returns up to most lines of the response, except lengths of arrays and bulk strings.
 func sendCommand(address, command string, most int) (answer []string, err error) {
 	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
 	if err != nil {
@@ -222,7 +223,7 @@ func sendCommand(address, command string, most int) (answer []string, err error)
 	return answer, nil
 }
 
-// retryWithin retries until success or the time limit.
+// retryWithin retries until try succeeds or bound has passed.
 func retryWithin(bound time.Duration, try func() error) error {
 	deadline := time.Now().Add(bound)
 	for {

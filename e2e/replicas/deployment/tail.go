@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// tailSize is the size of the shown output in bytes.
+// tailSize is the maximum size of the output in error messages, in bytes.
 const tailSize = 4096
 
-// Tail returns the end of an output file, or the error message if it cannot be read.
+// Tail returns the last part of an output file, or the error message if the file cannot be read.
 func Tail(log string) string {
 	f, err := os.Open(log)
 	if err != nil {

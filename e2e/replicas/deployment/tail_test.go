@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Tail returns the end of a long output, and the reason if the file is missing.
+// Tail returns the last part of a long output. If the file is missing, it returns the reason.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

@@ -13,7 +13,7 @@ import (
 // Violation is a history that violates the rules.
 type Violation struct {
 	Subject    string
-	What       string // kind of violation, if a single exception explains it
+	What       string // kind of violation, such as UsedTwice
 	Operations []Operation
 }
 
@@ -29,17 +29,17 @@ func (v Violation) String() string {
 
 // Kinds of violations.
 const (
-	UsedTwice  = "used twice"                        // a code or refresh token was exchanged for tokens twice
-	StillGood  = "accepted after its end"            // by a gateway after the lag
-	NoMoreGood = "refused though nothing had ended"  // lost, or ended by an unrelated failure
-	Undecided  = "too many orders to check them all" // within the time limit of a history
+	UsedTwice  = "used twice"                        // tokens were issued twice for a code or refresh token
+	StillGood  = "accepted after its end"            // a gateway accepted a token after the lag
+	NoMoreGood = "refused though nothing had ended"  // the grant was lost, or revoked by an unrelated failure
+	Undecided  = "too many orders to check them all" // not decided within the time limit for a history
 	Otherwise  = "not to be explained"
 )
 
 // patience is the time limit for checking a history.
 const patience = 20 * time.Second
 
-// Check returns the histories that violate the rules.
+// Check returns a violation for each history that violates the rules.
 func Check(operations []Operation, rules Rules) (violations []Violation) {
 	for subject, part := range bySubject(operations) {
 		if what := rules.judge(part); what != "" {
@@ -50,7 +50,7 @@ func Check(operations []Operation, rules Rules) (violations []Violation) {
 	return violations
 }
 
-// Subjects returns the number of histories.
+// Subjects returns the number of histories, one for each grant or session.
 func Subjects(operations []Operation) int { return len(bySubject(operations)) }
 
 func bySubject(operations []Operation) map[string][]Operation {
@@ -64,7 +64,7 @@ func bySubject(operations []Operation) map[string][]Operation {
 	return parts
 }
 
-// judge returns the violation of a history, or "".
+// judge returns the kind of violation of a history, or "" if the history is valid.
 func (r Rules) judge(part []Operation) string {
 	switch r.permit(part) {
 	case porcupine.Ok:

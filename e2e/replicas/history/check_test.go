@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// The checker accepts valid histories and finds each kind of violation.
+// The checker accepts valid histories and reports each kind of violation.
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
-		want string // violation
+		want string // kind of violation; "" if valid
 		ops  []Operation
 	}{
 		{"a grant's life", "", []Operation{
@@ -130,16 +130,16 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// An outage in a gateway's log extends the grace of the refresh tokens replaced in it or shortly before.
+// An outage in a gateway's log extends the grace period of refresh tokens that were replaced during or shortly before it.
 func TestOutages(t *testing.T) {
 	record := &Record{begin: time.Unix(1000, 0)}
 	const store, start = `{"ts":1040.0,"msg":"the store is back","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
 	for _, test := range []struct {
 		name    string
 		log     string
-		rotated int // second of the rotation
+		rotated int // second at which the token was rotated
 		again   int
-		want    int // number of violations
+		want    int // expected number of violations
 	}{
 		{"during it", store, 35, 48, 0},
 		{"shortly before it", store, 22, 48, 0},
@@ -174,7 +174,7 @@ func at(call, end int, kind Kind, token string, result Result, next string) Oper
 	}
 }
 
-// Only the invalid history is reported.
+// If one history is invalid, only this history is reported.
 func TestSubjects(t *testing.T) {
 	other := at(1, 2, Exchange, "", Refused, "")
 	other.Subject = "y"
@@ -184,7 +184,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// A record survives writing and reading.
+// Operations are unchanged after they have been written and read.
 func TestWriteRead(t *testing.T) {
 	record := NewRecord()
 	want := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, "")}

@@ -1,10 +1,10 @@
-// Package history checks the responses of several gateways against the responses of a single gateway with one
-// store, for linearizability (github.com/anishathalye/porcupine).
+// Package history checks whether several gateways respond as a single gateway with one store would. It checks linearizability
+// (github.com/anishathalye/porcupine).
 //
-// A [Record] contains operations: a client's request, its time, and the response. The operations of a grant are a
-// separate history, and so are those of a session. A history is valid if its operations can be put in an order, each
-// at a moment between its call and its return, that satisfies the [Rules]. An operation without a response, or with
-// a 5xx, may take effect at any time after its call, or never.
+// A [Record] contains operations: a client's request, its time, and the response. The operations of each grant and of each
+// session are a separate history. A history is valid if its operations can be put in an order, each at a moment between its
+// call and its return, that satisfies the [Rules]. An operation without a response, or with a 5xx, may take effect at any time
+// after its call, or never.
 //
 // The states of a grant, starting with its code:
 //
@@ -13,6 +13,6 @@
 //	  │ reuse            │ later reuse
 //	  └──────▶ revoked ◀─┴── revoke
 //
-// Until the grant has ended, its access tokens and its latest refresh token are accepted. Afterwards they are refused,
-// except that for a short lag, a gateway may still accept them.
+// Until the grant is revoked, its access tokens and its latest refresh token are accepted. Afterwards they are rejected, except
+// that a gateway may still accept them for a short lag.
 package history

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Outage is a period in which a gateway could not respond. The grace of refresh tokens that were replaced during the
-// outage, or within the grace before it, starts at its end.
+// Outage is a period in which a gateway could not respond. If a refresh token was replaced during the outage, or within the
+// grace period before it, its grace period starts at the end of the outage.
 type Outage struct {
-	Began time.Duration // since the start of the record
+	Began time.Duration // time since the start of the record
 	Over  time.Duration
 }
 
-// always is earlier than any operation.
+// always is earlier than the time of any operation.
 const always = -never
 
-// inaccuracy is the maximum delay of a log line after its event.
+// inaccuracy is the maximum delay between an event and its log line.
 const inaccuracy = 100 * time.Millisecond
 
-// Outages parses the outages of the store, and the time before the start, from a gateway's log.
+// Outages returns the outages of the store in a gateway's log, and the times before the gateway's starts.
 func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	lines := bufio.NewReader(log)
 	for {
@@ -37,7 +37,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 			After   float64 `json:"after"` // in seconds
 		}
 		if json.Unmarshal(line, &entry) != nil {
-			continue // not a JSON log line
+			continue // the line is not JSON
 		}
 		over := time.UnixMicro(int64(entry.Time * 1e6)).Sub(r.begin)
 		switch entry.Message {
@@ -49,7 +49,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	}
 }
 
-// mayExcuse reports whether, because of an outage, a gateway may return the current refresh token again for its
+// mayExcuse reports whether a gateway may, because of an outage, return the current refresh token again in response to its
 // predecessor.
 func (r Rules) mayExcuse(g grant, o Operation) bool {
 	for _, outage := range r.Outages {

@@ -9,54 +9,54 @@ import (
 	"time"
 )
 
-// Kind is the kind of a request.
+// Kind is the kind of an operation.
 type Kind string
 
-// Kinds of operations. SignIn and Authorize belong to a session, the others to a grant.
+// Kinds of operations. SignIn and Authorize operate on a session, the others on a grant.
 const (
-	SignIn    Kind = "sign-in"   // creates a session
-	Authorize Kind = "authorize" // requests a code in a session; refused means the sign-in page
-	Exchange  Kind = "exchange"  // redeems a code
-	Refresh   Kind = "refresh"   // uses a refresh token
-	Revoke    Kind = "revoke"    // revokes a refresh token (RFC 7009)
-	Access    Kind = "access"    // uses an access token: introspection, or a request to the FHIR API
+	SignIn    Kind = "sign-in"   // create a session
+	Authorize Kind = "authorize" // request a code in a session; refused means a redirect to the sign-in page
+	Exchange  Kind = "exchange"  // redeem a code
+	Refresh   Kind = "refresh"   // redeem a refresh token
+	Revoke    Kind = "revoke"    // revoke a refresh token (RFC 7009)
+	Access    Kind = "access"    // use an access token: introspection, or a request to the FHIR API
 )
 
-// Result is the result of a request.
+// Result is the result of an operation.
 type Result string
 
 // Results of operations.
 const (
 	OK      Result = "ok"
 	Refused Result = "refused"
-	Unknown Result = "unknown" // no response, or 5xx
-	Amiss   Result = "amiss"   // a response that no gateway should send
+	Unknown Result = "unknown" // no response, or a 5xx status
+	Amiss   Result = "amiss"   // a response that a gateway must never send
 )
 
 // Operation is a client's request and its response.
 type Operation struct {
 	Client  int           `json:"client"`
 	Kind    Kind          `json:"kind"`
-	Subject string        `json:"subject"`         // grant or session
+	Subject string        `json:"subject"`         // name of the grant or session
 	Token   string        `json:"token,omitempty"` // refresh token in the request
 	Next    string        `json:"next,omitempty"`  // refresh token in the response
 	Result  Result        `json:"result"`
-	Told    string        `json:"told,omitempty"` // response as text
-	Call    time.Duration `json:"call"`           // since the record began
+	Told    string        `json:"told,omitempty"` // response as text, for reports
+	Call    time.Duration `json:"call"`           // time since the start of the record
 	Return  time.Duration `json:"return"`
 }
 
-// Record is the operations of several clients. It is safe for concurrent use.
+// Record contains the operations of several clients. It is safe for concurrent use.
 type Record struct {
 	begin      time.Time
 	mu         sync.Mutex
 	operations []Operation
 }
 
-// NewRecord starts a record.
+// NewRecord returns an empty record that starts now.
 func NewRecord() *Record { return &Record{begin: time.Now()} }
 
-// Now returns the time since the record began.
+// Now returns the time since the start of the record.
 func (r *Record) Now() time.Duration { return time.Since(r.begin) }
 
 // Add adds a completed operation.
@@ -66,14 +66,14 @@ func (r *Record) Add(o Operation) {
 	r.operations = append(r.operations, o)
 }
 
-// Operations returns all operations.
+// Operations returns all operations added so far.
 func (r *Record) Operations() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Operation(nil), r.operations...)
 }
 
-// Write writes operations as lines of JSON.
+// Write writes the operations, one per line, as JSON.
 func Write(w io.Writer, operations []Operation) error {
 	buffer := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffer)
@@ -85,7 +85,7 @@ func Write(w io.Writer, operations []Operation) error {
 	return buffer.Flush()
 }
 
-// Read reads the output of [Write].
+// Read reads operations written by [Write].
 func Read(r io.Reader) (operations []Operation, err error) {
 	decoder := json.NewDecoder(r)
 	for {

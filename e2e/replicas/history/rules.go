@@ -2,36 +2,36 @@ package history
 
 import "time"
 
-// Rules are the guarantees of the gateways.
+// Rules describes the guarantees of the gateways.
 type Rules struct {
 	Grace time.Duration // refresh_token_grace
-	Lag   time.Duration // maximum delay until an end takes effect everywhere: revocation_max_lag
+	Lag   time.Duration // maximum delay until a revocation takes effect at all gateways: revocation_max_lag
 
 	Outages []Outage // outages of the gateways
 
-	// An unacknowledged end may be visible and be undone later, by the failover of an isolated master.
+	// Undo is set if an unacknowledged revocation may take effect and be undone later, by the failover of an isolated master.
 	Undo bool
 
-	// Exceptions that classify a violation.
+	// Exceptions to the rules. They are used to classify a violation.
 	passTwice, passAccepted, passRefused bool
 }
 
-// unknown represents a refresh token in a lost response.
+// unknown represents a refresh token in a response that was lost.
 const unknown = "?"
 
-// never is later than the return of any operation.
+// never is later than the time of any operation.
 const never = time.Duration(1<<62 - 1)
 
-// grant is the state of a grant. Its times are bounds: a change happened between an operation's call and its return.
+// grant is the state of a grant. Its times are bounds, because a change happens between an operation's call and its return.
 type grant struct {
 	redeemed          bool   // the code was exchanged
-	current, previous string // refresh tokens
+	current, previous string // latest refresh token and its predecessor
 	rotated, replaced time.Duration
 	ended             bool
-	endedBy           time.Duration // latest time of the end; never if it was not acknowledged
+	endedBy           time.Duration // latest time at which it was revoked; never if that was not acknowledged
 }
 
-// step returns the possible states of a grant after an operation; none if the response is invalid.
+// step returns the possible states of a grant after an operation. It returns none if the response is invalid.
 func (r Rules) step(g grant, o Operation) []grant {
 	switch {
 	case o.Result == Unknown:
@@ -47,7 +47,7 @@ func (r Rules) step(g grant, o Operation) []grant {
 	return next
 }
 
-// answered is like step, but for an operation with a response.
+// answered is like step, but for operations whose response was received.
 func (r Rules) answered(g grant, o Operation) []grant {
 	switch o.Kind {
 	case Exchange:
@@ -62,7 +62,7 @@ func (r Rules) answered(g grant, o Operation) []grant {
 	return nil
 }
 
-// perhaps returns the possible states after an operation without a response that took effect.
+// perhaps returns the possible states if an operation without a response has taken effect.
 func (r Rules) perhaps(g grant, o Operation) []grant {
 	switch {
 	case o.Kind == Exchange && !g.redeemed:
@@ -80,15 +80,15 @@ func (r Rules) exchange(g grant, o Operation) []grant {
 	case o.Result == OK && (!g.redeemed && !g.ended || r.passTwice):
 		return []grant{g.issue(o.Next)}
 	case o.Result == Refused && g.redeemed:
-		return []grant{g.end(o.Return)} // used twice: revokes all tokens from the first use (RFC 6749 §4.1.2)
+		return []grant{g.end(o.Return)} // the code was used twice: all its tokens are revoked (RFC 6749 §4.1.2)
 	case o.Result == Refused && (g.ended || r.passRefused):
 		return []grant{g}
 	}
 	return nil
 }
 
-// refresh with a token other than the latest ends the grant, except with its predecessor within the grace, which may
-// start at the end of an outage.
+// refresh revokes the grant if the token is not the latest one. The exception is the predecessor of the latest token within the
+// grace period, which may start at the end of an outage.
 func (r Rules) refresh(g grant, o Operation) []grant {
 	if o.Result == OK {
 		return r.refreshed(g, o)
@@ -103,7 +103,7 @@ func (r Rules) refresh(g grant, o Operation) []grant {
 	case o.Token == g.previous && o.Return < g.rotated+r.Grace:
 		return nil
 	}
-	return []grant{g.end(o.Return)} // reuse after the grace
+	return []grant{g.end(o.Return)} // reuse after the grace period
 }
 
 func (r Rules) refreshed(g grant, o Operation) []grant {
@@ -121,7 +121,7 @@ func (r Rules) refreshed(g grant, o Operation) []grant {
 	return nil
 }
 
-// revoke returns 200 for any token. With a token other than the latest, the grant may or may not have ended.
+// revoke returns 200 for any token. If the token is not the latest one, the grant may or may not have been revoked.
 func revoke(g grant, o Operation) []grant {
 	if o.Result != OK {
 		return nil
@@ -149,14 +149,14 @@ func (g grant) issue(token string) grant {
 	return g
 }
 
-// rotate replaces the latest refresh token no later than by.
+// rotate replaces the latest refresh token with next. by is the latest time at which this happened.
 func (g grant) rotate(o Operation, next string, by time.Duration) grant {
 	g.previous, g.current = o.Token, next
 	g.rotated, g.replaced = o.Call, by
 	return g
 }
 
-// end ends the grant, at the latest at by, unless it has ended before.
+// end marks the grant as revoked at time by or earlier, unless it is already revoked.
 func (g grant) end(by time.Duration) grant {
 	if !g.ended || by < g.endedBy {
 		g.ended, g.endedBy = true, by
@@ -164,7 +164,7 @@ func (g grant) end(by time.Duration) grant {
 	return g
 }
 
-// tell returns a grant with an acknowledged end.
+// tell returns the grant with its revocation acknowledged.
 func (r Rules) tell(g grant, o Operation) grant {
 	if r.Undo && g.endedBy == never {
 		return g

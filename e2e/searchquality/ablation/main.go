@@ -1,6 +1,6 @@
-// Command ablation removes one part of the search at a time, and prints the loss over the lists of queries, in points:
-// of the mean reciprocal rank, over all lists and in the lists with the largest and the smallest loss, and of the hits in
-// the first three, in the list with the largest loss. It takes about an hour. From e2e:
+// Command ablation removes one part of the search at a time, and prints the loss over the lists of queries in points: the loss
+// of the mean reciprocal rank (over all lists, and in the lists with the largest and the smallest loss), and of hits in the
+// first three (in the list with the largest loss). It takes about an hour. From e2e:
 //
 //	go run ./searchquality/ablation searchquality/testdata/*.tsv
 //
@@ -20,13 +20,13 @@ import (
 	"strings"
 )
 
-// folder contains the code of the search.
+// folder contains the source code of the search.
 const folder = "../terminology/textindex/"
 
 //go:embed parts.txt
 var parts string
 
-// part is a part of the search and its replacement.
+// part is a part of the source code with a replacement that disables it.
 type part struct{ name, file, old, new string }
 
 func readParts(text string) (list []part) {
@@ -46,7 +46,7 @@ func readParts(text string) (list []part) {
 	return list
 }
 
-// without returns the code without a part. It returns an error unless the code contains the part once.
+// without returns the code with the part replaced. It returns an error unless the code contains the part exactly once.
 func (p part) without(code string) (string, error) {
 	if n := strings.Count(code, p.old); n != 1 {
 		return "", fmt.Errorf("%s: %s has %q %d times", p.name, p.file, p.old, n)
@@ -73,7 +73,7 @@ func main() {
 
 type sums struct{ queries, three, mrr float64 }
 
-// measure runs the lists without the part, or with all parts if p is zero.
+// measure runs the lists without the part. If p is zero, it runs them with all parts.
 func (p part) measure(lists []string) (all []sums, err error) {
 	dir, err := os.MkdirTemp("", "ablation")
 	if err != nil {
@@ -120,7 +120,7 @@ func sumsIn(printed string) (all []sums) {
 	return all
 }
 
-// compare returns the columns of the loss.
+// compare returns the table columns with the losses.
 func compare(with, without []sums) string {
 	queries, lost, most, least, three := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i, s := range with {

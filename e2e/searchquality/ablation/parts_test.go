@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each part is in its file exactly once.
+// Each part exists in its file exactly once.
 func TestParts(t *testing.T) {
 	for _, p := range readParts(parts) {
 		code, err := os.ReadFile("../../" + folder + p.file)

@@ -1,6 +1,6 @@
-// Package bcp13 implements the code system of media types, urn:ietf:bcp:13 (RFC 6838): a table of registered and common
-// types, and a grammar for other types with a registered top-level type and for parameters (RFC 2045 section 5.1).
-// SOURCE.md describes the origin of the table.
+// Package bcp13 implements the code system of media types, urn:ietf:bcp:13 (RFC 6838). A table contains registered and common
+// media types. A grammar accepts other subtypes of registered top-level types, and parameters (RFC 2045 §5.1). SOURCE.md
+// describes the origin of the table.
 package bcp13
 
 import (
@@ -19,7 +19,7 @@ var mediaTypes []byte
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of media types.
 var source = codesystem.Source{
 	URL: "urn:ietf:bcp:13", Name: "Media types", CommonCodes: "https://www.iana.org/assignments/media-types",
 	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
@@ -27,22 +27,22 @@ var source = codesystem.Source{
 	System:    system{embeddedtable.New(mediaTypes).(table)},
 }
 
-// table contains the interfaces of the packed table.
+// table lists the interfaces that the embedded table implements.
 type table interface {
 	codesystem.System
 	codesystem.List
 	codesystem.Searchable
 }
 
-// system combines the table and the grammar. A concept of the grammar has a code instead of a number.
+// system combines the table and the grammar. Concepts accepted by the grammar are identified by code instead of by number.
 type system struct{ table }
 
-// mediaTypePattern matches a media type; the groups are type/subtype and the parameters.
+// mediaTypePattern matches a media type. Its groups are type/subtype and the parameters.
 var mediaTypePattern = regexp.MustCompile(`(?i)^((?:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9!#$&^_.+-]{1,125})` +
 	`/[a-z0-9][a-z0-9!#$&^_.+-]{0,126})` +
 	`((?: *; *[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+=(?:[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+|"(?:[ !#-\[\]-~]|\\[ -~])*"))*)$`)
 
-// Locate returns the concept of a media type.
+// Locate returns the concept for a media type.
 func (s system) Locate(code []byte) (codesystem.Concept, bool) {
 	if c, ok := s.table.Locate(code); ok {
 		return c, true
@@ -54,7 +54,6 @@ func (s system) Locate(code []byte) (codesystem.Concept, bool) {
 	return codesystem.Concept{Code: append(bytes.ToLower(parts[1]), parts[2]...)}, true
 }
 
-// Code returns the code of a concept.
 func (s system) Code(c codesystem.Concept) []byte {
 	if c.Code != nil {
 		return c.Code
@@ -62,7 +61,7 @@ func (s system) Code(c codesystem.Concept) []byte {
 	return s.table.Code(c)
 }
 
-// Concept returns the code of a concept, which is also its display.
+// Concept returns the code of a concept, which is also the display, and the flags.
 func (s system) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
 	if c.Code != nil {
 		return c.Code, c.Code, 0
@@ -83,7 +82,7 @@ func (system) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codes
 	return dst
 }
 
-// InvalidReason returns the syntax of media types.
+// InvalidReason describes the syntax of media types.
 func (system) InvalidReason([]byte) string {
 	return "a media type has the form type/subtype with a type registered at IANA or starting with x-, and optional parameters, such as text/plain; charset=utf-8"
 }

@@ -25,7 +25,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// Value sets may contain unregistered media types, both enumerated ones and those of imported value sets.
+// TestUnregisteredMediaTypes checks that value sets may contain unregistered media types that they or imported value sets list.
 func TestUnregisteredMediaTypes(t *testing.T) {
 	const list = `{"system":"urn:ietf:bcp:13","concept":[{"code":"application/vnd.own"},{"code":"text/plain"},{"code":"texts/plain"}]}`
 	vs := func(name, compose string) string {

@@ -15,7 +15,7 @@ import (
 
 func init() { codesystem.Register(source) }
 
-// source is the code system. It has no version, like HL7's: the registry grows, and valid tags stay valid.
+// source is the code system of language tags. Like HL7's, it has no version: valid tags stay valid as the registry grows.
 var source = codesystem.Source{
 	URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", CaseSensitive: true, System: system{},
 	Copyright:   "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
@@ -26,15 +26,15 @@ var source = codesystem.Source{
 		`{"code":"comment","uri":"http://hl7.org/fhir/concept-properties#comment","type":"string"}]}`,
 }
 
-// valueSets contains HL7's value set of common languages; SOURCE.md describes its origin.
+// valueSets contains HL7's value set of common languages. SOURCE.md describes its origin.
 //
 //go:embed valuesets.json.zst
 var valueSets []byte
 
-// system implements [codesystem.System] and optional interfaces.
+// system implements [codesystem.System] and several optional interfaces.
 type system struct{}
 
-// Locate returns the concept of a tag.
+// Locate returns the concept for a tag.
 func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	t, err := parse(string(code))
 	if err != nil {
@@ -43,7 +43,7 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: []byte(t.text)}, true
 }
 
-// InvalidReason returns why a code is not a valid tag or has the wrong case; "" for a valid tag.
+// InvalidReason returns why a code is not a valid tag or which case it should have; "" if it is valid.
 func (system) InvalidReason(code []byte) string {
 	if _, err := parse(string(code)); err != nil {
 		return err.Error()
@@ -51,13 +51,12 @@ func (system) InvalidReason(code []byte) string {
 	return ""
 }
 
-// tagOf returns the tag of a located concept.
+// tagOf parses the code of a concept returned by Locate.
 func tagOf(c codesystem.Concept) tag {
 	t, _ := parse(string(c.Code))
 	return t
 }
 
-// Code returns the tag of a concept.
 func (system) Code(c codesystem.Concept) []byte { return c.Code }
 
 // Concept returns the tag, display and flags of a concept.
@@ -72,20 +71,20 @@ func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem
 	return c.Code, name, flags
 }
 
-// AppendTexts appends the names of a concept.
+// AppendTexts appends the names of a concept, the display first.
 func (system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	return sharedRegistry().appendTexts(dst, tagOf(c))
 }
 
-// Language returns the language of the displays.
+// Language returns the language of the displays, English.
 func (system) Language() string { return translatedNames[0].language }
 
-// HasLanguage implements [codesystem.Multilingual].
+// HasLanguage implements [codesystem.Multilingual]. Names exist in the languages of translatedNames.
 func (system) HasLanguage(language string) bool {
 	return slices.ContainsFunc(translatedNames, func(n languageNames) bool { return codesystem.HasLanguage([]string{n.language}, language) })
 }
 
-// Status returns "deprecated" for tags that should no longer be used, otherwise "".
+// Status returns "deprecated" if the registry deprecates the tag or any of its subtags, otherwise "".
 func (system) Status(c codesystem.Concept) string {
 	if sharedRegistry().isDeprecated(tagOf(c)) {
 		return "deprecated"
@@ -96,13 +95,13 @@ func (system) Status(c codesystem.Concept) string {
 // Definition returns nil, because tags have no definitions.
 func (system) Definition(codesystem.Concept) []byte { return nil }
 
-// AppendExtensions appends nothing.
+// AppendExtensions appends nothing, because tags have no extensions.
 func (system) AppendExtensions(dst []codesystem.Extension, _ codesystem.Concept) []codesystem.Extension {
 	return dst
 }
 
-// properties are the parts of a tag, indexed by part and named as FHIR's filters (Using BCP-47 with HL7 Standards), its
-// canonical form, and comments of the registry.
+// properties are the parts of a tag, indexed by part and named like FHIR's filters (Using BCP-47 with HL7 Standards), followed
+// by the canonical form and comments based on the registry.
 var properties = []codesystem.Property{
 	{Code: "language"}, {Code: "ext-lang"}, {Code: "script"}, {Code: "region"}, {Code: "variant"}, {Code: "extension"}, {Code: "private-use"},
 	propertyCanonical: {Code: "canonical"},
@@ -114,10 +113,10 @@ const (
 	propertyComment
 )
 
-// Properties returns the declared properties of tags.
+// Properties returns the properties of tags.
 func (system) Properties() []codesystem.Property { return properties }
 
-// propertyValues returns the values of a property.
+// propertyValues returns the values of the property with the given index.
 func propertyValues(t tag, property int) (list []string) {
 	switch property {
 	case propertyCanonical:
@@ -133,7 +132,7 @@ func propertyValues(t tag, property int) (list []string) {
 	return list
 }
 
-// Values calls visit with the values of a property.
+// Values calls visit with each value of a property until visit returns false.
 func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
 	for _, text := range propertyValues(tagOf(c), property) {
 		if !visit([]byte(text)) {
@@ -157,7 +156,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 	return dst
 }
 
-// Explain returns the actual value of a property that does not match a filter.
+// Explain returns the actual value of a property, for users whose code does not match a filter.
 func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
 	values := propertyValues(tagOf(c), property)
 	if values == nil {
@@ -166,7 +165,7 @@ func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
 	return fmt.Sprintf("the %s of %s is %s", properties[property].Code, c.Code, strings.Join(values, ", "))
 }
 
-// FilterValue normalizes the value of a filter like [system.Values]: recommended case and canonical form.
+// FilterValue normalizes a filter value to match [system.Values]: recommended case and canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	switch {
 	case property == propertyCanonical:
@@ -191,13 +190,13 @@ var (
 	_ codesystem.CodeExplainer   = system{}
 )
 
-// languageNames contains the names in a language from Unicode's CLDR.
+// languageNames contains names in one language, from Unicode's CLDR.
 type languageNames struct {
 	language string
 	*display.Dictionary
 }
 
-// translatedNames contains the names in the languages of the gateway's pages.
+// translatedNames contains the names in each language of the gateway's pages.
 var translatedNames = []languageNames{
 	{"en", display.English},
 	{"de", display.German},
@@ -206,20 +205,20 @@ var translatedNames = []languageNames{
 	{"nl", display.Dutch},
 }
 
-// subtagNamer returns the name of a subtag, or "".
+// subtagNamer is a function that returns the name of a subtag, or "".
 type subtagNamer func(s subtag) string
 
 // descriptionOf returns the first description of a subtag in the registry.
 func (r *registry) descriptionOf(s subtag) string {
 	name := r.record(s).firstValue("Description")
-	if name == "Private use" { // registered as a range
+	if name == "Private use" { // private-use subtags are registered as ranges
 		name += " " + s.text
 	}
 	return name
 }
 
-// displayName returns the name of a tag: its language, followed by other subtags in parentheses, such as German
-// (Switzerland). It returns "" if the language has no name.
+// displayName returns the name of a tag: the name of its language, followed by those of other subtags in parentheses, such as
+// German (Switzerland). It returns "" if the language has no name.
 func (t tag) displayName(name subtagNamer) (main string) {
 	var narrower []string
 	for _, s := range t.parts {
@@ -235,10 +234,10 @@ func (t tag) displayName(name subtagNamer) (main string) {
 	return main + " (" + strings.Join(narrower, ", ") + ")"
 }
 
-// partLabels occur in names such as English (Region=United States), which HL7's terminology server uses.
+// partLabels are prefixes of subtag names in the style of HL7's terminology server: English (Region=United States).
 var partLabels = [partPrivateUse + 1]string{partScript: "Script=", partRegion: "Region=", partVariant: "Variant="}
 
-// displayOf returns the English name of a tag from the registry, or "".
+// displayOf returns the English name of a tag based on the registry, or "".
 func (r *registry) displayOf(t tag) string {
 	if t.parts == nil {
 		return r.wholeTagRecord(t.text).firstValue("Description")

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// TestTags checks the names of tags and the errors of invalid ones, including the examples of RFC 5646, appendix A.
+// TestTags checks the names of valid tags and the errors for invalid ones, including the examples in RFC 5646, appendix A.
 func TestTags(t *testing.T) {
 	for code, want := range map[string]string{
 		"de": "German", "fr": "French", "ja": "Japanese", "i-enochian": "Enochian",
@@ -70,7 +70,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestCanonical checks canonical forms, and whether tags are deprecated.
+// TestCanonical checks the canonical forms of tags, and which tags are deprecated.
 func TestCanonical(t *testing.T) {
 	for code, want := range map[string]string{
 		"de-CH": "de-CH", "iw": "he deprecated", "zh-yue": "yue deprecated", "zh-yue-HK": "yue-HK", "i-klingon": "tlh deprecated",
@@ -185,7 +185,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// All tags and subtags of the registry are valid and named, and their canonical forms are valid.
+// TestRegistry checks that all tags and subtags in the registry are valid and have names and valid canonical forms.
 func TestRegistry(t *testing.T) {
 	r := sharedRegistry()
 	var tags []string
@@ -220,7 +220,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// checkCanonical checks that the canonical form of a tag is valid and its own canonical form.
+// checkCanonical checks that the canonical form of a tag is valid and that its canonical form is itself.
 func checkCanonical(t *testing.T, c codesystem.Concept) {
 	t.Helper()
 	canonical := sharedRegistry().canonicalForm(tagOf(c))

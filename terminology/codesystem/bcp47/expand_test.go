@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// languages is the code system of language tags.
+// languages is the URL of the code system of language tags.
 const languages = "urn:ietf:bcp:47"
 
 const (
@@ -27,7 +27,7 @@ const (
 	withRegion    = `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"region","op":"exists","value":"true"},{"property":"language","op":"=","value":"de"}]}]}`
 )
 
-// languageLibrary returns the built-in definitions with value sets of language tags.
+// languageLibrary returns the built-in definitions and value sets of language tags.
 func languageLibrary(t *testing.T) *terminology.Library {
 	t.Helper()
 	l, err := terminologytest.Core(t).WithResources(jsontext.Value(fixture.ValueSet("http://x/swiss", swissLanguage)), jsontext.Value(fixture.ValueSet("http://x/region", withRegion)),
@@ -48,7 +48,7 @@ func TestSource(t *testing.T) {
 	terminologytest.WantPartialSystem(t, languages, "example", "de-CH")
 }
 
-// The reason for an invalid tag is not a separate issue, because HL7's servers do not report it.
+// TestNoReasonOfInvalidCode checks that, as with HL7's servers, the reason for an invalid tag is not a separate issue.
 func TestNoReasonOfInvalidCode(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	got := terminologytest.ValidateIn(t, &api.Handler{Library: terminologytest.Core(t)}, languages, "de_CH", "")
@@ -89,7 +89,7 @@ func TestExpandOfGrammar(t *testing.T) {
 	}
 }
 
-// A definition with concepts replaces the built-in code system; one without does not.
+// TestDefinitionOfGrammar checks that a CodeSystem replaces the built-in code system only if it has concepts.
 func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
 		l := terminologytest.CoreWith(t, `{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`)

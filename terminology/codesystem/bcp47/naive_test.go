@@ -21,7 +21,7 @@ var (
 	extending = regexp.MustCompile(`(?m)^Type: extlang\nSubtag: (.*)\n(?:[^%].*\n)*?Prefix: (.*)$`)
 )
 
-// entries returns the subtags and tags of a registry after their type, extended languages after their prefix.
+// entries returns the set of entries in a registry, such as "region CH", and "prefix zh-yue" for extended languages.
 func entries(registry string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range entry.FindAllStringSubmatch(registry, -1) {
@@ -33,7 +33,7 @@ func entries(registry string) map[string]bool {
 	return found
 }
 
-// isValid checks a tag independently of the package, with regular expressions.
+// isValid validates a tag with regular expressions, independently of the code under test.
 func isValid(registry map[string]bool, tag string) bool {
 	is := func(kind, value string) bool { return registry[kind+" "+value] }
 	if is("grandfathered", tag) {
@@ -69,7 +69,7 @@ func isValid(registry map[string]bool, tag string) bool {
 	return ok
 }
 
-// TestGenerated checks random tags with mostly valid subtags.
+// TestGenerated checks random tags, most of whose subtags are valid.
 func TestGenerated(t *testing.T) {
 	n := 20_000
 	if testing.Short() {
@@ -165,7 +165,7 @@ func BenchmarkAppendTexts(b *testing.B) {
 	}
 }
 
-// BenchmarkRegistry measures the cost of the first use.
+// BenchmarkRegistry measures reading the registry, which happens on first use.
 func BenchmarkRegistry(b *testing.B) {
 	for b.Loop() {
 		newRegistry(registryText())

@@ -10,16 +10,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
-// compressedRegistry is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, without unused fields. SOURCE.md
-// describes its origin and generation.
+// compressedRegistry is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, reduced to the fields that are used.
+// SOURCE.md describes its origin and how it is generated.
 //
 //go:embed registry.txt.zst
 var compressedRegistry []byte
 
-// sharedRegistry returns the registry, which is read once.
+// sharedRegistry returns the registry, which is read on first use.
 var sharedRegistry = sync.OnceValue(func() *registry { return newRegistry(registryText()) })
 
-// registryText decompresses the registry. Invalid data is a programming error and causes a panic.
+// registryText decompresses the registry. It panics if the embedded data is invalid, which is a programming error.
 func registryText() string {
 	text, err := embeddedtable.Unpack(compressedRegistry)
 	if err != nil {
@@ -31,14 +31,14 @@ func registryText() string {
 // registry contains the records of the Language Subtag Registry.
 type registry struct {
 	subtags       [partVariant + 1]map[string]record
-	grandfathered map[string]record // tags registered as a whole because their subtags are not registered
-	redundant     map[string]record // other tags registered as a whole
+	grandfathered map[string]record // tags registered as a whole, with subtags that are not all registered
+	redundant     map[string]record // other tags that are registered as a whole
 }
 
-// record is a record of the registry with one field per line.
+// record is a record of the registry. Each line is a field.
 type record string
 
-// values yields the values of a field.
+// values yields the values of a repeatable field.
 func (r record) values(field string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.SplitSeq(string(r), "\n") {
@@ -57,7 +57,7 @@ func (r record) firstValue(field string) string {
 	return ""
 }
 
-// newRegistry parses the records.
+// newRegistry parses the text of the registry.
 func newRegistry(text string) *registry {
 	r := &registry{grandfathered: make(map[string]record), redundant: make(map[string]record)}
 	byType := map[string]map[string]record{"grandfathered": r.grandfathered, "redundant": r.redundant}
@@ -69,7 +69,7 @@ func newRegistry(text string) *registry {
 		rec := record(part)
 		records := byType[rec.firstValue("Type")]
 		if records == nil {
-			continue // header with the date of the file
+			continue // header that contains the date of the registry
 		}
 		first, last, isRange := strings.Cut(rec.firstValue("Subtag")+rec.firstValue("Tag"), "..")
 		records[first] = rec
@@ -94,5 +94,5 @@ func nextSubtag(subtag string) string {
 	return nextSubtag(subtag[:last]) + first
 }
 
-// wholeTagRecord returns the record of a tag registered as a whole, or "".
+// wholeTagRecord returns the record of a tag that is registered as a whole, or "".
 func (r *registry) wholeTagRecord(tag string) record { return r.grandfathered[tag] + r.redundant[tag] }

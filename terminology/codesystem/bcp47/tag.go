@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Maximum length of a tag and a subtag in bytes. RFC 5646 §4.4.1 requires 35 for tags in use.
+// Maximum lengths of a tag and a subtag in bytes. RFC 5646 §4.4.1 requires support for tags of 35 characters.
 const (
 	maxTag    = 128
 	maxSubtag = 8
 )
 
-// part is a kind of subtag (RFC 5646 §2.1). The order of the constants is the order in a tag.
+// part is a kind of subtag (RFC 5646 §2.1). The constants are in the order in which subtags occur in a tag.
 type part int
 
 const (
@@ -26,10 +26,10 @@ const (
 	partPrivateUse
 )
 
-// String returns FHIR's filter name of the part.
+// String returns the name of the part in FHIR filters.
 func (p part) String() string { return properties[p].Code }
 
-// subtag is a subtag in the recommended case (RFC 5646 §2.1.1), or a singleton with its subtags, such as x-foo.
+// subtag is a subtag in the case that RFC 5646 §2.1.1 recommends, or a singleton followed by its subtags, such as x-foo.
 type subtag struct {
 	part   part
 	text   string
@@ -42,7 +42,7 @@ type tag struct {
 	parts []subtag
 }
 
-// language returns the subtag of the language: the extended language if present.
+// language returns the extended language subtag or, if there is none, the language subtag.
 func (t tag) language() (s subtag) {
 	for _, other := range t.parts {
 		if other.part <= partExtLang {
@@ -72,7 +72,7 @@ func parse(code string) (t tag, err error) {
 	return t, nil
 }
 
-// split splits a tag into its parts and checks only their characters and lengths.
+// split splits a tag into its parts. It checks only the characters and the lengths of subtags.
 func split(code string) ([]subtag, error) {
 	if len(code) > maxTag {
 		return nil, newColumnError(maxTag+1, "the tag is longer than %d characters", maxTag)
@@ -90,7 +90,7 @@ func split(code string) ([]subtag, error) {
 		case len(text) > maxSubtag:
 			return nil, newColumnError(column, "the subtag %q is longer than %d characters", text, maxSubtag)
 		case last >= 0 && list[last].continuesWith(text):
-			list[last].text += "-" + text // in any case, because these subtags are not registered
+			list[last].text += "-" + text // any case: these subtags are not registered
 		default:
 			p := partOf(len(list), text)
 			list = append(list, subtag{part: p, text: recommendedCase(p, text), column: column})
@@ -100,7 +100,7 @@ func split(code string) ([]subtag, error) {
 	return list, nil
 }
 
-// continuesWith reports whether text continues an extension or private use.
+// continuesWith reports whether text belongs to s, an extension or private-use subtag.
 func (s subtag) continuesWith(text string) bool {
 	return s.part == partPrivateUse || s.part == partExtension && len(text) > 1
 }
@@ -110,7 +110,7 @@ func isInvalidCharacter(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
 
-// partOf returns the kind of a subtag by its position and length. The fallback is a variant.
+// partOf returns the kind of the i-th subtag, based on its position and length. The default is a variant.
 func partOf(i int, text string) part {
 	digit := text[0] <= '9'
 	switch n := len(text); {
@@ -130,7 +130,7 @@ func partOf(i int, text string) part {
 	return partVariant
 }
 
-// recommendedCase returns a subtag in the case that RFC 5646 §2.1.1 recommends.
+// recommendedCase returns a subtag in the case recommended by RFC 5646 §2.1.1.
 func recommendedCase(p part, text string) string {
 	switch p {
 	case partRegion:
@@ -150,7 +150,7 @@ func join(parts []subtag) string {
 	return strings.Join(texts, "-")
 }
 
-// newColumnError returns an error at a column of a tag, counted from 1.
+// newColumnError returns an error at a column of a tag. Columns start at 1.
 func newColumnError(column int, format string, args ...any) error {
 	return fmt.Errorf("at column %d: %s", column, fmt.Sprintf(format, args...))
 }
@@ -166,7 +166,7 @@ func newCaseError(code, written string) error {
 	return newColumnError(start+1, "%q should be written %q; the correct tag is %q", code[start:][:length], written[start:][:length], written)
 }
 
-// wholeTagCaseError returns the error for a grandfathered tag in the wrong case, and other for any other tag.
+// wholeTagCaseError returns an error if code is a grandfathered tag in the wrong case. Otherwise, it returns other.
 func (r *registry) wholeTagCaseError(code string, other error) error {
 	for written := range r.grandfathered {
 		if strings.EqualFold(code, written) {
@@ -176,7 +176,7 @@ func (r *registry) wholeTagCaseError(code string, other error) error {
 	return other
 }
 
-// check validates a part of a tag at its position (RFC 5646 §2.2).
+// check validates the i-th part of a tag, including its position (RFC 5646 §2.2).
 func (r *registry) check(parts []subtag, i int) error {
 	s, before := parts[i], parts[:i]
 	for _, b := range before {
@@ -204,10 +204,10 @@ func (r *registry) check(parts []subtag, i int) error {
 	return nil
 }
 
-// preferredValueField is the field with the replacement of a subtag or tag.
+// preferredValueField is the registry field that contains the replacement for a subtag or tag.
 const preferredValueField = "Preferred-Value"
 
-// canonicalForm returns the canonical form of a tag (RFC 5646 §4.5), where an extended language replaces the language.
+// canonicalForm returns the canonical form of a tag (RFC 5646 §4.5). An extended language subtag replaces the language subtag.
 func (r *registry) canonicalForm(t tag) string {
 	if value := r.wholeTagRecord(t.text).firstValue(preferredValueField); value != "" {
 		return value
@@ -230,7 +230,7 @@ func (r *registry) canonicalForm(t tag) string {
 		return 0
 	})
 	remaining := parts[:0]
-	for _, s := range parts { // a variant may be replaced by one that is already present
+	for _, s := range parts { // the replacement for a variant may already be present
 		if s.part != partVariant || !slices.ContainsFunc(remaining, func(other subtag) bool { return other.part == s.part && other.text == s.text }) {
 			remaining = append(remaining, s)
 		}
@@ -238,7 +238,7 @@ func (r *registry) canonicalForm(t tag) string {
 	return join(remaining)
 }
 
-// record returns the record of a subtag, or "".
+// record returns the registry record of a subtag, or "".
 func (r *registry) record(s subtag) record {
 	if s.part > partVariant {
 		return ""
@@ -252,7 +252,7 @@ func (r *registry) isDeprecated(t tag) bool {
 		slices.ContainsFunc(t.parts, func(s subtag) bool { return r.record(s).firstValue("Deprecated") != "" })
 }
 
-// warnings returns warnings about a tag: a variant after an unregistered prefix, and a redundant script.
+// warnings returns warnings about a tag: variants that are not registered for the preceding subtags, and redundant scripts.
 func (r *registry) warnings(t tag) (list []string) {
 	for i, s := range t.parts {
 		rec := r.record(s)
@@ -268,7 +268,7 @@ func (r *registry) warnings(t tag) (list []string) {
 	return list
 }
 
-// isPrefix reports whether parts contain all subtags of a prefix in order, possibly with others in between.
+// isPrefix reports whether parts contain all subtags of a prefix in the same order, possibly with others in between.
 func isPrefix(prefix string, parts []subtag) bool {
 	for prefixSubtags := range strings.SplitSeq(prefix, "-") {
 		i := slices.IndexFunc(parts, func(s subtag) bool { return s.text == prefixSubtags })

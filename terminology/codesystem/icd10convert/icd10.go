@@ -1,4 +1,4 @@
-// Package icd10convert converts the annual ICD-10-CM and ICD-10-PCS files of the CMS to CodeSystem resources: the code
+// Package icd10convert converts the annual ICD-10-CM and ICD-10-PCS files of the CMS to CodeSystem resources. It reads the code
 // descriptions in tabular order.
 package icd10convert
 
@@ -18,10 +18,10 @@ func init() {
 	codesystem.RegisterFormats(icd10CM.fileFormat("icd10cm"), icd10PCS.fileFormat("icd10pcs"))
 }
 
-// edition is either of the two code systems.
+// edition describes ICD-10-CM or ICD-10-PCS.
 type edition struct {
 	url, title string
-	hasDot     bool // whether a dot follows the third character of a code
+	hasDot     bool // a dot follows the third character of a code
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 	icd10PCS = edition{"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false}
 )
 
-// fileFormat returns the file format of the edition. name is the prefix of file names.
+// fileFormat returns the file format of the edition. name identifies the format and is the prefix of file names.
 func (e edition) fileFormat(name string) codesystem.FileFormat {
 	return codesystem.FileFormat{
 		Name: name, Publisher: "the CMS", File: "order file", Convert: e.convert,
@@ -37,11 +37,11 @@ func (e edition) fileFormat(name string) codesystem.FileFormat {
 	}
 }
 
-// orderLinePattern matches a line of an order file: number, code, billable flag, short name of 60 characters, long name.
+// orderLinePattern matches a line of an order file: number, code, billable flag, short name (60 characters) and long name.
 var orderLinePattern = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
 
-// convert converts an order file, such as icd10cm_order_2026.txt, to JSON. The parent of a code is its longest prefix
-// among the previous codes, which is a heading and not billable.
+// convert converts an order file, such as icd10cm_order_2026.txt, to JSON. The parent of a code is the longest of its prefixes
+// that occurs earlier in the file. Parents are headings and not billable.
 func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 	dst := fmt.Appendf(nil, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
 		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
@@ -67,7 +67,7 @@ func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 	return err
 }
 
-// appendConcept appends the concept of a line.
+// appendConcept appends the concept described by a line.
 func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool) []byte {
 	code, long, short := parts[1], parts[4], strings.TrimSpace(parts[3])
 	c := fhirjson.AppendString(append(dst, "\n{\"code\":"...), e.formatCode(code))
@@ -85,7 +85,7 @@ func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool)
 	return append(c, "]}"...)
 }
 
-// formatCode returns a code in its usual notation.
+// formatCode returns a code as it is usually written, such as A00.0 for A000.
 func (e edition) formatCode(code string) string {
 	if e.hasDot && len(code) > 3 {
 		return code[:3] + "." + code[3:]

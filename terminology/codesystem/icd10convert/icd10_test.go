@@ -22,7 +22,7 @@ func order(lines ...[4]string) string {
 	return b.String()
 }
 
-// formatOf returns a registered format.
+// formatOf returns the registered format with the given name.
 func formatOf(t *testing.T, name string) codesystem.FileFormat {
 	t.Helper()
 	for _, f := range codesystem.FileFormats() {

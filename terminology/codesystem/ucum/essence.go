@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
-// compressedEssence is ucum-essence.xml, unmodified as its license requires; see SOURCE.md.
+// compressedEssence is ucum-essence.xml, unmodified, as its license requires. See SOURCE.md.
 //
 //go:embed ucum-essence.xml.zst
 var compressedEssence []byte
 
-// maxEssenceSize is the maximum decompressed size of the data.
+// maxEssenceSize is the maximum size of the decompressed file in bytes.
 const maxEssenceSize = 1 << 20
 
-// flagTrue is the true value of flags.
+// flagTrue is the value of a flag that is set.
 const flagTrue = "yes"
 
 // essence contains the prefixes and units that UCUM defines, by code.
@@ -29,7 +29,7 @@ type essence struct {
 	units    map[string]*unit
 }
 
-// prefix is a prefix for metric units.
+// prefix is a metric prefix, such as kilo.
 type prefix struct {
 	Code  string `xml:"Code,attr"`
 	Name  string `xml:"name"`
@@ -38,10 +38,10 @@ type prefix struct {
 	} `xml:"value"`
 }
 
-// unit is a unit with its definition and its measure in base units.
+// unit is a unit with its definition and, once resolved, its measure in base units.
 type unit struct {
 	Code      string   `xml:"Code,attr"`
-	Metric    string   `xml:"isMetric,attr"` // "yes", as for the fields below
+	Metric    string   `xml:"isMetric,attr"` // flagTrue if set, like the next two fields
 	Special   string   `xml:"isSpecial,attr"`
 	Arbitrary string   `xml:"isArbitrary,attr"`
 	Names     []string `xml:"name"` // never empty
@@ -54,13 +54,13 @@ type unit struct {
 	measure *measure // nil until resolved
 }
 
-// definition is a multiple of other units.
+// definition is a multiple of another unit or expression.
 type definition struct {
 	Unit   string  `xml:"Unit,attr"`
 	Number big.Rat `xml:"value,attr"`
 }
 
-// loadEssence returns the data, parsed on first use. Invalid data is a programming error, covered by a test.
+// loadEssence returns the data, which is parsed on first use. Invalid data causes a panic; a test checks the data.
 var loadEssence = sync.OnceValue(func() *essence {
 	e, err := readEssence(compressedEssence)
 	if err != nil {
@@ -98,7 +98,7 @@ func readEssence(data []byte) (*essence, error) {
 	return e, e.resolve(file.Units)
 }
 
-// find returns the prefix, if any, and the unit of a symbol. The unit of an unknown symbol is nil.
+// find returns the prefix (nil if there is none) and the unit of a symbol. The unit is nil if the symbol is unknown.
 func (e *essence) find(symbol string) (*prefix, *unit) {
 	if u := e.units[symbol]; u != nil {
 		return nil, u
@@ -106,7 +106,7 @@ func (e *essence) find(symbol string) (*prefix, *unit) {
 	return e.findPrefixed(symbol)
 }
 
-// findPrefixed returns the prefix and the metric unit of a symbol.
+// findPrefixed returns the prefix and the metric unit of a symbol, or nil if it does not consist of both.
 func (e *essence) findPrefixed(symbol string) (*prefix, *unit) {
 	for n := 1; n <= 2 && n < len(symbol); n++ {
 		p, u := e.prefixes[symbol[:n]], e.units[symbol[n:]]
@@ -117,7 +117,7 @@ func (e *essence) findPrefixed(symbol string) (*prefix, *unit) {
 	return nil, nil
 }
 
-// resolve measures units in base units. Definitions may refer to later units.
+// resolve computes the measure of each unit in base units. A definition may refer to units that are defined later.
 func (e *essence) resolve(units []*unit) error {
 	for _, u := range units {
 		if err := e.resolveUnit(u); err != nil {
@@ -143,7 +143,7 @@ func (e *essence) resolveUnit(u *unit) error {
 	if err != nil {
 		return fmt.Errorf("unit %s: %w", u.Code, err)
 	}
-	for _, p := range parts { // definitions have no parentheses
+	for _, p := range parts { // definitions contain no parentheses
 		if p.unit == nil {
 			continue
 		}
@@ -153,7 +153,7 @@ func (e *essence) resolveUnit(u *unit) error {
 	}
 	m, ok := measureOf(parts)
 	if !ok {
-		return fmt.Errorf("unit %s is too large", u.Code)
+		return fmt.Errorf("the value of unit %s is too large", u.Code)
 	}
 	m.value.Mul(&m.value, &d.Number)
 	u.measure = m

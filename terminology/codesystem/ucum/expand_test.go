@@ -23,14 +23,14 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// Value sets do not contain invalid units: $expand omits them, and $validate-code rejects them.
+// TestListedInvalidUnit checks that invalid units in a value set are omitted by $expand.
 func TestListedInvalidUnit(t *testing.T) {
 	vs := fixture.ValueSet("http://x/doses", `{"include":[{"system":"http://unitsofmeasure.org","concept":[{"code":"mcg"},{"code":"ug"}]}]}`)
 	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "POST", "/ValueSet/$expand", fixture.ParametersOf(`{"name":"valueSet","resource":`+vs+`}`))
 	fixture.WantContains(t, w.Body.String(), `"total":1`, `"code":"ug"`)
 }
 
-// A CodeSystem without concepts, such as UCUM in HL7's terminology package, does not hide the built-in one.
+// TestEmptyCodeSystem checks that a CodeSystem without concepts, as in HL7's package, does not replace the built-in one.
 func TestEmptyCodeSystem(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -46,7 +46,7 @@ func TestBesidePart(t *testing.T) {
 	terminologytest.WantPartialSystem(t, "http://unitsofmeasure.org", "fragment", "mg/dL")
 }
 
-// HL7 defines a value set of comparable units for each unit.
+// TestValueSetOfUnit checks the value sets that HL7 defines for each unit. They contain the comparable units.
 func TestValueSetOfUnit(t *testing.T) {
 	terminologytest.WantResponses(t, map[string][]string{
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mm[Hg]":                                                 {`"code":"kPa"`, "valueset-unclosed", `"url":"http://unitsofmeasure.org/vs/mm[Hg]"`},
@@ -59,7 +59,7 @@ func TestValueSetOfUnit(t *testing.T) {
 	})
 }
 
-// The reason for an invalid unit is a separate issue, with the text of HL7's servers.
+// TestReasonOfInvalidCode checks that the reason for an invalid unit is a separate issue, worded as by HL7's servers.
 func TestReasonOfInvalidCode(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	const issue = `{"severity":"information","code":"code-invalid","details":{"coding":[{"system":"http://hl7.org/fhir/tools/CodeSystem/tx-issue-type","code":"invalid-code"}],` +
@@ -80,7 +80,7 @@ func TestReasonOfInvalidCode(t *testing.T) {
 	}
 }
 
-// The name of a unit in the value set of common units is a valid display.
+// TestNameOfUnit checks that the name of a unit in the value set of common units is a valid display.
 func TestNameOfUnit(t *testing.T) {
 	const name = `{"name":"use","valueCoding":{"system":"http://snomed.info/sct","code":"900000000000013009","display":"Synonym"}},{"name":"value","valueString":"milligram per deciliter"}`
 	terminologytest.WantResponses(t, map[string][]string{
@@ -91,7 +91,7 @@ func TestNameOfUnit(t *testing.T) {
 	})
 }
 
-// The cost of a conversion depends on the length of the units: powers of a long unit cost far more than mg.
+// TestCostOfConversion checks that conversions cost more for longer units, such as powers of a long unit.
 func TestCostOfConversion(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ConceptMap/$translate")
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxVisitedCodes: 2_000_000})

@@ -10,24 +10,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// dimension is the dimension of an expression: nonzero exponents by code of a base unit or arbitrary unit. Arbitrary
-// units are only commensurable with themselves (UCUM §24).
+// dimension maps the codes of base and arbitrary units to their exponents in an expression, which are nonzero. Arbitrary units
+// are commensurable only with themselves (UCUM §24).
 type dimension map[string]int
 
-// measure is the dimension and value of an expression.
+// measure is the dimension and the value of an expression.
 type measure struct {
 	dimension dimension
-	value     big.Rat // value in base units
+	value     big.Rat // in base units
 }
 
-// baseMeasure returns the measure of a unit that is not defined by other units.
+// baseMeasure returns the measure of a unit that is not defined in terms of other units.
 func baseMeasure(u *unit) *measure {
 	m := &measure{dimension: dimension{u.Code: 1}}
 	m.value.SetInt64(1)
 	return m
 }
 
-// measureOf returns the measure of an expression, or false if its value exceeds maxBits.
+// measureOf returns the measure of an expression. It returns false if numbers in its value exceed maxBits.
 func measureOf(parts []part) (*measure, bool) {
 	var f fraction
 	f.numerator.SetInt64(1)
@@ -40,12 +40,12 @@ func measureOf(parts []part) (*measure, bool) {
 	return m, true
 }
 
-// dimensionOf returns the dimension of an expression. Special units count as their corresponding proper units (§21).
+// dimensionOf returns the dimension of an expression. Special units have that of their corresponding proper units (§21).
 func dimensionOf(parts []part) dimension {
 	return sumExponents(parts, func(u *unit) dimension { return u.measure.dimension })
 }
 
-// sumExponents returns the sum of the exponents of all units in an expression, where of returns those of a unit.
+// sumExponents returns the sum of the exponents of all units in an expression. of returns the exponents of a single unit.
 func sumExponents(parts []part, of func(u *unit) dimension) dimension {
 	d := dimension{}
 	d.add(parts, 1, of)
@@ -53,7 +53,7 @@ func sumExponents(parts []part, of func(u *unit) dimension) dimension {
 	return d
 }
 
-// add adds the exponents of an expression, multiplied by sign, which is 1 or -1.
+// add adds the exponents of an expression to d, multiplied by sign, which is 1 or -1.
 func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	for i := range parts {
 		p := &parts[i]
@@ -67,7 +67,7 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// exponentSign returns the sign of a factor's exponent in an expression with an exponent of the sign outer.
+// exponentSign returns the sign of the factor's exponent within an expression whose own exponent has the sign outer.
 func (p *part) exponentSign(outer int) int {
 	if p.divides {
 		return -outer
@@ -93,13 +93,13 @@ func (d dimension) String() string {
 	return b.String()
 }
 
-// maxBits is the maximum size of numbers in conversions. Larger numbers are slow and useless.
+// maxBits is the maximum size of numbers in conversions, in bits. Larger numbers are slow and of no practical use.
 const maxBits = 1 << 13
 
-// fraction is a number that is reduced only at the end, because reducing is the slowest step.
+// fraction is a number that is reduced only when complete, because reducing is the slowest operation.
 type fraction struct{ numerator, denominator big.Int }
 
-// multiply multiplies by the value of an expression, or its inverse for sign -1. It reports whether the result fits.
+// multiply multiplies f by an expression, or by its inverse if sign is -1. It returns false if the result exceeds maxBits.
 func (f *fraction) multiply(parts []part, sign int) bool {
 	for i := range parts {
 		if p := &parts[i]; !f.multiplyPart(p, p.exponentSign(sign)) {
@@ -122,7 +122,7 @@ func (f *fraction) multiplyPart(p *part, sign int) bool {
 	return f.power(&p.unit.measure.value, sign*p.exponent)
 }
 
-// power multiplies by a power of a number. It reports whether the result fits.
+// power multiplies f by x to the power of exponent. It returns false if the result exceeds maxBits.
 func (f *fraction) power(x *big.Rat, exponent int) bool {
 	numerator, denominator := x.Num(), x.Denom()
 	if exponent < 0 {
@@ -143,9 +143,9 @@ func multiplyPower(product, x *big.Int, exponent int) bool {
 	return true
 }
 
-// Convert reports whether two units are commensurable, and their conversion factor with FHIR's precision of decimals.
-// Special units have no factor: Cel to [degF] needs an offset, and pH a logarithm. Neither have eq, osm and mol: 1 mol
-// of Ca++ is 2 eq, although UCUM defines both as 1 mol (§45).
+// Convert reports whether two units are commensurable. It returns their conversion factor with the precision of FHIR decimals.
+// Special units have no factor: Cel to [degF] needs an offset, and pH a logarithm. Conversions between eq, osm and mol have
+// none either: 1 mol of Ca++ is 2 eq, although UCUM defines both as 1 mol (§45).
 func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok bool) {
 	a, b := parseValid(from.Code), parseValid(to.Code)
 	if a == nil || b == nil || !maps.Equal(dimensionOf(a), dimensionOf(b)) {
@@ -170,7 +170,7 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	return decimal(ratio), ratio.IsInt() && ratio.Num().IsInt64() && ratio.Num().Int64() == 1, true
 }
 
-// particlesOf returns the exponents of the units that count particles of a substance, eq and osm.
+// particlesOf returns the exponents of eq and osm, the units that count the particles of a substance.
 func particlesOf(parts []part) dimension {
 	return sumExponents(parts, func(u *unit) dimension {
 		if u.Code == "eq" || u.Code == "osm" {
@@ -180,11 +180,10 @@ func particlesOf(parts []part) dimension {
 	})
 }
 
-// mixedSpecialUnit represents a product of a special unit and other factors, which is meaningless (UCUM §22).
+// mixedSpecialUnit stands for a product of a special unit and other factors, which has no meaning (UCUM §22).
 var mixedSpecialUnit = &unit{}
 
-// specialUnit returns the special unit of an expression, mixedSpecialUnit if it has other factors, or nil if it has no special
-// unit.
+// specialUnit returns the special unit of an expression, nil if there is none, or mixedSpecialUnit if there are other factors.
 func specialUnit(parts []part) (found *unit) {
 	hasOtherFactors := 0
 	for i := range parts {
@@ -204,7 +203,7 @@ func specialUnit(parts []part) (found *unit) {
 	return found
 }
 
-// specialUnit returns the special unit of a factor, or nil.
+// specialUnit returns the special unit in a factor, or nil.
 func (p *part) specialUnit() *unit {
 	if p.unit != nil && p.unit.Special == flagTrue {
 		return p.unit
@@ -212,13 +211,13 @@ func (p *part) specialUnit() *unit {
 	return specialUnit(p.group)
 }
 
-// FHIR requires 18 significant digits of a decimal. The precision in bits is more than sufficient for rounding.
+// FHIR requires decimals to have 18 significant digits. precisionBits is more than enough for correct rounding.
 const (
 	significantDigits = 18
 	precisionBits     = 256
 )
 
-// decimal formats a number with 18 significant digits, exactly if possible.
+// decimal formats a number with up to 18 significant digits.
 func decimal(r *big.Rat) string {
 	return new(big.Float).SetPrec(precisionBits).SetRat(r).Text('g', significantDigits)
 }

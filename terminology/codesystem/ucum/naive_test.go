@@ -16,16 +16,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// naiveEvaluator evaluates expressions by repeatedly splitting strings. It shares only the data with the package.
+// naiveEvaluator evaluates expressions by splitting strings. It shares only ucum-essence.xml with the tested code.
 type naiveEvaluator struct {
 	prefixes map[string]float64
 	metric   map[string]bool
-	defined  map[string]string // number and unit by unit; only a number for base units
+	defined  map[string]string // definition by unit: a number followed by a unit; only a number for base units
 	known    map[string]naiveValue
 	axes     map[string]int
 }
 
-// naiveValue contains the exponents of base and arbitrary units, and the decimal logarithm of a value.
+// naiveValue is a value: the exponents of base and arbitrary units, and the decimal logarithm of the number.
 type naiveValue struct {
 	exponents [64]int
 	log       float64
@@ -72,7 +72,7 @@ func newNaiveEvaluator(t testing.TB) *naiveEvaluator {
 	return n
 }
 
-// define returns the definition of a unit in an XML element. The definition of a special unit has a function after the value.
+// define returns the definition in the XML element of a unit. For a special unit, it is the function after the value.
 func define(element string) string {
 	values := valueElement.FindAllString(element, -1)
 	last := values[len(values)-1]
@@ -91,13 +91,13 @@ func log10(number string) float64 {
 	return math.Log10(f)
 }
 
-// eval returns the value of a code, or false if it is invalid.
+// eval returns the value of a code. It returns false if the code is invalid.
 func (n *naiveEvaluator) eval(s string) (naiveValue, bool) {
 	v, ok := n.expression(s)
 	return v, ok && n.hasCanonical(v)
 }
 
-// hasCanonical reports whether the canonical form of a value is within the limits of codes.
+// hasCanonical reports whether the canonical form of a value is within the limits for codes.
 func (n *naiveEvaluator) hasCanonical(v naiveValue) bool {
 	var units []string
 	for unit, axis := range n.axes {
@@ -113,18 +113,18 @@ func (n *naiveEvaluator) hasCanonical(v naiveValue) bool {
 	return len(strings.Join(units, ".")) <= maxLength
 }
 
-// expression returns the value of an expression, or false if it is invalid.
+// expression returns the value of an expression. It returns false if the expression is invalid.
 func (n *naiveEvaluator) expression(s string) (naiveValue, bool) {
 	if len(s) > maxLength {
 		return naiveValue{}, false
 	}
-	if strings.HasPrefix(s, "/") { // applies only to the next factor: an Oersted is 250 /[pi].A/m
+	if strings.HasPrefix(s, "/") { // a leading / applies only to the next factor: an Oersted is 250 /[pi].A/m
 		s = "1" + s
 	}
 	return n.product(s, 0)
 }
 
-// product splits at the last operator outside all brackets.
+// product splits a product at the last operator outside all brackets and evaluates both sides.
 func (n *naiveEvaluator) product(s string, depth int) (naiveValue, bool) {
 	at, open, until := -1, 0, byte(0)
 	for i := range len(s) {
@@ -226,7 +226,7 @@ func (n *naiveEvaluator) unit(symbol string) (naiveValue, bool) {
 
 const generated = 100_000
 
-// generator generates expressions.
+// generator generates random expressions.
 type generator struct {
 	*rand.Rand
 	naive           *naiveEvaluator
@@ -277,7 +277,7 @@ func (g *generator) component(depth int) string {
 	return symbol + g.one([]string{"", "", "", "2", "-1", "3", "-2", "+2", "0", "-12"}) + note
 }
 
-// log10Of returns the decimal logarithm of a number, which may exceed float64.
+// log10Of returns the decimal logarithm of a number that may exceed the range of float64.
 func log10Of(x *big.Int) float64 {
 	m := new(big.Float)
 	exponent := new(big.Float).SetInt(x).MantExp(m)
@@ -285,7 +285,7 @@ func log10Of(x *big.Int) float64 {
 	return math.Log10(f) + float64(exponent)*math.Log10(2)
 }
 
-// Random expressions have the value that an independent evaluator computes.
+// TestGenerated checks that random expressions have the value that naiveEvaluator computes.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t)
@@ -307,7 +307,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// mutate changes one to three characters.
+// mutate inserts, removes or replaces one to three characters.
 func (g *generator) mutate(s string) string {
 	for range 1 + g.IntN(3) {
 		at := g.IntN(len(s) + 1)
@@ -320,7 +320,7 @@ func (g *generator) mutate(s string) string {
 	return s
 }
 
-// Exactly those expressions are rejected that the independent evaluator rejects.
+// TestMalformed checks that random expressions are rejected exactly if naiveEvaluator rejects them.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t)
@@ -339,7 +339,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// FuzzLocate checks that each valid code has a name and a canonical form, which is itself canonical.
+// FuzzLocate checks that each valid code has a name and a canonical form whose canonical form is itself.
 func FuzzLocate(f *testing.F) {
 	for _, code := range []string{"mg/dL{a b}", "/(12.h)", "10*-3/uL", "m[iU]/(L.10^+2)", "dB[10.nV]", "[m/s2/Hz^(1/2)]", "(((m)", "m{é}", "0", "Cel.Cel", "1{c}{d}", "b700"} {
 		f.Add(code)

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on an expression: length in bytes, nesting of parentheses, and exponents, both of units and of base units in
-// the canonical form.
+// Limits on an expression: length in bytes, nesting depth of parentheses, and absolute values of exponents, both in the
+// expression and in its canonical form.
 const (
 	maxLength   = 256
 	maxDepth    = 16
 	maxExponent = 999
 )
 
-// part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation. An annotation
-// sets none of these fields and counts as 1.
+// part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation. For an annotation, none
+// of these fields is set, and its value is 1.
 type part struct {
 	divides  bool
 	prefix   *prefix
@@ -25,7 +25,6 @@ type part struct {
 	group    []part
 }
 
-// parser parses an expression.
 type parser struct {
 	essence  *essence
 	code     string
@@ -33,15 +32,15 @@ type parser struct {
 	depth    int
 }
 
-// parse returns the factors and the dimension of a code, or an error. The canonical form of a code must be a valid code
-// too, so the same limits apply to it.
+// parse returns the factors and the dimension of a code. The canonical form of a code must also be a valid code, so the same
+// limits apply to it.
 func parse(code string) ([]part, dimension, error) {
 	parts, err := loadEssence().parse(code)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := dimensionOf(parts)
-	longest := 0 // maximum length of the canonical form
+	longest := 0 // maximum length of the canonical form in bytes
 	for unit, exponent := range d {
 		if max(exponent, -exponent) > maxExponent {
 			return nil, nil, fmt.Errorf("the exponent of %s in the canonical form exceeds %d", unit, maxExponent)
@@ -54,7 +53,7 @@ func parse(code string) ([]part, dimension, error) {
 	return parts, d, nil
 }
 
-// parse returns the factors of an expression, or an error with its position.
+// parse returns the factors of an expression. An error contains the position.
 func (e *essence) parse(code string) ([]part, error) {
 	if len(code) > maxLength {
 		return nil, fmt.Errorf("the expression is longer than %d bytes", maxLength)
@@ -71,7 +70,7 @@ func (e *essence) parse(code string) ([]part, error) {
 	return parts, err
 }
 
-// peek returns the next byte, or 0 at the end; 0 is in no valid code.
+// peek returns the next byte, or 0 at the end. No valid code contains 0.
 func (p *parser) peek() byte {
 	if p.position == len(p.code) {
 		return 0
@@ -79,7 +78,7 @@ func (p *parser) peek() byte {
 	return p.code[p.position]
 }
 
-// column returns the position of a byte in characters, counted from 1.
+// column returns the position of the byte at index at in characters, starting at 1.
 func (p *parser) column(at int) int { return utf8.RuneCountInString(p.code[:at]) + 1 }
 
 func (p *parser) newUnexpectedError() error {
@@ -90,9 +89,9 @@ func (p *parser) newUnexpectedError() error {
 	return fmt.Errorf("unexpected %q at character %d", r, p.column(p.position))
 }
 
-// term parses components separated by operators. divide reports whether a leading division operator was read.
+// term parses components separated by operators. divide reports whether a leading division operator has been read.
 func (p *parser) term(divide bool) ([]part, error) {
-	parts := make([]part, 0, 2) // the most common length
+	parts := make([]part, 0, 2) // most expressions have at most two factors
 	for {
 		c, err := p.component()
 		if err != nil {
@@ -136,7 +135,7 @@ func (p *parser) component() (part, error) {
 	return part{}, p.newUnexpectedError()
 }
 
-// annotation skips an annotation, which has no meaning.
+// annotation skips an annotation, which does not affect the value.
 func (p *parser) annotation() error {
 	start := p.position
 	for p.position++; p.peek() != '}'; p.position++ {
@@ -192,7 +191,7 @@ func (p *parser) digits() string {
 	return p.code[start:p.position]
 }
 
-// symbol parses a unit with its prefix. Brackets may contain characters that symbols cannot: B[10.nV].
+// symbol parses a unit including its prefix. Brackets may contain characters that are otherwise invalid in symbols: B[10.nV].
 func (p *parser) symbol() (string, error) {
 	start := p.position
 	for {
@@ -211,7 +210,7 @@ func (p *parser) symbol() (string, error) {
 	}
 }
 
-// unitWithExponent returns the unit of a symbol with its optional exponent.
+// unitWithExponent returns the unit with this symbol and parses its exponent, if any.
 func (p *parser) unitWithExponent(symbol string, start int) (part, error) {
 	prefix, unit := p.essence.find(symbol)
 	if unit == nil {
@@ -221,7 +220,7 @@ func (p *parser) unitWithExponent(symbol string, start int) (part, error) {
 	return part{prefix: prefix, unit: unit, exponent: exponent}, err
 }
 
-// exponent parses an exponent; the default is 1.
+// exponent parses an exponent and returns 1 if there is none.
 func (p *parser) exponent() (int, error) {
 	start, sign := p.position, 1
 	switch p.peek() {

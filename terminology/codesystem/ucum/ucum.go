@@ -12,7 +12,7 @@ import (
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of units.
 var source = codesystem.Source{
 	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{}, ReportsReason: true,
 	CommonCodes: "http://hl7.org/fhir/ValueSet/ucum-common", ValueSetProperty: properties[propertyComparable].Code,
@@ -27,10 +27,10 @@ var source = codesystem.Source{
 		`{"code":"property","description":"The measured quantity, if it is that of a base unit","type":"string"}]}`,
 }
 
-// system implements [codesystem.System] and optional interfaces.
+// system implements [codesystem.System] and several optional interfaces.
 type system struct{}
 
-// parseValid returns the factors of a code, or nil if it is invalid.
+// parseValid returns the factors of a code, or nil if the code is invalid.
 func parseValid(code []byte) []part {
 	parts, _, err := parse(string(code))
 	if err != nil {
@@ -39,7 +39,7 @@ func parseValid(code []byte) []part {
 	return parts
 }
 
-// Locate returns the concept of an expression.
+// Locate returns the concept for an expression.
 func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	if parseValid(code) == nil {
 		return c, false
@@ -47,7 +47,7 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: bytes.Clone(code)}, true
 }
 
-// InvalidReason returns the error of an invalid code and its position, with the text of HL7's servers.
+// InvalidReason returns the error in an invalid code and its position, in the wording of HL7's servers.
 func (system) InvalidReason(code []byte) string {
 	if _, _, err := parse(string(code)); err != nil {
 		why := err.Error()
@@ -56,15 +56,14 @@ func (system) InvalidReason(code []byte) string {
 	return ""
 }
 
-// Code returns the expression of a concept.
 func (system) Code(c codesystem.Concept) []byte { return c.Code }
 
-// Concept returns the expression of a concept, which HL7 also uses as its display.
+// Concept returns the expression of a concept, which is also its display, as in HL7's servers.
 func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
 	return c.Code, c.Code, 0
 }
 
-// AppendTexts appends the display of a concept and the expression in words.
+// AppendTexts appends the display of a concept and its expression in words.
 func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	text := codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: c.Code, IsDisplay: true}
 	dst = append(dst, text)
@@ -75,8 +74,8 @@ func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codes
 // Language returns the language of the displays.
 func (system) Language() string { return "en" }
 
-// Properties, named as FHIR's filters (Using UCUM with HL7 Standards). Comparable units have equal canonical forms;
-// property is the quantity of a base unit, such as length.
+// Properties, named like FHIR's filters (Using UCUM with HL7 Standards). Comparable units have the same canonical form.
+// property is the quantity that a base unit measures, such as length.
 const (
 	propertyCanonical = iota
 	propertyComparable
@@ -85,10 +84,10 @@ const (
 
 var properties = []codesystem.Property{{Code: "canonical"}, {Code: "comparable"}, {Code: "property"}}
 
-// Properties returns the declared properties of units.
+// Properties returns the properties of units.
 func (system) Properties() []codesystem.Property { return properties }
 
-// Values calls visit with the value of a property, if present.
+// Values calls visit with the value of a property if the unit has one.
 func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
 	if text := propertyValue(dimensionOf(parseValid(c.Code)), property); text != "" {
 		visit([]byte(text))
@@ -107,7 +106,7 @@ func propertyValue(d dimension, property int) string {
 	return ""
 }
 
-// FilterValue returns the value of a filter; an expression is replaced by its canonical form.
+// FilterValue returns the normalized value of a filter. Expressions are replaced by their canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	if property == propertyProperty {
 		return value, checkMeasurable(value)
@@ -116,7 +115,7 @@ func (system) FilterValue(property int, value string) (string, error) {
 	return d.String(), err
 }
 
-// checkMeasurable returns an error unless value is the quantity of a base unit.
+// checkMeasurable returns an error unless value is a quantity that a base unit measures.
 func checkMeasurable(value string) error {
 	var names []string
 	for code, u := range loadEssence().units {
@@ -131,7 +130,7 @@ func checkMeasurable(value string) error {
 	return fmt.Errorf("not the quantity of a base unit; those are %s", strings.Join(names, ", "))
 }
 
-// Explain returns why a unit does not match a filter, with HL7's text.
+// Explain returns why a unit does not match a filter, in the wording of HL7's servers.
 func (s system) Explain(c codesystem.Concept, property int, op, value string) string {
 	canonical, err := s.FilterValue(property, value)
 	if property == propertyProperty || op != "=" || err != nil {
@@ -140,7 +139,7 @@ func (s system) Explain(c codesystem.Concept, property int, op, value string) st
 	return fmt.Sprintf("Code %s has canonical form %s, not %s as required", c.Code, dimensionOf(parseValid(c.Code)), canonical)
 }
 
-// AppendValues appends the values of all properties except comparable, which is only for filters.
+// AppendValues appends the values of all properties except comparable, which exists only for filters.
 func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
 	d := dimensionOf(parseValid(c.Code))
 	dst = append(dst, codesystem.Value{Property: &properties[propertyCanonical], Text: []byte(d.String()), Member: "valueCode"})
@@ -181,7 +180,7 @@ func (p *part) describe(b *strings.Builder) {
 	case p.group != nil:
 		b.WriteString("(" + describe(p.group) + ")")
 	case p.unit == nil && p.number == "":
-		b.WriteString("1") // an annotation
+		b.WriteString("1") // the factor is an annotation
 	case p.unit == nil:
 		b.WriteString(p.number)
 	default:

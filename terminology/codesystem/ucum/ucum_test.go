@@ -38,7 +38,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// describeAll returns all data of a code.
+// describeAll returns everything that the system reports about a code.
 func describeAll(code string) string {
 	c, _ := system{}.Locate([]byte(code))
 	var b strings.Builder
@@ -72,7 +72,7 @@ func TestConcepts(t *testing.T) {
 	}
 }
 
-// A concept does not change when the buffer of the request is reused.
+// TestLocateCopies checks that a concept stays unchanged if the buffer that contained the code is reused.
 func TestLocateCopies(t *testing.T) {
 	code := []byte("mg")
 	c, _ := system{}.Locate(code)
@@ -82,7 +82,7 @@ func TestLocateCopies(t *testing.T) {
 	}
 }
 
-// The values of filters on canonical and comparable are units. The value of a filter on property is a quantity.
+// TestFilters checks that filters on canonical and comparable have units as values, and filters on property have quantities.
 func TestFilters(t *testing.T) {
 	for _, test := range []struct {
 		property      int
@@ -145,7 +145,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// The data is read completely, and no symbol is ambiguous.
+// TestEssence checks that all data is read and that no symbol is ambiguous.
 func TestEssence(t *testing.T) {
 	e := loadEssence()
 	if len(e.units) != 312 || len(e.prefixes) != 24 {
@@ -171,7 +171,7 @@ func BenchmarkLocate(b *testing.B) {
 	}
 }
 
-// The published tests pass, except the empty expression. UCUM has since changed the case of names.
+// TestFunctional runs UCUM's published tests, except for the empty expression. UCUM has changed the case of names since.
 func TestFunctional(t *testing.T) {
 	data, err := os.ReadFile("testdata/functional.txt")
 	if err != nil {
@@ -204,7 +204,7 @@ func TestFunctional(t *testing.T) {
 	}
 }
 
-// checkValue compares a converted product of values with the expected value, to the precision of the latter.
+// checkValue converts a product of values and compares it with want, to the precision of want.
 func checkValue(t *testing.T, values, from, to, want string) {
 	t.Helper()
 	a, _ := measureOf(parseValid([]byte(from)))

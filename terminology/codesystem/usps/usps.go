@@ -15,7 +15,7 @@ var states []byte
 
 func init() { codesystem.Register(source) }
 
-// source is the code system.
+// source is the code system of US states.
 var source = codesystem.Source{
 	URL: "https://www.usps.com/", Name: "USPS state abbreviations", CaseSensitive: true,
 	Copyright: "Facts from Publication 28 of the United States Postal Service, Appendix B",

@@ -1,5 +1,5 @@
-// Package vaccines implements the CDC's codes of vaccines (CVX) and manufacturers (MVX) that HL7 v2 contains. SOURCE.md
-// describes their origin.
+// Package vaccines implements the CDC's codes for vaccines (CVX) and manufacturers (MVX), to the extent that HL7 v2 contains
+// them. SOURCE.md describes their origin.
 package vaccines
 
 import (
@@ -25,7 +25,7 @@ const descriptionText = "This list ends in 2009 and lacks all later additions of
 
 func init() { codesystem.Register(source, manufacturerSource) }
 
-// source is CVX up to code 122 of 2009, because R4 has no later codes.
+// source is CVX as of 2009, up to code 122. R4 has no later codes.
 var source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + descriptionText + `"}`,

@@ -21,7 +21,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// The descriptions of the built-in lists state when they end and how to replace them.
+// TestVaccinesEnd checks that the descriptions of the built-in lists state when they end and how to replace them.
 func TestVaccinesEnd(t *testing.T) {
 	for _, id := range []string{"cvx", "mvx"} {
 		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/"+id, "")
@@ -29,7 +29,7 @@ func TestVaccinesEnd(t *testing.T) {
 	}
 }
 
-// A complete CodeSystem replaces a built-in one, regardless of its version; a fragment replaces only a fragment.
+// TestReplaced checks that a complete CodeSystem replaces any built-in one, and a fragment only a fragment.
 func TestReplaced(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	for _, version := range []string{"", "2009", "2008", "20260101"} {

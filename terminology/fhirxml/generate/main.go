@@ -24,7 +24,7 @@ var resourceTypes = []string{
 	"TerminologyCapabilities", "ValueSet",
 }
 
-// addedElements are elements of Meta in the package that R4 lacks.
+// addedElements are elements of Meta that the package adds and R4 lacks.
 var addedElements = []string{"project", "author", "onBehalfOf", "account", "accounts", "compartment"}
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// structure contains the used members of a StructureDefinition.
+// structure contains the members of a StructureDefinition that are needed.
 type structure struct {
 	ResourceType, ID, Derivation string
 	Snapshot                     struct{ Element []element }
@@ -51,7 +51,7 @@ type element struct {
 	Type                        []struct{ Code string }
 }
 
-// generate reads the package in folder and writes the file out.
+// generate reads the npm package in folder and writes the table to the file out.
 func generate(folder, out string) error {
 	t := &table{structures: make(map[string]structure), lines: make(map[string]string)}
 	for _, name := range bundleFiles {
@@ -69,14 +69,14 @@ func generate(folder, out string) error {
 	return os.WriteFile(out, lines.Bytes(), 0o644)
 }
 
-// table contains a line for each type.
+// table has one line per type.
 type table struct {
 	structures map[string]structure
 	lines      map[string]string
 	order      []string
 }
 
-// load reads the structures of a Bundle.
+// load reads the StructureDefinitions in a Bundle.
 func (t *table) load(name string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *table) add(name string) {
 	t.lines[name] = line
 }
 
-// elementEntry returns the entry of an element in a line: one name, or a name for each type of a choice.
+// elementEntry returns the entry for an element in the line of its type: one name or, for a choice, one name per type.
 func (t *table) elementEntry(e *element, name string) (text string) {
 	star := ""
 	if e.Max != "1" && e.Max != "0" {
@@ -139,12 +139,12 @@ func (t *table) elementEntry(e *element, name string) (text string) {
 	return text
 }
 
-// isPrimitive reports whether a type has a value instead of elements.
+// isPrimitive reports whether a type has a value rather than elements.
 func isPrimitive(kind string) bool {
 	return strings.Contains(kind, "/") || 'a' <= kind[0] && kind[0] <= 'z'
 }
 
-// jsonType returns the JSON type of a primitive type, and other types unchanged.
+// jsonType returns the JSON type of a primitive type. It returns other types unchanged.
 func jsonType(kind string) string {
 	switch kind {
 	case "boolean", "xhtml":

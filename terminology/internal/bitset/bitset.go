@@ -1,4 +1,4 @@
-// Package bitset implements sets of small numbers with one bit each. A set is a slice of words, so that callers can
+// Package bitset implements sets of small numbers with one bit per number. A set is a slice of words, so that callers can
 // combine sets word by word.
 package bitset
 
@@ -10,7 +10,7 @@ type Set []uint64
 // New returns an empty set for numbers below n.
 func New(n int) Set { return make(Set, (n+63)/64) }
 
-// Has reports whether i is in the set.
+// Has reports whether the set contains i.
 func (s Set) Has(i uint32) bool { return s[i/64]&(1<<(i%64)) != 0 }
 
 // Add adds i to the set.
@@ -28,7 +28,7 @@ func (s Set) Count() int {
 	return n
 }
 
-// Each calls visit with each member in ascending order.
+// Each calls visit on every member in ascending order.
 func (s Set) Each(visit func(i uint32)) {
 	for i, word := range s {
 		for ; word != 0; word &= word - 1 {

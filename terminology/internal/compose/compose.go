@@ -16,38 +16,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Evaluator evaluates Evaluate.compose (R4 §4.9.5). It lists the codes of a value set or, with a probe, finds the
-// includes with one code.
+// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set or, if there is a probe, finds the
+// includes that contain one code.
 type Evaluator struct {
 	definitions *definitions.Set
 	rules       *Rules
 	budget      *budget.Budget
-	Probe       *Probe                  // nil: list all codes
-	Path        []*definitions.ValueSet // value sets being evaluated; each imports the next
+	Probe       *Probe                  // code to search for; nil: list all codes
+	Path        []*definitions.ValueSet // value sets being evaluated; each imports the next one
 	evaluated   map[*definitions.ValueSet]*CodeList
 	current     *CodeList            // definitions used by the last value set in Path
-	excludeFrom *[]definitions.Entry // while evaluating excludes: entries to exclude from
+	excludeFrom *[]definitions.Entry // while evaluating excludes: entries from which codes are excluded
 	filters     filters
 }
 
-// NewEvaluator returns an evaluator.
+// NewEvaluator returns an evaluator for the definitions in l.
 func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
 	c := &Evaluator{definitions: l, rules: r, budget: b, evaluated: make(map[*definitions.ValueSet]*CodeList)}
 	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
 	return c
 }
 
-// Probe is the code that an evaluator searches for. Each include then yields at most one entry, and value sets are not
-// expanded.
+// Probe is a code to search for. Each include then yields at most one entry, and value sets are not expanded.
 type Probe struct {
-	Code              []byte                                                     // code to find
+	Code              []byte                                                     // code to search for
 	ChooseVersion     func(set *definitions.ConceptSet) (index uint32, use bool) // selects the code system version of an include
 	VersionCount      int                                                        // number of versions returned by ChooseVersion
-	SearchedValueSets []*definitions.ValueSet                                    // searched value sets
-	MismatchReasons   []string                                                   // reasons why filters do not match, if the code system provides them
+	SearchedValueSets []*definitions.ValueSet                                    // value sets searched so far
+	MismatchReasons   []string                                                   // why filters did not match, if the code system provides reasons
 }
 
-// Evaluate evaluates a value set once, even if it is imported repeatedly: the union of its includes minus its excludes.
+// Evaluate returns the codes of a value set: the union of its includes minus its excludes. A value set that is imported
+// repeatedly is evaluated only once.
 func (c *Evaluator) Evaluate(vs *definitions.ValueSet) (*CodeList, error) {
 	if x, ok := c.evaluated[vs]; ok && (c.excludeFrom == nil || len(x.GrammarBases) == 0 && len(x.UserAssignedOmitted) == 0) {
 		return x, nil
@@ -88,7 +88,7 @@ func (c *Evaluator) evaluateCompose(vs *definitions.ValueSet) ([]definitions.Ent
 			return nil, err
 		}
 	}
-	outermostTest := c.Probe != nil && len(c.Path) == 1 // the response reports the status of inactive codes
+	outermostTest := c.Probe != nil && len(c.Path) == 1 // inactive codes are included because the response reports their status
 	if vs.ActiveOnly && !outermostTest {
 		entries = slices.DeleteFunc(entries, c.IsInactive)
 	}
@@ -100,7 +100,7 @@ func (c *Evaluator) IsInactive(e definitions.Entry) bool {
 	return c.definitions.FlagsOf(c.Locate(e))&codesystem.FlagInactive != 0
 }
 
-// subtract returns the entries that are not excluded.
+// subtract returns the entries without the excluded ones.
 func (c *Evaluator) subtract(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
 	if c.Probe != nil {
 		entries = subtractProbed(entries, excluded, c.current.distinguishesVersions)
@@ -115,7 +115,7 @@ func (c *Evaluator) subtract(entries, excluded []definitions.Entry) ([]definitio
 	return entries, c.spend(without.otherVersions)
 }
 
-// sortedSets returns the includes and excludes of a value set, newer versions first.
+// sortedSets returns the includes and excludes of a value set. Of several code system versions, newer ones come first.
 func (c *Evaluator) sortedSets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
 	if include, err = c.expandVersionWildcard(vs.Include); err != nil {
 		return nil, nil, err
@@ -130,8 +130,8 @@ func (c *Evaluator) sortedSets(vs *definitions.ValueSet) (include, exclude []def
 	return include, exclude, nil
 }
 
-// chooseIdentity decides whether a code in two versions of a code system counts as two codes. It does if the value set
-// names several versions, unless versionsMatch is true or the value set is the difference of two versions.
+// chooseIdentity determines whether a code in two versions of a code system is treated as two codes. This is the case if the
+// value set refers to several versions, unless versionsMatch is true or the value set is the difference of two versions.
 func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match parameters.Choice) {
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
@@ -144,7 +144,7 @@ func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match
 	t.distinguishesVersions = t.HasVersions && !t.MergesVersions
 }
 
-// isVersionDifference reports whether a value set includes versions of a code system and excludes others.
+// isVersionDifference reports whether a value set includes some versions of a single code system and excludes others.
 func isVersionDifference(include, exclude []definitions.ConceptSet) bool {
 	if len(include) == 0 || len(exclude) == 0 {
 		return false
@@ -167,8 +167,8 @@ func sortNewestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
 	})
 }
 
-// canBeTree reports whether an expansion may be a tree: its codes must come from the hierarchies of code systems, and
-// not from lists, imported value sets or combined filters.
+// canBeTree reports whether an expansion may be a tree. Its codes must come from the hierarchies of code systems, not from
+// lists, imported value sets or combined filters.
 func canBeTree(vs *definitions.ValueSet) bool {
 	flat := func(set definitions.ConceptSet) bool {
 		return set.IsEnumerated || len(set.ValueSets) > 0 || len(set.Filters) > 1
@@ -176,7 +176,7 @@ func canBeTree(vs *definitions.ValueSet) bool {
 	return !slices.ContainsFunc(vs.Include, flat) && !slices.ContainsFunc(vs.Exclude, flat)
 }
 
-// union evaluates includes or excludes in order, without duplicates.
+// union evaluates includes or excludes in order and removes duplicates. name is "include" or "exclude".
 func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
 	var entries []definitions.Entry
 	seen := newCodeSet(c.definitions, c.current.distinguishesVersions)
@@ -189,10 +189,10 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 			return nil, err
 		}
 		if len(sets) == 1 && !sets[i].IsEnumerated {
-			return part, nil // has no duplicates
+			return part, nil // part contains no duplicates
 		}
 		if c.Probe != nil {
-			entries = append(entries, part...) // each occurrence counts
+			entries = append(entries, part...) // occurrences in all versions are needed
 			continue
 		}
 		for _, e := range part {
@@ -211,8 +211,8 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 	return entries, nil
 }
 
-// evaluateConceptSet evaluates an include or exclude: the codes of its system, restricted by concept or filter, that are in all
-// of its value sets.
+// evaluateConceptSet evaluates an include or exclude. It contains the codes of its system, restricted by concept or filter,
+// that are in all of its value sets.
 func (c *Evaluator) evaluateConceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	if err := c.validate(set); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (c *Evaluator) evaluateConceptSet(set *definitions.ConceptSet) ([]definitio
 
 // intersect returns the entries that are also in others.
 func (c *Evaluator) intersect(entries, others []definitions.Entry) []definitions.Entry {
-	if c.Probe != nil && len(others) > 0 { // all entries have the same code
+	if c.Probe != nil && len(others) > 0 { // all entries have the probe's code
 		return entries
 	}
 	set := newCodeSet(c.definitions, false)
@@ -258,7 +258,7 @@ func (c *Evaluator) intersect(entries, others []definitions.Entry) []definitions
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
 }
 
-// expandImport expands an imported value set.
+// expandImport evaluates an imported value set.
 func (c *Evaluator) expandImport(reference string) (*CodeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
@@ -271,14 +271,14 @@ func (c *Evaluator) expandImport(reference string) (*CodeList, error) {
 		}
 	}
 	x, err := c.Evaluate(vs)
-	if err != nil || c.Probe != nil { // a probe does not report used definitions
+	if err != nil || c.Probe != nil { // dependencies are not recorded for a probe
 		return x, err
 	}
 	c.current.add(x, vs)
 	return x, c.spend((1 + len(x.ValueSets)) * len(c.current.ValueSets) / budget.PlainBytesPerStep)
 }
 
-// add records an imported value set and its used definitions.
+// add adds an imported value set and its dependencies.
 func (u *dependencies) add(x *CodeList, vs *definitions.ValueSet) {
 	if vs.Container == nil {
 		definitions.AppendUnique(&u.ValueSets, vs)
@@ -293,8 +293,7 @@ func (u *dependencies) add(x *CodeList, vs *definitions.ValueSet) {
 	u.dependsOnExcludes = u.dependsOnExcludes || x.dependsOnExcludes
 }
 
-// spend charges for gathered or examined codes. A value set of a request may repeat a costly include a hundred thousand
-// times.
+// spend charges for n examined codes. A value set in a request may repeat a costly include a hundred thousand times.
 func (c *Evaluator) spend(n int) error {
 	err := c.budget.Charge(n)
 	if err == nil || !errors.Is(err, budget.ErrExceeded) {
@@ -306,13 +305,13 @@ func (c *Evaluator) spend(n int) error {
 	}
 }
 
-// isDecided reports whether the result of a probe is final: the code is not in the entries and cannot be added. Errors
-// such as a missing value set matter only if they can affect the result.
+// isDecided reports whether a probe can stop: entries lacks the code, and it cannot be added anymore. Stopping early also means
+// that errors such as a missing value set matter only if they can affect the result.
 func (c *Evaluator) isDecided(entries []definitions.Entry) bool {
 	return c.Probe != nil && len(entries) == 0
 }
 
-// Locate resolves the concept of an entry, using the probe's code if the concept has no number.
+// Locate resolves the concept of an entry. If the concept has no number, it parses the probe's code.
 func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 	at := definitions.LocatedEntry{Entry: e}
 	if e.Concept == definitions.ParsedConcept && c.Probe != nil {
@@ -322,7 +321,7 @@ func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 	return c.definitions.Locate(e)
 }
 
-// pushPath pushes a value set onto the path. It returns an error for a cycle or an overlong path.
+// pushPath appends a value set to c.Path. It returns an error if the path has a cycle or is too long.
 func (c *Evaluator) pushPath(vs *definitions.ValueSet) error {
 	if i := slices.Index(c.Path, vs); i >= 0 {
 		return newCycleError(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
@@ -354,7 +353,7 @@ func newCycleError(path []*definitions.ValueSet) error {
 		"value sets import each other: "+strings.Join(names, " -> "))
 }
 
-// validate checks R4's constraints on an include (invariants vsd-1 to vsd-3).
+// validate returns an error if an include violates R4's invariants vsd-1 to vsd-3.
 func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	vs := c.Path[len(c.Path)-1]
 	among := c.rules.Versions.Cost() + len(c.definitions.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
@@ -375,13 +374,13 @@ func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	return nil
 }
 
-// evaluateSystem evaluates an include without its imported value sets.
+// evaluateSystem evaluates an include, except for its imported value sets.
 func (c *Evaluator) evaluateSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	index, version, use, err := c.selectCodeSystem(set)
 	if err != nil || !use {
 		return nil, err
 	}
-	var cs *definitions.CodeSystem // nil: its concepts are not loaded
+	var cs *definitions.CodeSystem // nil if the concepts are not loaded
 	if index != definitions.None && c.definitions.Systems.CodeSystems[index].Content.HasConcepts() {
 		cs = c.definitions.Systems.CodeSystems[index]
 		if err := cs.CheckUsable("code system"); err != nil {
@@ -409,7 +408,7 @@ func (c *Evaluator) evaluateSystem(set *definitions.ConceptSet) ([]definitions.E
 	return c.evaluateList(set, index)
 }
 
-// evaluateList returns the concepts of an include from a code system that lists its concepts.
+// evaluateList returns the concepts of an include if the code system enumerates its concepts.
 func (c *Evaluator) evaluateList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
 	cs := c.definitions.Systems.CodeSystems[index]
 	if cs.CommonCodes != "" {
@@ -426,8 +425,8 @@ func (c *Evaluator) evaluateList(set *definitions.ConceptSet, index uint32) ([]d
 	}), c.spend(len(entries))
 }
 
-// hidesUserAssigned reports whether an include omits user-assigned codes. They are valid but meaningless until a user
-// defines them. A filter on user-assigned selects them. Excludes, and includes that import value sets, match them too.
+// hidesUserAssigned reports whether an include omits user-assigned codes, which are meaningless until a user defines them.
+// Excludes, includes that import value sets, and filters on the property user-assigned do not omit them.
 func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
 	if !slices.ContainsFunc(cs.Concepts.Filterable.Properties(), func(p codesystem.Property) bool { return p.IsStandard("user-assigned") }) {
 		return false
@@ -465,7 +464,7 @@ func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []defi
 	return entries, nil
 }
 
-// enumeratedEntries returns the concepts that an include enumerates, except those that a complete code system lacks.
+// enumeratedEntries returns the concepts that an include enumerates, except codes that a complete code system lacks.
 func (c *Evaluator) enumeratedEntries(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	if cs != nil && cs.Concepts.List == nil {
 		if err := c.spend(int(set.EndRow-set.FirstRow) * parseSteps); err != nil {
@@ -488,13 +487,13 @@ func (c *Evaluator) enumeratedEntries(set *definitions.ConceptSet, cs *definitio
 	return entries, nil
 }
 
-// parseSteps is the total cost of a code of a grammar, which is parsed several times before it is written.
+// parseSteps is the total cost in steps of processing a code of a grammar. The code is parsed several times.
 const parseSteps = 100
 
-// allVersions is the version for all versions of a code system (R4 Evaluate.compose.include.version).
+// allVersions is the version that stands for all versions of a code system (R4 ValueSet.compose.include.version).
 const allVersions = "*"
 
-// expandVersionWildcard replaces each include or exclude with version * by one per loaded version.
+// expandVersionWildcard replaces each include or exclude with version * by one for each loaded version.
 func (c *Evaluator) expandVersionWildcard(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
 		return sets, nil
@@ -517,8 +516,8 @@ func (c *Evaluator) expandVersionWildcard(sets []definitions.ConceptSet) ([]defi
 	return list, nil
 }
 
-// loadedVersions returns the loaded versions of a code system that have concepts and exist as of date, unless date is
-// empty. If there are none, it returns the empty version.
+// loadedVersions returns the loaded versions of a code system that have concepts. If date is set, it returns only versions that
+// existed on that date. If there are none, it returns the empty version.
 func loadedVersions(l *definitions.Set, url, date string) []string {
 	var versions []string
 	if id, ok := l.Systems.SystemID(url); ok {
@@ -534,14 +533,14 @@ func loadedVersions(l *definitions.Set, url, date string) []string {
 	return versions
 }
 
-// codeSet is a set of codes. Unless byVersion is set, it ignores versions of code systems. Numbered concepts are stored
+// codeSet is a set of codes. It distinguishes versions of code systems only if byVersion is set. Numbered concepts are stored
 // as bits, other codes as text.
 type codeSet struct {
 	library       *definitions.Set
 	byVersion     bool
 	concepts      map[uint32]bitset.Set // bits of concepts by code system
 	unnumbered    map[unnumberedCode]struct{}
-	otherVersions int // number of other code system versions searched
+	otherVersions int // number of additional code system versions searched
 }
 
 // unnumberedCode is a code without a concept number.
@@ -550,7 +549,7 @@ type unnumberedCode struct {
 	code   string
 }
 
-// newCodeSet is small enough to be inlined, which keeps the set on the stack.
+// newCodeSet must be small enough to be inlined, which keeps the set on the stack.
 func newCodeSet(d *definitions.Set, byVersion bool) *codeSet {
 	return &codeSet{library: d, byVersion: byVersion, concepts: make(map[uint32]bitset.Set)}
 }
@@ -591,7 +590,7 @@ func (s *codeSet) has(e definitions.Entry) bool {
 	return !s.byVersion && s.hasInOtherVersion(e)
 }
 
-// hasInOtherVersion reports whether the set has an entry's code in another version of its code system.
+// hasInOtherVersion reports whether the set contains an entry's code in another version of the code system.
 func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 	versions := s.library.Systems.List[s.library.SystemOf(e)].Versions
 	s.otherVersions += len(versions) - 1

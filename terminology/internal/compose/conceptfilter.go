@@ -16,11 +16,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// filters evaluates compose.include.filter, for all concepts of a code system or for a single concept.
+// filters evaluates compose.include.filter, either for all concepts of a code system or for a single concept.
 type filters struct {
 	spend       func(steps int) error
-	regexStates int                         // maximum number of states of a regex
-	relatives   map[relativesKey]bitset.Set // relatives of the probe's concept
+	regexStates int                         // maximum number of automaton states of a regex
+	relatives   map[relativesKey]bitset.Set // ancestors or descendants of the probe's concept
 }
 
 // relativesKey identifies the ancestors or descendants of the probe's concept.
@@ -116,8 +116,8 @@ func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concep
 	return test(concept)
 }
 
-// newTest returns a function that reports whether a concept matches a filter, without computing all matches. In a code
-// system with a hierarchy, it may be called for only one concept.
+// newTest returns a function that reports whether a concept matches a filter, without computing all matches. For a hierarchical
+// filter, the function may be called for only one concept.
 func (fs *filters) newTest(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
 	if !isHierarchical(f) {
 		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
@@ -137,8 +137,8 @@ func (fs *filters) newTest(cs *definitions.CodeSystem, f definitions.Filter) (fu
 	}, err
 }
 
-// relativesOf returns the ancestors or descendants of the probe's concept, computed once. They are few, while the
-// matches of a filter may be half of a code system.
+// relativesOf returns the ancestors (or descendants if below is set) of the probe's concept. They are computed once. There are
+// few of them, whereas the matches of a filter may be half of a code system.
 func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below bool) (bitset.Set, error) {
 	key := relativesKey{codeSystem: cs, descendants: below}
 	if found, ok := fs.relatives[key]; ok {
@@ -158,7 +158,7 @@ func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below
 	return found, err
 }
 
-// hierarchicalOperators are the operators on the hierarchy.
+// hierarchicalOperators are the filter operators that use the hierarchy.
 var hierarchicalOperators = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
 // isHierarchical reports whether a filter uses the hierarchy.
@@ -168,7 +168,7 @@ func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarch
 func newNoValueError(cs *definitions.CodeSystem, f definitions.Filter) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
-	e.Expression = []string{""} // completed by located
+	e.Expression = []string{""} // prependExpression adds the location
 	return e
 }
 
@@ -187,7 +187,7 @@ func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesyst
 	return c, nil
 }
 
-// hasRelation reports whether concept has the hierarchical relation op to other; op is not child-of. related reports whether
+// hasRelation reports whether concept has the hierarchical relation op, but not child-of, to other. related specifies whether
 // concept is below other or, for generalizes, above it. In a cyclic hierarchy, a concept may be below itself.
 func hasRelation(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
 	same := cs.IsSame(concept, other)
@@ -205,8 +205,8 @@ func hasRelation(cs *definitions.CodeSystem, op string, concept, other codesyste
 // valueVisitor calls visit with the values of a property of a concept until visit returns false.
 type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
-// valuesOf returns the visitor for a filter's property and its index in the code system. The index is -1 for properties
-// that all concepts have and for those of the hierarchy.
+// valuesOf returns the visitor for the property of a filter, and the index of the property in the code system. The index is -1
+// for hierarchical properties and for those that every concept has (code and display).
 func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (visitor valueVisitor, property int, err error) {
 	switch f.Property {
 	case "concept", "code":
@@ -245,7 +245,7 @@ func newPropertyError(cs *definitions.CodeSystem, f definitions.Filter) error {
 	return outcome.NewIncomplete("not-supported", "code system %s has no property %q for a filter with op %q", cs.Canonical(), f.Property, f.Op)
 }
 
-// prependExpression prepends a list index to the Expression of an invalid filter, until it starts at the value set.
+// prependExpression prepends list[i] to the Expression of an error for an invalid filter, unless it is already complete.
 func prependExpression(err error, list string, i int) error {
 	if e, ok := errors.AsType[*outcome.Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
 		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
@@ -253,21 +253,21 @@ func prependExpression(err error, list string, i int) error {
 	return err
 }
 
-// Costs of examining values.
+// Costs of examining values. One step examines regexBytesPerStep bytes per automaton state.
 const (
-	regexBytesPerStep = 2    // bytes examined per step and state of a regex
-	unicodeClassSteps = 2000 // compiling a Unicode class such as \pL, which has hundreds of ranges
+	regexBytesPerStep = 2    // bytes per step and state
+	unicodeClassSteps = 2000 // steps for compiling a Unicode class such as \pL, which has hundreds of ranges
 )
 
-// condition tests concepts with a filter on a property.
+// condition tests concepts against a filter on a property.
 type condition struct {
 	values  valueVisitor
 	match   func(value []byte) bool
-	states  int  // states of a regex: cost per byte of a value
-	negated bool // the filter matches if no value matches
+	states  int  // automaton states of a regex, which determine the cost per byte; 0 if there is no regex
+	negated bool // whether the filter matches concepts without a matching value
 	spend   func(n int) error
 
-	visit   func(value []byte) bool // method value of testValue, allocated once
+	visit   func(value []byte) bool // t.testValue, allocated only once
 	matches bool
 	err     error
 }
@@ -281,7 +281,7 @@ func (t *condition) matchesConcept(concept codesystem.Concept) (bool, error) {
 	return t.matches != t.negated, t.err
 }
 
-// testValue tests a value and reports whether to continue with the next.
+// testValue tests a value and reports whether the next value must be tested.
 func (t *condition) testValue(value []byte) bool {
 	cost := 1 + len(value)/budget.PlainBytesPerStep
 	if t.states > 0 {
@@ -294,7 +294,7 @@ func (t *condition) testValue(value []byte) bool {
 	return !t.matches
 }
 
-// newCondition returns the condition of a non-hierarchical filter. regexStates limits the states of a regex.
+// newCondition returns the condition for a non-hierarchical filter. regexStates is the maximum number of automaton states.
 func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates int, spend func(steps int) error) (*condition, error) {
 	if f.Value == "" {
 		return nil, newNoValueError(cs, f)
@@ -340,7 +340,7 @@ func normalizeValue(cs *definitions.CodeSystem, f definitions.Filter, property i
 	return value, nil
 }
 
-// newListMatcher returns a function that reports whether a value is in a comma-separated list; read normalizes members.
+// newListMatcher returns a function that reports whether a list of values contains a value. read normalizes members.
 func newListMatcher(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
 	members := make(map[string]bool)
 	for member := range strings.SplitSeq(list, ",") {
@@ -353,10 +353,10 @@ func newListMatcher(list string, read func(member string) (string, error)) (func
 	return func(value []byte) bool { return members[string(value)] }, nil
 }
 
-// newRegexMatcher returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of
-// states. It returns an error if the regex is too large.
+// newRegexMatcher returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of its
+// automaton states. It returns an error if there are too many states or the regex is invalid.
 func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
-	// Only a regex with long character classes has this many bytes per state, and parsing it is costly too.
+	// Only a regex with long character classes can have so many bytes per state. Parsing it would be costly too.
 	if longest := 8 * max(maxStates, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
@@ -375,7 +375,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 		return nil, 0, err
 	}
 	var expression *regexp.Regexp
-	if err == nil { // rejects unbalanced parentheses, which the added group would balance
+	if err == nil { // otherwise, the added group could balance unbalanced parentheses
 		expression, err = regexp.Compile(`\A(?:` + f.Value + `)\z`)
 	}
 	if err != nil {
@@ -387,8 +387,7 @@ func newRegexMatcher(cs *definitions.CodeSystem, f definitions.Filter, maxStates
 	return expression.Match, max(1, states), nil
 }
 
-// regexStates estimates the states of the automaton of a regex without compiling it, which could take a hundred
-// megabytes.
+// regexStates estimates the automaton states of a regex without compiling it, which could need 100 MB of memory.
 func regexStates(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -397,7 +396,7 @@ func regexStates(pattern string) (int, error) {
 	return countStates(parsed), nil
 }
 
-// countStates estimates the states of a part of a regex. The parser limits repetitions, so it cannot overflow.
+// countStates estimates the automaton states of a part of a regex. The parser limits repetitions, so it cannot overflow.
 func countStates(part *syntax.Regexp) int {
 	n := 0
 	for _, sub := range part.Sub {
@@ -414,7 +413,7 @@ func countStates(part *syntax.Regexp) int {
 	return n + 1
 }
 
-// grammarInclude is an include, without enumerated concepts, of a code system that cannot be listed completely.
+// grammarInclude is an include, without enumerated concepts, from a code system that cannot be listed completely.
 type grammarInclude struct {
 	evaluator *Evaluator
 	set       *definitions.ConceptSet
@@ -422,7 +421,7 @@ type grammarInclude struct {
 	cs        *definitions.CodeSystem
 }
 
-// entries returns the candidate codes that the code system contains and that match the filters.
+// entries returns the candidates that belong to the code system and match the filters.
 func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
 	c := g.evaluator
 	candidates, err := g.candidates()
@@ -454,8 +453,8 @@ func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
 	return entries, nil
 }
 
-// candidates returns the candidate codes. For an exclude, these are the entries to exclude from; otherwise the codes of the
-// first imported value set; otherwise the common codes.
+// candidates returns the codes that the include may contain. In an exclude, these are the entries from which codes are
+// excluded. Otherwise, they are the codes of the first imported value set or, if there is none, the common codes.
 func (g *grammarInclude) candidates() ([]definitions.Entry, error) {
 	c := g.evaluator
 	if c.excludeFrom != nil {
@@ -485,7 +484,7 @@ func (g *grammarInclude) candidates() ([]definitions.Entry, error) {
 	return x.Entries, nil
 }
 
-// evaluateExcludes evaluates excludes, with entries as candidates.
+// evaluateExcludes returns the codes that excludes exclude from entries.
 func (c *Evaluator) evaluateExcludes(sets []definitions.ConceptSet, entries []definitions.Entry) ([]definitions.Entry, error) {
 	outer := c.excludeFrom
 	if c.Probe == nil {

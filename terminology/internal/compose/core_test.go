@@ -11,12 +11,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// unexpandable lists the value sets of R4 that cannot be expanded for another reason than a code system or value set
-// outside R4.
+// unexpandable maps the value sets that cannot be expanded, although R4 has their code systems, to a part of the error.
 var unexpandable = map[string]string{
 	// Requires a version of its code system that R4 (4.0.1) lacks.
 	"http://hl7.org/fhir/ValueSet/task-code": `version '3.6.0'`,
-	// Uses an ad hoc filter of an example code system without definition.
+	// Uses an undefined filter of an example code system.
 	"http://hl7.org/fhir/ValueSet/example-filter": "acme-plasma",
 	// Refers to a contained code system by fragment, which is not a code system URL.
 	"http://hl7.org/fhir/ValueSet/example-hierarchical": "#hacked",
@@ -56,14 +55,14 @@ func TestCoreValueSetsExpand(t *testing.T) {
 			t.Errorf("%s: %v, but it is here", vs.URL, err)
 		}
 	}
-	// 1,217 complete ones, and 5 of code systems that R4 only has as example or fragment.
+	// 1,217 complete ones, and 5 from code systems of which R4 has only an example or a fragment.
 	if expanded != 1222 || partly != 5 {
 		t.Errorf("%d value sets expand, %d of them partly; want 1222 and 5", expanded, partly)
 	}
 }
 
 func TestCoreExpansionsAreComplete(t *testing.T) {
-	// R4 has no concepts in the code systems of these two.
+	// In R4, the code systems of these two value sets have no concepts.
 	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
 	l := coreLibrary(t)
 	for _, vs := range l.set.ValueSets.List {
@@ -82,7 +81,7 @@ func TestCoreExpansionsAreComplete(t *testing.T) {
 	}
 }
 
-// BenchmarkExpandUncached measures expansion without cache.
+// BenchmarkExpandUncached measures expansion without a cache.
 func BenchmarkExpandUncached(b *testing.B) {
 	l := coreLibrary(b)
 	vs, _ := l.set.ValueSets.Find("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")

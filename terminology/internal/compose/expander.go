@@ -18,16 +18,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Expander expands value sets with the rules of an operation.
+// Expander expands value sets according to the rules of an operation.
 type Expander struct {
-	Definitions *definitions.Set // definitions
+	Definitions *definitions.Set // definitions to expand value sets from
 	Cache       *CodeListCache   // cache of expansions
-	Rules       *Rules           // rules of the operation
+	Rules       *Rules           // versions and codes to use
 	Budget      *budget.Budget   // budget of the request
 }
 
-// Codes returns a cached or new expansion. Requests for the same expansion share one computation, except costly
-// requests: they may hold the slot that the shared computation waits for.
+// Codes returns a cached or new expansion. Requests for the same expansion share one computation. A costly request computes it
+// separately because it may hold the slot that the shared computation is waiting for.
 func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	if vs.Key == "" {
 		return e.expand(vs)
@@ -42,7 +42,7 @@ func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	return e.expandOnce(key, vs)
 }
 
-// expandOnce computes an expansion for all requests that wait for it.
+// expandOnce computes an expansion once for all concurrent requests.
 func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, error) {
 	for {
 		own := false
@@ -95,7 +95,7 @@ func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
 	return x, e.finalize(x)
 }
 
-// finalize computes the tree and the digest of a complete expansion.
+// finalize computes the tree and the digest of an expansion once all its codes are known.
 func (e *Expander) finalize(x *CodeList) (err error) {
 	x.Entries = slices.Clip(x.Entries)
 	if x.MayBeTree {
@@ -109,11 +109,11 @@ func (e *Expander) finalize(x *CodeList) (err error) {
 	return err
 }
 
-// digest hashes the content of an expansion. Expansions have equal digests only if they have equal content.
+// digest returns a hash of an expansion's content. Different content results in different digests.
 func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 	l, hash := e.Definitions, sha256.New()
 	var line []byte
-	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff never occurs in UTF-8 text
+	field := func(s []byte) { line = append(append(line, s...), 0xff) } // separator: 0xff never occurs in UTF-8 text
 	for _, index := range x.CodeSystems {
 		field([]byte(l.Systems.CodeSystems[index].Canonical()))
 	}
@@ -139,12 +139,12 @@ func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// CodeListCache caches the most recently used expansions. They do not expire because definitions are immutable.
+// CodeListCache caches the most recently used expansions. Entries do not expire because definitions are immutable.
 type CodeListCache struct {
-	expansions      boundedcache.Cache[string, *CodeList]       // cost: size in entries
-	inlineValueSets boundedcache.Cache[string, *inlineValueSet] // cost: size in bytes
+	expansions      boundedcache.Cache[string, *CodeList]       // cost is the size in entries
+	inlineValueSets boundedcache.Cache[string, *inlineValueSet] // cost is the size in bytes
 
-	flights singleflight.Group // expansions being computed
+	flights singleflight.Group // expansions that are being computed
 }
 
 // NewCodeListCache returns a cache with a capacity of limit entries.
@@ -155,13 +155,13 @@ func NewCodeListCache(limit int) *CodeListCache {
 	}
 }
 
-// inlineValueSet is a value set of a request with the overlay that contains it.
+// inlineValueSet is a value set sent with a request, together with the overlay that contains it.
 type inlineValueSet struct {
 	overlay  *definitions.Set
 	valueSet *definitions.ValueSet
 }
 
-// inlineValueSet returns a value set of a request, parsing it unless it is cached.
+// inlineValueSet returns a value set sent with a request. It parses the resource unless the value set is cached.
 func (c *CodeListCache) inlineValueSet(l *definitions.Set, resource jsontext.Value) (*definitions.Set, *definitions.ValueSet, error) {
 	key := l.RequestDigest.CacheKey(resource)
 	if p, ok := c.inlineValueSets.Get(key); ok {
@@ -178,17 +178,17 @@ func (c *CodeListCache) inlineValueSet(l *definitions.Set, resource jsontext.Val
 	return p.overlay, p.valueSet, nil
 }
 
-// Limit returns the capacity in entries.
+// Limit returns the capacity of the expansion cache in entries.
 func (c *CodeListCache) Limit() int { return int(c.expansions.MaxCost) }
 
-// Size of an expansion in addition to its entries: a constant number of entries, and one entry per bytesPerCachedEntry bytes of
-// its key, because clients control the length of keys.
+// Size of a cached expansion in addition to its entries: a constant number of entries, and one entry per bytesPerCachedEntry
+// bytes of its key. The key is included because clients control its length.
 const (
 	cachedListOverhead  = 30
 	bytesPerCachedEntry = 12
 )
 
-// put caches an expansion unless it exceeds the capacity. overlay is the size of its overlay in bytes.
+// put caches an expansion unless it is larger than the capacity. overlay is the size of its overlay in bytes.
 func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
 	size := len(x.Entries) + cachedListOverhead + (len(key)+overlay)/bytesPerCachedEntry
 	if x.Tree != nil {
@@ -199,7 +199,7 @@ func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
 	}
 }
 
-// UnknownEntry is the missing entry.
+// UnknownEntry represents a code that does not exist.
 var UnknownEntry = definitions.Entry{CodeSystem: definitions.None, Concept: definitions.None}
 
 // CodeList contains the codes of a value set in order, without duplicates. It is cached, shared and immutable.
@@ -207,37 +207,37 @@ type CodeList struct {
 	dependencies
 	traits
 	Entries  []definitions.Entry // codes in order
-	Tree     *Tree               // tree of the codes; nil for a list
-	Digest   [sha256.Size]byte   // digest of the content
+	Tree     *Tree               // tree of the codes; nil if the expansion is a list
+	Digest   [sha256.Size]byte   // digest of the expansion's content
 	searcher *divisionCache
-	weights  weights.Table // weights of the value set; nil: those of the code systems
+	weights  weights.Table // usage weights of the value set; nil: weights of the code systems
 }
 
 // dependencies contains the definitions that an expansion depends on.
 type dependencies struct {
-	CodeSystems         []uint32                // in order of first use
+	CodeSystems         []uint32                // indexes in order of first use
 	ValueSets           []*definitions.ValueSet // direct and indirect imports
 	Supplements         []definitions.Supplement
 	requiredSupplements []string       // canonicals of supplements that imported value sets require
-	UncheckedSystems    []string       // canonicals of missing code systems with listed codes
-	GrammarBases        []GrammarBasis // grammars with only some codes in the expansion
-	UserAssignedOmitted []uint32       // code systems with omitted user-assigned codes
-	dependsOnExcludes   bool           // the codes depend on the entries they are excluded from
+	UncheckedSystems    []string       // canonicals of missing code systems with enumerated codes
+	GrammarBases        []GrammarBasis // grammars of which the expansion lists only some codes
+	UserAssignedOmitted []uint32       // code systems whose user-assigned codes are omitted
+	dependsOnExcludes   bool           // the codes depend on the entries from which they are excluded
 	AppliedParameters   []appliedParameter
 }
 
-// GrammarBasis identifies the value set that provided the codes of a grammar.
+// GrammarBasis identifies the value set that provides the codes of a grammar.
 type GrammarBasis struct {
 	CodeSystem uint32                // index in SystemTable.CodeSystems
-	ValueSet   *definitions.ValueSet // value set; nil: the code system's list or filters
+	ValueSet   *definitions.ValueSet // value set; nil if the codes also depend on filters
 }
 
 // traits determine how codes are compared and presented.
 type traits struct {
-	HasVersions           bool // codes have their version
-	MergesVersions        bool // the value set names several versions that count as one
-	distinguishesVersions bool // a code in two versions is two codes
-	MayBeTree             bool // may be a tree
+	HasVersions           bool // codes are listed with their version
+	MergesVersions        bool // the value set refers to several versions but treats the same code as one
+	distinguishesVersions bool // the same code in two versions is two codes
+	MayBeTree             bool // the expansion may be a tree
 	HasFilter             bool // an include has a filter
 }
 
@@ -248,25 +248,25 @@ func (u *dependencies) recordParameter(name, value string) {
 	definitions.AppendUnique(&u.AppliedParameters, appliedParameter{Name: name, Value: value})
 }
 
-// maxLanguages is the maximum number of language lists with divisions per expansion. Requests may have arbitrary
-// languages; beyond the limit all divisions are dropped.
+// maxLanguages is the maximum number of language lists for which an expansion caches divisions. Clients can request arbitrary
+// languages, so all divisions are dropped when the limit is reached.
 const maxLanguages = 16
 
-// divisionCache contains the divisions of an expansion by language list, built on first use.
+// divisionCache caches the divisions of an expansion by language list. A division is built on first use.
 type divisionCache struct {
 	mu          sync.Mutex
-	divisions   map[string]*lazyDivision // by list of languages
+	divisions   map[string]*lazyDivision // by language list
 	wasSearched atomic.Bool
 }
 
-// division partitions the entries of an expansion for search: runs of concepts in code system order, which use the code
-// system's index, and the other entries.
+// division partitions the entries of an expansion for search. Runs of concepts in the order of a code system use the code
+// system's index. The other entries form a separate part.
 type division struct {
 	Parts   []textindex.Part
-	EntryAt []func(doc uint32) definitions.Entry // by part: maps a document to its entry
+	EntryAt []func(doc uint32) definitions.Entry // for each part: returns the entry of a document
 }
 
-// getIfBuilt returns the division for a list of languages if it has been built.
+// getIfBuilt returns the division for a language list if it has been built.
 func (s *divisionCache) getIfBuilt(list string) (*division, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,7 @@ func (s *divisionCache) getIfBuilt(list string) (*division, bool) {
 	return lazy.division(), true
 }
 
-// get returns the division for a list of languages, built once. Requests for other languages do not wait for it.
+// get returns the division for a language list. Building it on first use does not block requests for other languages.
 func (s *divisionCache) get(list string, divide func() *division) *division {
 	s.mu.Lock()
 	lazy, ok := s.divisions[list]

@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// TestCostlyDoNotWait checks that a request with a slot does not wait for an expansion of another request, which may
-// wait for that slot.
+// TestCostlyDoNotWait checks that a request with a slot does not wait for a computation that may need the slot.
 func TestCostlyDoNotWait(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
@@ -31,7 +30,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	})
 }
 
-// TestExpansionOfCanceledRequest cancels a request that computes an expansion while another request waits for it.
+// TestExpansionOfCanceledRequest checks that a waiting request gets its expansion if the request that computes it is canceled.
 func TestExpansionOfCanceledRequest(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
@@ -44,7 +43,7 @@ func TestExpansionOfCanceledRequest(t *testing.T) {
 				second = x
 				waited <- err
 			}()
-			synctest.Wait() // wait until it blocks
+			synctest.Wait() // blocks until the second request waits
 		}}, l)
 		if _, err := l.expanding(gone).Codes(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
@@ -55,7 +54,7 @@ func TestExpansionOfCanceledRequest(t *testing.T) {
 	})
 }
 
-// cancelingContext is a context that is canceled when it is first checked, after a callback.
+// cancelingContext is a context that runs a callback when it is first checked and is then canceled.
 type cancelingContext struct {
 	context.Context
 	leave func()
@@ -81,7 +80,7 @@ func TestExpansionsAreCached(t *testing.T) {
 	if second, _ := l.expanding(nil).Codes(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = NewCodeListCache(2*cachedListOverhead + 8) // fits 8 fixture.Animals and one more: 9
+	l.expansions = NewCodeListCache(2*cachedListOverhead + 8) // one entry too few for both expansions: 8 codes and 1 code
 	first, _ = l.expanding(nil).Codes(vs)
 	other, _ := l.set.ValueSets.Find("http://x/a-all")
 	if _, err := l.expanding(nil).Codes(other); err != nil {
@@ -101,7 +100,7 @@ func countCached(c *CodeListCache) int {
 	return entries
 }
 
-// TestCachedKeysCount checks that long keys count towards the capacity, because clients control their length.
+// TestCachedKeysCount checks that the size of cached expansions includes keys, whose length clients control.
 func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
 	long := strings.Repeat("x", 500*bytesPerCachedEntry)
@@ -119,10 +118,10 @@ func TestCachedKeysCount(t *testing.T) {
 const profileWithColours = `{"resourceType":"StructureDefinition","url":"http://x/profile","contained":[
 	{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}]}`
 
-// twoColours is a compose that lists two codes.
+// twoColours is the compose of a value set with two codes.
 const twoColours = `{"include":[{"system":"http://x/colours","concept":[{"code":"red"},{"code":"green"}]}]}`
 
-// TestEachOriginIsCached expands each value set twice, for each kind of reference.
+// TestEachOriginIsCached checks that expansions are cached for each kind of value set reference.
 func TestEachOriginIsCached(t *testing.T) {
 	entire := strings.Replace(colours, `"version"`, `"valueSet":"http://x/colours/entire","version"`, 1)
 	holder := `{"resourceType":"ValueSet","url":"http://x/holder","contained":[
@@ -157,7 +156,7 @@ func TestEachOriginIsCached(t *testing.T) {
 	}
 }
 
-// codesOf expands a value set with the resources of a request.
+// codesOf expands the value set that ref refers to, in an overlay with the given resources.
 func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value) *CodeList {
 	t.Helper()
 	set := l.set
@@ -178,7 +177,8 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 	return x
 }
 
-// TestSentContentDecides sends different content with the same canonical, or without one.
+// TestSentContentDecides checks that the content of resources sent with a request determines the expansion, even if they have
+// no canonical or that of a loaded resource.
 func TestSentContentDecides(t *testing.T) {
 	l := libraryOf(t, colours, fixture.AllCodesOf("http://x/colours"))
 	one := `{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}`
@@ -206,7 +206,7 @@ func TestSentContentDecides(t *testing.T) {
 	}
 }
 
-// TestSentIsBounded sends more value sets than the cache can contain.
+// TestSentIsBounded checks that the cache stays within its limits if clients send many value sets.
 func TestSentIsBounded(t *testing.T) {
 	l := libraryOf(t, colours)
 	size := definitions.OverlaySize(overlayOf(t, l, "http://x/0"))

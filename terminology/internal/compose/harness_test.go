@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// library is a Set of definitions with its cache of expansions.
+// library is a Set of definitions with a cache of its expansions.
 type library struct {
 	set        *definitions.Set
 	expansions *CodeListCache
 }
 
-// expanding returns an expander with empty rules and a budget; nil is unlimited.
+// expanding returns an expander with empty rules and the given budget; nil means unlimited.
 func (l *library) expanding(b *budget.Budget) *Expander {
 	return &Expander{Definitions: l.set, Cache: l.expansions, Rules: &Rules{}, Budget: b}
 }
@@ -35,14 +35,14 @@ var (
 	coreOnce sync.Once
 )
 
-// coreLibrary returns the library of the built-in definitions, loaded once.
+// coreLibrary returns a library of the built-in definitions, which are loaded once.
 func coreLibrary(t testing.TB) *library {
 	t.Helper()
 	coreOnce.Do(func() { core = load(t, definitions.Options{Core: true}) })
 	return core
 }
 
-// libraryOf loads resources in order.
+// libraryOf returns a library with the given resources, loaded in order.
 func libraryOf(t testing.TB, resources ...string) *library {
 	t.Helper()
 	return load(t, definitions.Options{Definitions: fixture.Files(t, resources...)})

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
-// CheckImports returns an error if value sets import each other, whether or not the imports affect the code.
+// CheckImports returns an error if value sets import each other in a cycle, even if the imports do not affect the probe's code.
 func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions.ValueSet]bool) error {
 	if c.current == nil {
 		c.current = new(CodeList)
@@ -24,7 +24,7 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 			for _, reference := range sets[i].ValueSets {
 				imported, err := c.importedValueSet(reference)
 				if err != nil || seen[imported] && !slices.Contains(c.Path, imported) {
-					continue // a missing value set matters only if its codes are needed
+					continue // a missing value set is only an error if its codes are needed
 				}
 				if err := c.CheckImports(imported, seen); err != nil {
 					return err
@@ -35,7 +35,7 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 	return nil
 }
 
-// probeSystem returns the entry of the probe's code in the code system of an include, or nothing.
+// probeSystem returns the entry for the probe's code in the code system of an include, or no entry.
 func (c *Evaluator) probeSystem(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	e := definitions.Entry{CodeSystem: index, Concept: definitions.None}
 	var at codesystem.Concept
@@ -49,7 +49,7 @@ func (c *Evaluator) probeSystem(set *definitions.ConceptSet, cs *definitions.Cod
 	case set.IsEnumerated:
 		return c.probeList(set, cs, e)
 	case cs != nil && !e.HasConcept() && cs.Content.IsPartial() && len(set.Filters) == 0:
-		return []definitions.Entry{e}, nil // it may be in another fragment
+		return []definitions.Entry{e}, nil // the code may be in another fragment
 	case !e.HasConcept():
 		return nil, checkFilters(set, cs)
 	}
@@ -66,7 +66,7 @@ func (c *Evaluator) probeSystem(set *definitions.ConceptSet, cs *definitions.Cod
 	return []definitions.Entry{e}, nil
 }
 
-// explain records why a concept does not match a filter, if its code system provides the reason.
+// explain records why a concept does not match a filter, if the code system provides a reason.
 func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f definitions.Filter) {
 	if _, property, err := valuesOf(cs, f); err == nil && property >= 0 && !isHierarchical(f) {
 		if why := cs.Concepts.FilterExplainer.Explain(c, property, f.Op, f.Value); why != "" {
@@ -75,7 +75,7 @@ func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f defi
 	}
 }
 
-// checkFilters returns an error for an invalid filter, which makes a value set invalid in any case.
+// checkFilters returns an error if a filter is invalid, which makes the value set invalid whether or not the code is found.
 func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error {
 	for i, filter := range set.Filters {
 		if filter.Value == "" && cs != nil {
@@ -85,7 +85,7 @@ func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error
 	return nil
 }
 
-// probeList returns the entry of the probe's code in the enumerated concepts of an include, or nothing.
+// probeList returns the entry for the probe's code among the enumerated concepts of an include, or no entry.
 func (c *Evaluator) probeList(set *definitions.ConceptSet, cs *definitions.CodeSystem, e definitions.Entry) ([]definitions.Entry, error) {
 	if err := c.spend(int(set.EndRow-set.FirstRow)/2 + int(set.EndRow-set.FirstRow)*len(c.Probe.Code)/budget.PlainBytesPerStep); err != nil {
 		return nil, err
@@ -105,10 +105,10 @@ func (c *Evaluator) probeList(set *definitions.ConceptSet, cs *definitions.CodeS
 	return nil, nil
 }
 
-// subtractProbed returns the entries of the probe's code that are not excluded.
+// subtractProbed returns entries without the excluded ones. All entries have the probe's code.
 func subtractProbed(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
-		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // an enumerated code without a known concept matches any version
+		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // an enumerated code without a resolved concept excludes any version
 			return !byVersion || x.CodeSystem == e.CodeSystem || !x.HasConcept() && x.Row != 0
 		})
 	})

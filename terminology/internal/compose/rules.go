@@ -15,29 +15,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Rules determine which definitions, versions and codes an operation uses.
+// Rules determines which definitions, versions and codes an operation uses.
 type Rules struct {
-	// Versions selects versions of code systems and value sets.
+	// Versions selects the versions of code systems and value sets.
 	Versions VersionRules
 
-	// Supplements are the canonicals of the required code system supplements (parameter useSupplement).
+	// Supplements are the canonicals of required code system supplements (parameter useSupplement).
 	Supplements []string
 
-	// Date is a FHIR date; later definitions are ignored.
+	// Date is a FHIR date. Definitions that are newer are ignored.
 	Date string
 
-	// ActiveOnly excludes inactive codes, ExcludeNotForUI abstract ones.
+	// ActiveOnly excludes inactive codes. ExcludeNotForUI excludes abstract codes.
 	ActiveOnly, ExcludeNotForUI parameters.Choice
 
 	Parameters []parameters.Input // parameters of the request
 }
 
-// HasParameter reports whether the request has a parameter.
+// HasParameter reports whether the request contains a parameter.
 func (r *Rules) HasParameter(name string) bool {
 	return parameters.Find(r.Parameters, name) != nil
 }
 
-// cacheKey returns a cache key for the rules.
+// cacheKey returns the part of a cache key that identifies the rules.
 func (r *Rules) cacheKey() string {
 	key := r.Versions.cacheKey()
 	if len(r.Supplements) > 0 || r.Date != "" {
@@ -52,28 +52,28 @@ func (r *Rules) cacheKey() string {
 	return key
 }
 
-// VersionRules select versions of code systems and value sets. Each list contains canonicals (url|version).
+// VersionRules selects versions of code systems and value sets. Each list contains canonicals (url|version).
 type VersionRules struct {
-	// Preferred is system-version: the code system version if the value set specifies none.
+	// Preferred is the parameter system-version: the version of a code system if the value set specifies none.
 	Preferred []string
 
-	// Required is check-system-version: any other version of the code system is an error.
+	// Required is the parameter check-system-version. Any other version of the code system causes an error.
 	Required []string
 
-	// Forced is force-system-version: the code system version, overriding the value set.
+	// Forced is the parameter force-system-version, which overrides the version in the value set.
 	Forced []string
 
-	// ValueSets is default-valueset-version: the value set version if a reference specifies none.
+	// ValueSets is the parameter default-valueset-version: the version of a value set if a reference specifies none.
 	ValueSets []string
 
-	// Excluded is exclude-system: code systems or versions to exclude.
+	// Excluded is the parameter exclude-system: code systems, or versions of them, to exclude.
 	Excluded []string
 
-	// Match is versionsMatch: whether a code is the same in all versions of its code system.
+	// Match is the parameter versionsMatch: whether a code is the same code in all versions of its code system.
 	Match parameters.Choice
 }
 
-// versionParameters are the names of the parameters, in the order of [VersionRules.lists].
+// versionParameters are the parameter names in the order of [VersionRules.lists].
 var versionParameters = []string{
 	"system-version", "check-system-version", "force-system-version", "default-valueset-version", "exclude-system",
 }
@@ -82,7 +82,7 @@ func (v *VersionRules) lists() [5]*[]string {
 	return [...]*[]string{&v.Preferred, &v.Required, &v.Forced, &v.ValueSets, &v.Excluded}
 }
 
-// List returns the list of a parameter, or nil for other parameters.
+// List returns the list for a parameter, or nil if the parameter has no list.
 func (v *VersionRules) List(name string) *[]string {
 	if i := slices.Index(versionParameters, name); i >= 0 {
 		return v.lists()[i]
@@ -90,7 +90,7 @@ func (v *VersionRules) List(name string) *[]string {
 	return nil
 }
 
-// Check validates a parameter if it belongs to a list.
+// Check validates a parameter that belongs to a list. It accepts any other parameter.
 func (v *VersionRules) Check(in *parameters.Input) error {
 	list := v.List(in.Name)
 	if url, version := outcome.SplitCanonical(in.Value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
@@ -103,7 +103,7 @@ func (v *VersionRules) isEmpty() bool {
 	return v.Preferred == nil && v.Required == nil && v.Forced == nil && v.ValueSets == nil && v.Excluded == nil && v.Match == parameters.Unset
 }
 
-// Cost returns the cost of a lookup in the rules, in steps.
+// Cost returns the cost in steps of a lookup in the rules.
 func (v *VersionRules) Cost() (steps int) {
 	for _, list := range v.lists() {
 		for _, rule := range *list {
@@ -113,7 +113,7 @@ func (v *VersionRules) Cost() (steps int) {
 	return steps
 }
 
-// cacheKey returns a cache key for the rules.
+// cacheKey returns the part of a cache key that identifies the rules; "" if there are none.
 func (v *VersionRules) cacheKey() string {
 	if v.isEmpty() {
 		return ""
@@ -127,8 +127,8 @@ func (v *VersionRules) cacheKey() string {
 	return key.String()
 }
 
-// Apply returns the code system version for an include with a declared version, or "" for any, and the rule that
-// determined it.
+// Apply returns the code system version to use for an include with a declared version, and the rule that determined it. An
+// empty version means any version.
 func (v *VersionRules) Apply(url, declared string) (version string, rule appliedParameter) {
 	if version, rule := VersionFor(v.Forced, url); version != "" {
 		return version, appliedParameter{"force-system-version", rule}
@@ -139,7 +139,7 @@ func (v *VersionRules) Apply(url, declared string) (version string, rule applied
 	return v.ApplyDefault(url)
 }
 
-// ApplyDefault is like Apply, but for an include without a version, ignoring forced versions.
+// ApplyDefault is like Apply, but for an include without a version, and it ignores forced versions.
 func (v *VersionRules) ApplyDefault(url string) (version string, rule appliedParameter) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
 		return version, appliedParameter{"system-version", rule}
@@ -158,7 +158,7 @@ func (v *VersionRules) Excludes(url, version string) bool {
 	})
 }
 
-// VersionFor returns the version for a URL in a list, and the matching item.
+// VersionFor returns the version that list contains for a URL, and the matching list item.
 func VersionFor(list []string, url string) (version, rule string) {
 	for _, rule := range list {
 		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {
@@ -168,10 +168,10 @@ func VersionFor(list []string, url string) (version, rule string) {
 	return "", ""
 }
 
-// selectCodeSystem selects the code system version for an include. The order of precedence is: forced, declared, preferred,
-// required, latest; the latter as of the locked date or the request's date. index is None if that version is not
-// loaded, requested is the requested version, and use reports whether the include applies. A probe selects the version
-// itself.
+// selectCodeSystem selects the code system version for an include. In order of precedence, it is the forced, declared,
+// preferred, required or latest version. The latest version is determined as of the locked date or the request's date, if set.
+// index is None if the version is not loaded, requested is the requested version, and use reports whether the include applies.
+// A probe selects the version itself.
 func (c *Evaluator) selectCodeSystem(set *definitions.ConceptSet) (index uint32, requested string, use bool, err error) {
 	if c.Probe != nil {
 		if index, use = c.Probe.ChooseVersion(set); use {
@@ -214,8 +214,7 @@ func NewWrongVersionError(cs *definitions.CodeSystem, required string) *outcome.
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
 }
 
-// importedValueSet returns an imported value set, contained or loaded. A parameter may select the version if the
-// reference has none.
+// importedValueSet returns a contained or loaded value set. A parameter may select the version if reference has none.
 func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
 	importing := c.Path[len(c.Path)-1]
 	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
@@ -251,8 +250,7 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 	return nil, e
 }
 
-// ValueSetFor returns the value set of an operation, and the Set to expand it in, which is an overlay if the request
-// sent the value set.
+// ValueSetFor returns the value set of an operation and the Set to expand it in: an overlay if it is in the request.
 func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
 	if ref.ValueSet != nil {
 		if err := b.ChargeRead(len(ref.ValueSet)); err != nil {
@@ -277,7 +275,7 @@ func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules 
 	return l, vs, err
 }
 
-// findByID returns a value set by ID. If ref has a URL too, it must match.
+// findByID returns the value set with the ID in ref. If ref also has a URL, it must match.
 func findByID(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
 	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
 	if !ok {
@@ -289,7 +287,7 @@ func findByID(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, erro
 	return vs, nil
 }
 
-// findByURL returns a value set by URL and requested version.
+// findByURL returns the value set with the URL and version in ref.
 func findByURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference := ref.URL
 	if url, version := outcome.SplitCanonical(ref.URL); ref.Version != "" {
@@ -312,7 +310,7 @@ func findByURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions
 	return nil, outcome.NewUnknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)
 }
 
-// findByContext returns the value set bound to an element of a profile.
+// findByContext returns the value set bound to the element of a profile in ref.
 func findByContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference, ok := d.ValueSets.BoundValueSet(ref.Context)
 	if !ok {
@@ -321,20 +319,20 @@ func findByContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definit
 	return findByURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
-// ValueSetRef refers to a value set by ID, resource, URL or context. The first nonempty field applies.
+// ValueSetRef refers to a value set by ID, resource, URL or context. The first nonempty field is used.
 type ValueSetRef struct {
-	// ID is the ID for an instance-level operation. A URL must match that resource.
+	// ID is the resource ID in an instance-level operation. If URL is set too, it must match the resource.
 	ID string
 
-	// ValueSet is the value set resource in JSON.
+	// ValueSet is the resource in JSON.
 	ValueSet jsontext.Value
 
 	// URL is the canonical: url or url|version.
 	URL string
 
-	// Version is the version, unless URL contains it.
+	// Version is the requested version if URL has none.
 	Version string
 
-	// Context is an element of a profile as url#path; its binding identifies the value set.
+	// Context is an element of a profile as url#path. The value set is the one bound to the element.
 	Context string
 }

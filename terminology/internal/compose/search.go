@@ -12,14 +12,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// MaxScanned is the maximum number of entries of an expansion that are scanned instead of indexed.
+// MaxScanned is the maximum number of entries of an expansion that are scanned without an index.
 const MaxScanned = 256
 
-// maxRuns is the maximum number of runs of an expansion that use their code system's index.
+// maxRuns is the maximum number of runs in an expansion that use the index of their code system.
 const maxRuns = 8
 
-// Search returns the entries in positions from up to to that match a filter, ordered by [textindex.Rule], and the total
-// number of matches. list selects the languages of displays; default: the languages of the code systems.
+// Search returns the matches of a filter in positions [from, to), in the order defined by [textindex.Rule], and the total
+// number of matches. list selects the languages of displays. If it is empty, displays have the languages of the code systems.
 func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, from, to int, b *budget.Budget) ([]definitions.Entry, int, error) {
 	d, err := DivisionOf(l, x, list, b)
 	if err != nil {
@@ -33,8 +33,7 @@ func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, f
 	return entries, total, err
 }
 
-// DivisionOf returns the division of an expansion for a list of languages. It may build an index, which is costly for a
-// large expansion.
+// DivisionOf returns the division for a language list. Building an index for a large expansion is costly.
 func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) (*division, error) {
 	if d, ok := x.searcher.getIfBuilt(list); ok {
 		return d, nil
@@ -48,7 +47,7 @@ func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) 
 		return nil, err
 	}
 	d := &divider{division: new(division), definitions: l, codes: x, languages: list}
-	if l.IsRequestOverlay() && !x.searcher.wasSearched.Swap(true) { // most definitions of requests are searched only once, so an index would not pay off
+	if l.IsRequestOverlay() && !x.searcher.wasSearched.Swap(true) { // most value sets sent with requests are searched only once, so an index would not pay off
 		return d.divide(), nil
 	}
 	d.indexOthers = true
@@ -63,8 +62,8 @@ type divider struct {
 	indexOthers bool // whether entries outside runs are indexed instead of scanned
 }
 
-// divide creates a part for each long run, and one for all other entries. A value set with its own weights has no runs,
-// because its order differs from the code system's index.
+// divide creates a part for each long run and one for all other entries. A value set with its own weights has no runs, because
+// it is ordered differently from the code system's index.
 func (d *divider) divide() *division {
 	entries := d.codes.Entries
 	shortest := max(MaxScanned+1, len(entries)/maxRuns)
@@ -86,8 +85,8 @@ func (d *divider) divide() *division {
 	return d.division
 }
 
-// endOfRun returns the end of the run that starts at a position: entries of one code system in its order, without
-// displays of the value set.
+// endOfRun returns the end of the run that starts at position at. A run consists of entries of one code system in the code
+// system's order, without displays from the value set.
 func endOfRun(entries []definitions.Entry, at int) int {
 	end := at + 1
 	if !entries[at].HasConceptNumber() || entries[at].Row != 0 {
@@ -103,7 +102,7 @@ func endOfRun(entries []definitions.Entry, at int) int {
 	return end
 }
 
-// addRun adds a part for a run. The documents are the concepts of the run's code system.
+// addRun adds a part for the entries [from, to), which are a run. Its documents are the concepts of the code system.
 func (d *divider) addRun(from, to int) {
 	run := d.codes.Entries[from:to]
 	system := run[0].CodeSystem
@@ -120,7 +119,7 @@ func (d *divider) addRun(from, to int) {
 	d.EntryAt = append(d.EntryAt, func(doc uint32) definitions.Entry { return definitions.Entry{CodeSystem: system, Concept: doc} })
 }
 
-// addOthers adds a part for entries outside runs. The documents are positions in rows.
+// addOthers adds a part for entries outside runs. Its documents are the positions in rows.
 func (d *divider) addOthers(rows []uint32) {
 	c := newEntryCorpus(d.definitions, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Position: func(doc uint32) uint32 { return rows[doc] }}
@@ -137,17 +136,17 @@ func (d *divider) addOthers(rows []uint32) {
 type entryCorpus struct {
 	definitions *definitions.Set
 	codes       *CodeList
-	rows        []uint32 // by document: index in codes.Entries
+	rows        []uint32 // for each document: index in codes.Entries
 	languages   codesystem.Languages
 
-	bestLanguages map[uint32]string // by code system: most preferred language that it or a supplement has; "" if none
+	bestLanguages map[uint32]string // for each code system: the most preferred language that it or a supplement has; "" if none
 
 	once  sync.Once
-	ranks []uint32 // ranks of entries of code systems that provide no ranks
+	ranks []uint32 // ranks of entries whose code systems provide no ranks
 
 	onceForeign sync.Once
-	hasForeign  bool       // whether documents may be displayed in another language than requested
-	foreign     bitset.Set // documents displayed in another language
+	hasForeign  bool       // whether documents may be displayed in a language that was not requested
+	foreign     bitset.Set // documents displayed in a language that was not requested
 }
 
 func newEntryCorpus(l *definitions.Set, x *CodeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
@@ -178,7 +177,7 @@ func (c *entryCorpus) entry(doc uint32) definitions.Entry { return c.codes.Entri
 // Code returns the code of an entry.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.definitions.Code(c.entry(doc)) }
 
-// Display returns the display of an entry in the requested languages, otherwise its code.
+// Display returns the display of an entry in the requested languages or, if there is none, its code.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.definitions.Display(c.entry(doc))
 	if !c.languages.IsEmpty() {
@@ -196,7 +195,7 @@ func (c *entryCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byt
 	return c.languages.AppendSearchable(dst, c.definitions.AppendTexts(nil, c.definitions.Locate(e), "", c.codes.Supplements), c.language(e))
 }
 
-// language returns the preferred language for the display of an entry; "" means any.
+// language returns the language to prefer for the display of an entry; "" means any.
 func (c *entryCorpus) language(e definitions.Entry) string {
 	if !e.HasConcept() {
 		return ""
@@ -204,7 +203,7 @@ func (c *entryCorpus) language(e definitions.Entry) string {
 	return c.bestLanguages[e.CodeSystem]
 }
 
-// isForeign reports whether an entry is displayed in another language than requested.
+// isForeign reports whether an entry is displayed in a language that was not requested.
 func (c *entryCorpus) isForeign(doc uint32) bool {
 	if !c.hasForeign {
 		return false
@@ -229,8 +228,8 @@ func (c *entryCorpus) findForeign() {
 	}
 }
 
-// Rank returns the rank of an entry's concept in its code system or, if that is unknown, in the expansion. The value
-// set's own weight, if any, replaces the code system's.
+// Rank returns the rank of an entry's concept in its code system or, if that is unknown, in the expansion. A weight specified
+// by the value set replaces the code system's weight.
 func (c *entryCorpus) Rank(doc uint32) uint32 {
 	e := c.entry(doc)
 	if !e.HasConcept() || c.definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Searchable == nil {
@@ -257,7 +256,7 @@ func (c *entryCorpus) Language() string {
 	return c.languages.First()
 }
 
-// Parent and the following methods implement [textindex.Terms] for ranks that do not depend on code systems.
+// Parent and the following methods implement [textindex.Terms] for ranks within the expansion.
 func (*entryCorpus) Parent(uint32) (uint32, bool) { return 0, false }
 func (*entryCorpus) Abstract(uint32) bool         { return false }
 func (*entryCorpus) Inactive(uint32) bool         { return false }
@@ -267,8 +266,8 @@ func (c *entryCorpus) Weight(doc uint32) float64 {
 	return weight
 }
 
-// weight returns the usage weight of an entry from another source than its code system. The order of precedence is: a
-// file for the value set, the value set's own extension, a supplement.
+// weight returns the usage weight of an entry that does not come from its code system. In order of precedence, the source is a
+// file for the value set, the value set's extension, or a supplement.
 func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
 	l, x := c.definitions, c.codes
 	if x.weights != nil {
@@ -294,7 +293,7 @@ func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
 	return 0, false
 }
 
-// valueSetWeight returns the weight of an entry in the value set.
+// valueSetWeight returns the weight that the value set specifies for an entry; 0 if none.
 func (c *entryCorpus) valueSetWeight(e definitions.Entry) float64 {
 	l := c.definitions
 	if !l.Usage.UsesItemWeight || e.ListedRow() == 0 {

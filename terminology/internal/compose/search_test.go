@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// slow runs all random samples and long lists instead of a tenth.
+// slow enables all random samples and long lists. The default is a tenth of them.
 var slow = flag.Bool("slow", false, "try all samples, not a tenth of them")
 
-// samples returns how many of all samples to run.
+// samples returns how many of the given number of samples to run.
 func samples(all int) int {
 	if *slow {
 		return all
@@ -25,7 +25,7 @@ func samples(all int) int {
 	return all / 10
 }
 
-// TestSearchInCodeSystem searches for parts of texts of a real code system.
+// TestSearchInCodeSystem checks searches for parts of texts in a real code system.
 func TestSearchInCodeSystem(t *testing.T) {
 	l := coreLibrary(t)
 	vs, _ := l.set.ValueSets.Find("http://terminology.hl7.org/ValueSet/v3-ActCode")
@@ -61,7 +61,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 	}
 }
 
-// TestWeightsByIndex checks that index and scan of a value set with weights return the same order.
+// TestWeightsByIndex checks that searching a value set with weights returns the same order by index and by scan.
 func TestWeightsByIndex(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
@@ -95,26 +95,26 @@ func TestWeightsByIndex(t *testing.T) {
 	}
 }
 
-// TestSearchInLanguage checks the matches in each language by scan and by index.
+// TestSearchInLanguage checks the matches in each language, both by scan and by index.
 func TestSearchInLanguage(t *testing.T) {
 	tests := []struct{ language, filter, want string }{
-		{"", "b", "3"}, // only in the display
+		{"", "b", "3"}, // matches the display only
 		{"", "br", "1"},
 		{"", "be", "2"},
 		{"de", "b", "2 3 1"},
 		{"de", "br", ""},
 		{"de", "be", "2"},
-		{"de", "arm", "1"}, // display of the code system
+		{"de", "arm", "1"}, // matches the code system's display
 		{"de", "limb", "2"},
 		{"de-ch", "ober", "1"},
-		{"de-at", "berar", "1"}, // Oberarm, within a word
+		{"de-at", "berar", "1"}, // matches within the word Oberarm
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
 		{"xx,fr", "br", "1"},
-		{"fr,de", "b", "1 2 3"}, // displayed: Bras, Bein, Bone
+		{"fr,de", "b", "1 2 3"}, // displayed as Bras, Bein and Bone
 		{"fr,de", "ober", "1"},
-		{"fr,*;q=0", "b", "1"}, // the code is displayed where no display is
+		{"fr,*;q=0", "b", "1"}, // the others have no display, so their code is displayed
 		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
@@ -143,7 +143,7 @@ func TestSearchInLanguage(t *testing.T) {
 	}
 }
 
-// TestSearchInParts mixes ordered and unordered runs of two code systems with listed codes.
+// TestSearchInParts checks searches that combine runs of two code systems with enumerated codes in and out of order.
 func TestSearchInParts(t *testing.T) {
 	numbered := func(url string, n int) string {
 		var b strings.Builder
@@ -179,7 +179,8 @@ func TestSearchInParts(t *testing.T) {
 	}
 }
 
-// arms is an English code system with some German texts, and concepts found in neither language.
+// arms returns an English code system in which some concepts match "arm" in German and some only in English, padded to the
+// given number of concepts.
 func arms(concepts int) string {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/arms","language":"en","content":"complete","concept":[
@@ -196,18 +197,18 @@ func arms(concepts int) string {
 	return b.String()
 }
 
-// TestOrderByLanguage checks that displays in the requested language rank before others, across and within tiers, by
-// index and scan, for runs of concepts and listed concepts.
+// TestOrderByLanguage checks that displays in the requested language rank before others, across and within tiers. It searches
+// by index and by scan, for runs of concepts and for enumerated concepts.
 func TestOrderByLanguage(t *testing.T) {
 	for _, test := range []struct{ language, want string }{
 		{"", "4 5 1 2 3 6"},
 		{"de", "2 3 6 1"},
 		{"de-AT", "2 3 6 1"},
 		{"fr,de", "2 3 6 1"},
-		{"de,en", "2 5 3 6 4 1"}, // 4 is displayed in German and found in English; 5 and 3 are displayed in English
+		{"de,en", "2 5 3 6 4 1"}, // 4 is displayed in German but matches in English; 5 and 3 are displayed in English
 		{"en,de", "4 5 1 2 3 6"},
 		{"en", "4 5 1 2 3 6"},
-		{"fr", "1 2 3 6"}, // the code system has no French
+		{"fr", "1 2 3 6"}, // the code system has no French texts
 		{"*,de", "4 5 1 2 3 6"},
 	} {
 		t.Run(test.language, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestOrderByLanguage(t *testing.T) {
 	}
 }
 
-// codesAndRows returns the codes of http://x/vs and the rows of all of them.
+// codesAndRows returns the codes of http://x/vs and the positions of all entries.
 func codesAndRows(t *testing.T, l *library) (x *CodeList, rows []uint32) {
 	t.Helper()
 	vs, _ := l.set.ValueSets.Find("http://x/vs")

@@ -6,20 +6,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// Tree is the shape of a nested expansion. Entries are indexes in the expansion; lists end with None.
+// Tree is the structure of a nested expansion. Entries are indexes in the expansion. None terminates a list of siblings.
 type Tree struct {
 	Root  uint32   // first top-level entry
-	Child []uint32 // by entry: first nested entry
-	Next  []uint32 // by entry: next sibling
+	Child []uint32 // for each entry: its first nested entry
+	Next  []uint32 // for each entry: its next sibling
 }
 
-// maxTreeDepth is the maximum nesting of entries; JSON parsers have similar limits.
+// maxTreeDepth is the maximum nesting depth of entries. JSON parsers have similar limits.
 const maxTreeDepth = 200
 
-// BuildTree returns the tree of an expansion, or nil if it must be a list because no entry is above another, or an entry
-// has several parents. With direct, entries are nested only in direct parents.
+// BuildTree returns the tree of an expansion. It returns nil if the expansion must be a list because no entry is above another
+// or an entry has several parents. If direct is true, entries are nested only in direct parents.
 func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
-	places := make(map[uint32][]uint32) // by code system: position in the expansion plus one, by concept
+	places := make(map[uint32][]uint32) // by code system and concept: position in the expansion plus one
 	for i, e := range entries {
 		if !e.HasConceptNumber() {
 			return nil
@@ -42,8 +42,8 @@ func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tr
 	return newTree(parents)
 }
 
-// parentPosition returns the position of a concept's parent if direct, otherwise of its nearest ancestor in the expansion. It
-// returns false if several paths lead upward.
+// parentPosition returns the position of a concept's parent if direct is true, otherwise the position of its nearest ancestor
+// in the expansion, or None. ok is false if the concept or an ancestor has several parents, or the hierarchy is too deep.
 func parentPosition(cs *definitions.CodeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
 		parents := cs.Concepts.Hierarchy.Parents(concept)
@@ -62,7 +62,7 @@ func parentPosition(cs *definitions.CodeSystem, concept uint32, places []uint32,
 	return definitions.None, false
 }
 
-// newTree returns a tree from the parent of each entry, or nil if the tree is too deep or has a cycle.
+// newTree returns the tree in which each entry has the given parent. It returns nil if the tree is too deep or has a cycle.
 func newTree(parents []uint32) *Tree {
 	n := len(parents)
 	t := &Tree{Root: definitions.None, Child: make([]uint32, n), Next: make([]uint32, n)}
@@ -82,7 +82,7 @@ func newTree(parents []uint32) *Tree {
 	return t
 }
 
-// measure returns the number of entries reachable from the root, and their maximum depth.
+// measure returns the number of entries reachable from the root, and the maximum depth.
 func (t *Tree) measure() (count, deepest int) {
 	type place struct{ entry, depth uint32 }
 	pending := []place{{entry: t.Root}}

@@ -47,7 +47,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// Data is not read before its first use.
+// TestReadOnFirstUse checks that data is not read before its first use.
 func TestReadOnFirstUse(t *testing.T) {
 	s := New([]byte("no zstd"))
 	codesystem.DetectInterfaces(s)

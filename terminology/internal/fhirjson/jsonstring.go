@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendMember appends a comma and a string member, or nothing for an empty string.
+// AppendMember appends a comma and a string member. It appends nothing if the string is empty.
 func AppendMember[text string | []byte](dst []byte, name string, value text) []byte {
 	if len(value) == 0 {
 		return dst
@@ -57,7 +57,7 @@ func appendEscape(dst []byte, c byte) []byte {
 	}
 }
 
-// Array writes an array member, or nothing for an empty array, because FHIR's JSON has no empty arrays.
+// Array writes an array member. It writes nothing if there are no elements, because FHIR's JSON does not allow empty arrays.
 type Array struct {
 	// Name is the name of the member.
 	Name string
@@ -68,7 +68,7 @@ type Array struct {
 // IsEmpty reports whether no element has been appended.
 func (x *Array) IsEmpty() bool { return !x.started }
 
-// Next appends the separator before an element.
+// Next appends the text that precedes the next element: the start of the member or a comma.
 func (x *Array) Next(dst []byte) []byte {
 	if x.started {
 		return append(dst, ',')
@@ -78,7 +78,7 @@ func (x *Array) Next(dst []byte) []byte {
 	return append(dst, '"', ':', '[')
 }
 
-// End appends the closing bracket unless the array is empty.
+// End appends the closing bracket if there are elements.
 func (x *Array) End(dst []byte) []byte {
 	if !x.started {
 		return dst

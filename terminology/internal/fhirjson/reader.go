@@ -1,5 +1,5 @@
-// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It supports members and extensions
-// that all resources share, but no particular resource type.
+// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It supports the members and extensions that
+// all resources share, but no specific resource types.
 //
 //	reader.go      objects, arrays and primitives in order; errors with locations; memory limits
 //	jsonstring.go  writes strings and arrays
@@ -20,31 +20,31 @@ import (
 type Reader struct {
 	dec      *jsontext.Decoder
 	scratch  []byte
-	basePath string // path of the value within a larger one
+	basePath string // JSON pointer of the value within the resource that contains it
 	overhead *Overhead
 }
 
-// NewReader returns a reader of src. Of duplicate members, the last one wins, because rejecting duplicates would
-// require storing the names of every object.
+// NewReader returns a reader of src. If a member occurs more than once, the last one wins: rejecting duplicates would require
+// storing the names of all members of each object.
 func NewReader(src io.Reader) *Reader {
 	return &Reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
 }
 
-// NewValueReader returns a reader of a value.
+// NewValueReader returns a reader of a JSON value.
 func NewValueReader(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
 
-// WithOverhead makes the reader use s to count short elements, and returns the reader.
+// WithOverhead makes the reader add the overhead of short elements to s, and returns the reader.
 func (r *Reader) WithOverhead(s *Overhead) *Reader {
 	r.overhead = s
 	return r
 }
 
-// Inner returns a reader of a value read by r.
+// Inner returns a reader of a value that r has read. Both share their Overhead.
 func (r *Reader) Inner(value jsontext.Value) *Reader {
 	return NewValueReader(value).WithOverhead(r.Overhead())
 }
 
-// Overhead returns the counter of short elements.
+// Overhead returns the overhead of short elements, with the default limit unless WithOverhead was called.
 func (r *Reader) Overhead() *Overhead {
 	if r.overhead == nil {
 		r.overhead = NewOverhead(DefaultMaxOverhead)
@@ -55,19 +55,18 @@ func (r *Reader) Overhead() *Overhead {
 // Offset returns the number of bytes read.
 func (r *Reader) Offset() int64 { return r.dec.InputOffset() }
 
-// AtEnd reports whether only whitespace is left.
+// AtEnd reports whether the input contains nothing but whitespace from here.
 func (r *Reader) AtEnd() bool {
 	return r.dec.PeekKind() == 0 && r.dec.StackDepth() == 0 && errors.Is(r.peekError(), io.EOF)
 }
 
-// peekError returns the error behind a PeekKind of 0.
+// peekError returns the error that caused PeekKind to return 0.
 func (r *Reader) peekError() error {
 	_, err := r.dec.ReadToken()
 	return err
 }
 
-// Object reads an object and calls member with the name of each member. member must read or skip exactly the value; the
-// name is valid until then.
+// Object reads an object and calls member with each name, which is only valid until member has read or skipped the value.
 func (r *Reader) Object(member func(name []byte) error) error {
 	if err := r.readDelimiter('{'); err != nil {
 		return err
@@ -87,7 +86,7 @@ func (r *Reader) Object(member func(name []byte) error) error {
 // Array reads an array and calls element before each element.
 func (r *Reader) Array(element func() error) error { return r.ArrayOf(minElementMemory, element) }
 
-// ArrayOf is like Array, but for elements that need as much memory as memory bytes of JSON.
+// ArrayOf is like Array, but for elements that each use at least memory bytes of memory, however short their JSON is.
 func (r *Reader) ArrayOf(memory int64, element func() error) error {
 	if err := r.readDelimiter('['); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (r *Reader) ArrayOf(memory int64, element func() error) error {
 	return r.readDelimiter(']')
 }
 
-// Text reads a string. The returned bytes are valid until the next call.
+// Text reads a string. The returned bytes are valid only until the next call.
 func (r *Reader) Text() ([]byte, error) {
 	raw, err := r.Value('"')
 	if err != nil {
@@ -121,7 +120,7 @@ func (r *Reader) Text() ([]byte, error) {
 	return r.scratch, err
 }
 
-// MaxString is the maximum length of a string in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
+// MaxString is the maximum length of a string in bytes. FHIR allows 1,048,576 characters (R4 §2.24.0.1).
 const MaxString = 4 << 20
 
 // ReadString reads a string into s.
@@ -133,7 +132,7 @@ func (r *Reader) ReadString(s *string) error {
 	return err
 }
 
-// MaxName is the maximum length in bytes of the URL or version of a definition, which expansions repeat for each code.
+// MaxName is the maximum length in bytes of the URL or version of a definition. Expansions repeat them for each code.
 const MaxName = 8 << 10
 
 // ReadName reads a URL or version into s.
@@ -187,7 +186,7 @@ func (r *Reader) readDelimiter(want jsontext.Kind) error {
 	return err
 }
 
-// Value reads a value of the given kind; 0 means any. The returned value is valid until the next call.
+// Value reads a value of the given kind (0 means any). The returned value is valid only until the next call.
 func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	if kind := r.dec.PeekKind(); kind != want && want != 0 {
 		return nil, r.newUnexpectedError(kindName(want), kind)
@@ -195,7 +194,7 @@ func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	return r.dec.ReadValue()
 }
 
-// CompactValue reads a value of the given kind and returns a copy without whitespace; 0 means any kind.
+// CompactValue reads a value of the given kind (0 means any) and returns a copy without whitespace.
 func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
 	raw, err := r.Value(want)
 	if err != nil {
@@ -205,7 +204,7 @@ func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
 	return value, value.Compact()
 }
 
-// newUnexpectedError returns the error for a value of the wrong kind, or the decoder's error if there is no value.
+// newUnexpectedError returns the error for an unexpected kind of value, or the decoder's error if there is no value.
 func (r *Reader) newUnexpectedError(want string, got jsontext.Kind) error {
 	if got == 0 {
 		err := r.peekError()
@@ -264,7 +263,7 @@ func FormatSize(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// limitedSource is the source of a decoder. It fails if a value exceeds the memory limit, or if its context is done.
+// limitedSource is the source of a decoder. Reading fails if a value exceeds the size limit or the context is done.
 type limitedSource struct {
 	ctx  context.Context
 	src  io.Reader
@@ -286,7 +285,7 @@ func (v *limitedSource) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NewSourceReader returns a reader of a file that buffers at most limit bytes per value.
+// NewSourceReader returns a reader of a file. It buffers at most limit bytes per value.
 func NewSourceReader(ctx context.Context, src io.Reader, limit int64) *Reader {
 	v := &limitedSource{ctx: ctx, src: src, max: limit}
 	r := NewReader(v)
@@ -294,20 +293,20 @@ func NewSourceReader(ctx context.Context, src io.Reader, limit int64) *Reader {
 	return r
 }
 
-// Overhead sums up the memory of values in excess of their JSON length. Without a limit, five million empty objects
-// would use a hundred times their length.
+// Overhead is the total memory that values use in excess of the length of their JSON. Without a limit, five million empty
+// objects would use a hundred times their length.
 type Overhead struct{ bytes, max int64 }
 
 // NewOverhead returns an Overhead with a limit in bytes.
 func NewOverhead(limit int64) *Overhead { return &Overhead{max: limit} }
 
-// DefaultMaxOverhead is the default limit of an [Overhead].
+// DefaultMaxOverhead is the default limit of an [Overhead] in bytes.
 const DefaultMaxOverhead = 16 << 20
 
-// minElementMemory is the minimum memory of an array element in bytes.
+// minElementMemory is the minimum memory in bytes that an array element uses.
 const minElementMemory = 32
 
-// Add adds a value of length bytes of JSON that uses memory bytes of memory.
+// Add adds a value whose JSON is length bytes long and that uses memory bytes. It returns an error if the limit is exceeded.
 func (s *Overhead) Add(length, memory int64) error {
 	if s.bytes += max(0, memory-length); s.bytes > s.max {
 		return errors.New("too many definitions or tiny elements: they would use far more memory than their JSON")
@@ -318,7 +317,7 @@ func (s *Overhead) Add(length, memory int64) error {
 // ErrNoResourceType is the error for a JSON object that is not a FHIR resource.
 var ErrNoResourceType = errors.New("no resourceType: not a FHIR resource")
 
-// ResourceType returns the type of a resource.
+// ResourceType returns the type of a resource in JSON, or ErrNoResourceType.
 func ResourceType(resource jsontext.Value) (kind string, err error) {
 	r := NewValueReader(resource)
 	err = r.Object(func(name []byte) error {
@@ -346,7 +345,7 @@ type String struct {
 	// Name is the name of the member.
 	Name string
 
-	// Destination is the destination of the value.
+	// Destination receives the value of the member.
 	Destination *string
 }
 
@@ -355,7 +354,7 @@ func (r *Reader) Strings(members ...String) error {
 	return r.ObjectWith(func([]byte) error { return r.Skip() }, members...)
 }
 
-// ObjectWith reads the given string members of an object and calls other for each other member.
+// ObjectWith reads the given string members of an object and calls other with the name of each remaining member.
 func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) error {
 	return r.Object(func(name []byte) error {
 		for _, m := range members {
@@ -367,16 +366,16 @@ func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) er
 	})
 }
 
-// Member is a member of a resource in its original form.
+// Member is an unparsed member of a resource.
 type Member struct {
 	// Name is the name of the member.
 	Name string
 
-	// Value is the value of the member.
+	// Value is the compacted value of the member.
 	Value jsontext.Value
 }
 
-// ReadMember appends a copy of the next value to list under the given name, and returns a reader of it.
+// ReadMember reads the next value, appends a copy to list under the given name, and returns a reader of the copy.
 func (r *Reader) ReadMember(name string, list *[]Member) (*Reader, error) {
 	value, err := r.CompactValue(0)
 	if err != nil {
@@ -393,18 +392,18 @@ func (m Member) Append(dst []byte) []byte {
 	return append(append(AppendString(dst, m.Name), ':'), m.Value...)
 }
 
-// ValueText returns the value of a JSON member without its name.
+// ValueText returns the value of a JSON member ("name":value).
 func ValueText(member []byte) string {
 	_, value, _ := strings.Cut(string(member), ":")
 	return value
 }
 
-// Extension is an extension with a primitive value or without a value.
+// Extension is an extension with a primitive value, or with nested extensions.
 type Extension struct {
 	// URL identifies the meaning of the extension.
 	URL string
 
-	// Value is value[x] as text; empty if it is not primitive.
+	// Value is value[x] as text. It is empty if value[x] is not a primitive.
 	Value string
 
 	// Parts are the nested extensions.
@@ -413,7 +412,7 @@ type Extension struct {
 
 const maxExtensionDepth = 8
 
-// Extensions reads an array of extensions.
+// Extensions reads an array of extensions. depth is the nesting depth of the array.
 func (r *Reader) Extensions(depth int) ([]Extension, error) {
 	var list []Extension
 	err := r.Array(func() error {
@@ -439,7 +438,7 @@ func (r *Reader) Extensions(depth int) ([]Extension, error) {
 	return list, err
 }
 
-// Part returns the value of the nested extension with the given URL.
+// Part returns the value of the nested extension with the given URL, or "".
 func (x *Extension) Part(name string) string {
 	for _, p := range x.Parts {
 		if p.URL == name {

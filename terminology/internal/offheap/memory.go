@@ -11,19 +11,18 @@ import (
 	"unsafe"
 )
 
-// Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would double their memory,
-// because the collector waits for the same amount of garbage.
+// Memory is a list of memory regions outside the garbage-collected heap. On the heap, large arrays would use twice their size,
+// because the collector does not run until as much garbage has accumulated.
 //
-// The collector does not track uses of a region: an array must not be read after its owner is collected (see
-// [ReleaseWhenCollected]).
+// The collector does not track uses of regions: arrays must not be read after [ReleaseWhenCollected] has released them.
 type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
 
-// BytesInUse returns the number of bytes outside the heap.
+// BytesInUse returns the total size of all regions in bytes.
 func BytesInUse() int64 { return mappedBytes.Load() }
 
-// MinSize is the minimum size in bytes of an array to move to a region, which consists of whole pages.
+// MinSize is the minimum size in bytes of an array that is moved to a region. A region consists of whole pages.
 const MinSize = 64 << 10
 
 // scalar is an element type without pointers.
@@ -31,7 +30,7 @@ type scalar interface {
 	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
 }
 
-// ReleaseWhenCollected releases m when owner is collected. Code that reads an array in m must keep owner reachable.
+// ReleaseWhenCollected releases m after owner has been collected. Code that reads an array in m must keep owner reachable.
 func ReleaseWhenCollected[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
@@ -45,10 +44,10 @@ func (m *Memory) Release() {
 	m.regions = nil
 }
 
-// Regions returns the number of regions.
+// Regions returns the number of regions in m.
 func (m *Memory) Regions() int { return len(m.regions) }
 
-// Allocate returns a zeroed region of at least size bytes, or nil if mapping fails. Pages use no memory until written.
+// Allocate returns a zeroed region of at least size bytes, or nil if mapping fails. Pages use no memory until they are written.
 func (m *Memory) Allocate(size int) []byte {
 	region := mapRegion(size)
 	if region != nil {
@@ -58,7 +57,7 @@ func (m *Memory) Allocate(size int) []byte {
 	return region
 }
 
-// Move moves arrays of at least MinSize bytes into m.
+// Move moves the arrays that have at least MinSize bytes into m.
 func Move[T scalar](m *Memory, lists ...*[]T) {
 	for _, list := range lists {
 		size := len(*list) * int(unsafe.Sizeof(*new(T)))
@@ -73,7 +72,7 @@ func Move[T scalar](m *Memory, lists ...*[]T) {
 	}
 }
 
-// Grow moves text to a region with capacity for more bytes. m must not contain other arrays.
+// Grow moves text to a region with capacity for more additional bytes. m must not contain any other array.
 func (m *Memory) Grow(text []byte, more int) []byte {
 	var next Memory
 	region := next.Allocate(len(text) + more)
@@ -87,7 +86,7 @@ func (m *Memory) Grow(text []byte, more int) []byte {
 	return text
 }
 
-// Contains reports whether text is in m; append may have moved it to the heap.
+// Contains reports whether text is still in m. append may have moved it to the heap.
 func (m *Memory) Contains(text []byte) bool {
 	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
 }

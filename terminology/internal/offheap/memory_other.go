@@ -2,7 +2,7 @@
 
 package offheap
 
-// mapped returns nil: without mmap, arrays stay on the heap.
+// mapped returns nil: arrays stay on the heap on systems without mmap.
 func mapped(int) []byte { return nil }
 
 func unmap([]byte) {}

@@ -58,12 +58,12 @@ func TestMemoryIsReleased(t *testing.T) {
 		t.Fatal("released too soon")
 	}
 	runtime.KeepAlive(owner)
-	for BytesInUse() > before { // the cleanup runs some time after the collection
+	for BytesInUse() > before { // the cleanup runs some time after the garbage collection
 		runtime.GC()
 	}
 }
 
-// mapsMemory reports whether the system supports off-heap memory.
+// mapsMemory reports whether the operating system supports off-heap memory.
 func mapsMemory() bool {
 	region := mapRegion(1)
 	if region == nil {

@@ -14,5 +14,5 @@ func mapRegion(size int) []byte {
 }
 
 func unmapRegion(region []byte) {
-	_ = unix.Munmap(region) // cannot fail for an entire mapped region
+	_ = unix.Munmap(region) // cannot fail because the full region is mapped
 }

@@ -1,12 +1,12 @@
-// Package synonyms contains built-in lists of synonyms for search filters, in the format of textindex.Synonyms.
+// Package synonyms contains built-in lists of synonyms for search filters, for textindex.Synonyms.Read.
 package synonyms
 
 import _ "embed"
 
-// English is the English list, including references to its sources.
+// English is the English list. Its comments include references to the sources.
 var English = wordSynonyms + "\n" + conceptSynonyms
 
-// wordSynonyms maps abbreviations and common words to the words that code systems use.
+// wordSynonyms maps abbreviations and everyday words to the words that code systems use.
 //
 //go:embed english.txt
 var wordSynonyms string

@@ -14,28 +14,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// Builder reads the concepts of a code system from JSON. It is reused for several code systems, so that its arrays grow
-// only once; Build copies them to arrays of the exact size.
+// Builder reads the concepts of a code system from JSON. It can be reused for several code systems, so that its arrays are
+// grown only once. Build copies their content to arrays of the exact size.
 type Builder struct {
 	source source
-	parent uint32 // parent of the next nested concept
+	parent uint32 // parent of the next concept that is read; noParent at the top level
 
-	// Size is the size of the source in bytes; 0 for a short-lived table.
+	// Size is the size of the source in bytes, or 0 if the table is short-lived.
 	Size int64
 
-	// Memory contains the texts, if large, until Build takes them.
+	// Memory contains the texts of a large code system until Build moves them to the table.
 	Memory offheap.Memory
 
 	// Modifiers reads the modifier extensions of a concept.
 	Modifiers func(r *fhirjson.Reader) error
 }
 
-// largeTextSize is the size of texts in bytes from which on a code system is stored off the heap. Its memory is reserved at
-// once by an estimate.
+// largeTextSize is the minimum size in bytes of the texts of a code system that is stored off the heap. Its memory is reserved
+// at once, based on an estimate.
 const largeTextSize = 4 << 20
 
-// reserve reserves memory for the rest of a large code system, extrapolated from the read part of the source. Unused
-// memory is never touched and so never resident.
+// reserve reserves memory for the rest of a large code system. The size is extrapolated from the part that has been read.
+// Unused pages are never touched and so don't use memory.
 func (b *Builder) reserve(r *fhirjson.Reader) {
 	c := &b.source.concepts
 	if len(c.texts) < largeTextSize || cap(c.texts)-len(c.texts) > 1<<16 || b.Size == 0 {
@@ -50,8 +50,8 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	b.source.properties.rows, b.source.pairs = withCapacity(b.source.properties.rows, factor), withCapacity(b.source.pairs, factor)
 }
 
-// moveOffHeap moves a large code system off the heap and frees temporary memory before the next one is read. Collecting is
-// cheap because there are no pointers to follow.
+// moveOffHeap moves a large code system off the heap. It frees temporary memory before the next code system is read. Garbage
+// collection is cheap because the arrays contain no pointers.
 func (b *Builder) moveOffHeap(t *Table) {
 	m, texts := new(offheap.Memory), b.source.concepts.texts
 	t.concepts.texts = slices.Clip(texts)
@@ -67,12 +67,12 @@ func (b *Builder) moveOffHeap(t *Table) {
 	debug.FreeOSMemory()
 }
 
-// withCapacity returns a list with capacity for factor times its length.
+// withCapacity returns a list with a capacity of factor times its length.
 func withCapacity[S ~[]T, T any](list S, factor float64) S {
 	return slices.Grow(list, extraCapacity(len(list), factor))
 }
 
-// extraCapacity returns the additional capacity for n elements and a growth factor.
+// extraCapacity returns the number of elements to add to a list of n elements that grows by factor.
 func extraCapacity(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
 // Reset prepares the builder for the next code system.
@@ -151,7 +151,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	c.caseSensitive = caseSensitive
 	c.code, c.display, c.flags = slices.Clone(c.code), slices.Clone(c.display), slices.Clone(c.flags)
 	c.definition, c.parent = cloneUsed(c.definition, 0), cloneUsed(c.parent, noParent)
-	if len(c.texts) >= largeTextSize && b.Size > 0 { // a code system of a request is short-lived
+	if len(c.texts) >= largeTextSize && b.Size > 0 { // the code system of a request is short-lived
 		b.moveOffHeap(t)
 	} else {
 		c.texts = slices.Clone(c.texts)
@@ -159,7 +159,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	return t, nil
 }
 
-// cloneUsed copies a list, or returns nil if all items equal unused.
+// cloneUsed returns a copy of a list, or nil if all items equal unused.
 func cloneUsed[T ~uint32](list []T, unused T) []T {
 	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
 		return nil
@@ -167,15 +167,15 @@ func cloneUsed[T ~uint32](list []T, unused T) []T {
 	return slices.Clone(list)
 }
 
-// source contains the unsorted content of a code system.
+// source contains the content of a code system in source order.
 type source struct {
 	concepts   concepts
 	reader     codesystem.ConceptReader
 	properties propertyRows
-	pairs      []pair // parent and child
+	pairs      []pair // parents and their children
 }
 
-// reset clears the source but keeps its memory. Slices that a table shares are allocated again.
+// reset clears the source but retains its memory, except for slices that a table shares.
 func (s *source) reset() {
 	c := &s.concepts
 	s.concepts = concepts{
@@ -186,11 +186,11 @@ func (s *source) reset() {
 	s.pairs = s.pairs[:0]
 }
 
-// indexCodes builds the index of codes. Some code systems repeat a concept under each of its parents: repetitions are
-// dropped, and their data is assigned to the first occurrence.
+// indexCodes builds the index of codes. Some code systems repeat a concept under each of its parents. Repetitions are dropped,
+// and their data is assigned to the first occurrence.
 func (s *source) indexCodes() {
 	s.concepts.index = newCodeIndex(s.concepts.len())
-	first := []uint32(nil) // first occurrence of each concept, allocated when one is dropped
+	first := []uint32(nil) // by concept: number of its first occurrence; nil until a repetition is dropped
 	unique := uint32(0)
 	for concept := range uint32(s.concepts.len()) {
 		code := s.concepts.codeOf(concept)
@@ -224,7 +224,7 @@ func identityPermutation(n int) []uint32 {
 	return ids
 }
 
-// renumber replaces concept numbers in all data.
+// renumber replaces each concept number n by to[n] in all data.
 func (s *source) renumber(to []uint32) {
 	for i, p := range s.pairs {
 		s.pairs[i] = pair{from: to[p.from], to: to[p.to]}
@@ -247,8 +247,7 @@ func (s *source) renumber(to []uint32) {
 	}
 }
 
-// addPropertyRelations adds pairs for the properties parent and child. It ignores values that are not concepts of the code
-// system.
+// addPropertyRelations adds pairs for the properties parent and child. It ignores values that are not codes of the code system.
 func (s *source) addPropertyRelations() {
 	for i, p := range s.properties.list {
 		isParent, isChild := p.IsStandard("parent"), p.IsStandard("child")
@@ -289,7 +288,7 @@ func (s *source) setFlags() {
 	}
 }
 
-// flagsOf returns the flags that a property value sets.
+// flagsOf returns the flags that a concept has because of a property value.
 func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	switch {
 	case p.IsStandard("notSelectable") && value == "true":
@@ -317,7 +316,7 @@ type propertyRow struct {
 	coding   codesystem.TextRef
 }
 
-// propertyRows contains the properties of a code system, and their values in source order.
+// propertyRows contains the properties of a code system and their values in source order.
 type propertyRows struct {
 	list []codesystem.Property
 	rows []propertyRow
@@ -345,7 +344,7 @@ func (p *propertyRows) add(property codesystem.Property) error {
 	return nil
 }
 
-// read reads an entry of concept.property and appends its texts to t.
+// read reads an entry of concept.property. Its texts are appended to t.
 func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uint32) error {
 	row, coded := propertyRow{concept: concept}, false
 	err := r.Object(func(name []byte) error {
@@ -374,7 +373,7 @@ func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uin
 	return err
 }
 
-// appendText appends a property value unless it equals the previous one: siblings share a parent, and most concepts a status.
+// appendText appends a property value unless it equals the previous one. Siblings often have the same parent and status.
 func (p *propertyRows) appendText(t *codesystem.Texts, value []byte) codesystem.TextRef {
 	if last := len(p.rows) - 1; last >= 0 && bytes.Equal(t.At(p.rows[last].value), value) {
 		return p.rows[last].value
@@ -382,7 +381,7 @@ func (p *propertyRows) appendText(t *codesystem.Texts, value []byte) codesystem.
 	return t.Append(value)
 }
 
-// readCode reads a property code and returns its index, adding the property if necessary.
+// readCode reads the code of a property into index. It adds the property if it is not declared.
 func (p *propertyRows) readCode(r *fhirjson.Reader, index *uint16) error {
 	code, err := r.Text()
 	if err != nil {
@@ -398,7 +397,7 @@ func (p *propertyRows) readCode(r *fhirjson.Reader, index *uint16) error {
 	return p.add(codesystem.Property{Code: string(code)})
 }
 
-// readCoding reads a valueCoding: the code for filters, and the entire Coding for responses.
+// readCoding reads a valueCoding. The code is stored for filters, and the entire Coding for responses.
 func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) error {
 	whole, err := r.CompactValue('{')
 	if err != nil {
@@ -414,7 +413,7 @@ func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) erro
 	})
 }
 
-// sortByConcept returns the property values in concept order.
+// sortByConcept returns the property values sorted by their n concepts.
 func (p *propertyRows) sortByConcept(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}

@@ -13,12 +13,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// conceptCorpus is the search corpus of a code system for a list of languages.
+// conceptCorpus is the search corpus of a code system for a language list.
 type conceptCorpus struct {
 	table     *Table
 	languages codesystem.Languages
-	language  string     // most preferred available language; "" if none
-	foreign   bitset.Set // concepts displayed in another language; nil if none
+	language  string     // most preferred language that is available; "" if none
+	foreign   bitset.Set // concepts displayed in a language that was not requested; nil if none
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
@@ -73,7 +73,7 @@ func (c *conceptCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]b
 	return dst, 0
 }
 
-// conceptTerms are the concepts of a code system, for ranking by their displays.
+// conceptTerms provides the displays of a code system for ranking.
 type conceptTerms struct{ table *Table }
 
 // Len and the following methods implement [textindex.Terms].
@@ -100,7 +100,7 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	return t.indexes.ranks[concept]
 }
 
-// SearchIndex returns the search index for a list of languages, built on first use.
+// SearchIndex returns the search index for a language list. It is built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
 	requested := codesystem.ParseLanguages(list)
 	return t.indexes.get(requested.Key(languages(t)), func() *textindex.Index {
@@ -108,7 +108,7 @@ func (t *Table) SearchIndex(list string) *textindex.Index {
 	})()
 }
 
-// searchIndexes contains the search indexes by [codesystem.Languages.Key], and the ranks of the concepts.
+// searchIndexes contains search indexes by [codesystem.Languages.Key], and the ranks of the concepts.
 type searchIndexes struct {
 	once  sync.Once
 	ranks []uint32
@@ -117,11 +117,10 @@ type searchIndexes struct {
 	byLanguage map[string]func() *textindex.Index
 }
 
-// maxIndexes is the maximum number of indexes of a code system, in addition to the one without language.
+// maxIndexes is the maximum number of search indexes of a code system, in addition to the one for requests without a language.
 const maxIndexes = 8
 
-// get returns a function that returns the index for a key and builds it on its first call. Requests for other keys do
-// not wait for it.
+// get returns a function that builds the index for a key on first call, without blocking requests for other keys.
 func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 	return x
 }
 
-// SetWeights sets the usage weights by code. It must be called before the first search.
+// SetWeights sets the usage weights of concepts by code. It must be called before the first search.
 func (t *Table) SetWeights(weights iter.Seq2[string, float64]) {
 	t.weights = make([]float64, t.Len())
 	for code, weight := range weights {
@@ -149,7 +148,7 @@ func (t *Table) SetWeights(weights iter.Seq2[string, float64]) {
 	}
 }
 
-// SetItemWeights is like [Table.SetWeights], but with the extension itemWeight of the concepts.
+// SetItemWeights sets the usage weights to the values of the extension itemWeight. It must be called before the first search.
 func (t *Table) SetItemWeights() {
 	for row, kind := range t.extensions.kind {
 		if kind != codesystem.ExtensionWeight {

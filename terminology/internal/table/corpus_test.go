@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// TestLanguageKey checks which languages share an index.
+// TestLanguageKey checks which language lists share a search index.
 func TestLanguageKey(t *testing.T) {
 	cs := &Table{designations: designations{languages: []string{"", "de", "fr", "fr-CA"}}, language: "en"}
 	key := func(list string) string {
@@ -29,7 +29,7 @@ func TestLanguageKey(t *testing.T) {
 	}
 }
 
-// TestIndexesAreBounded requests more languages than maxIndexes.
+// TestIndexesAreBounded checks that the number of indexes is limited if clients request many languages.
 func TestIndexesAreBounded(t *testing.T) {
 	var s searchIndexes
 	build := func() *textindex.Index { return textindex.New(&conceptCorpus{table: new(Table)}) }

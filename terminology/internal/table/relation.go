@@ -2,7 +2,7 @@ package table
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
-// relation maps each concept to a list of concepts: list i is to[from[i]:from[i+1]]. An empty relation uses no memory.
+// relation maps concept i to the concepts to[from[i]:from[i+1]]. An empty relation allocates no memory.
 type relation struct {
 	from offsets
 	to   []uint32
@@ -13,7 +13,7 @@ func (r relation) related(concept uint32) []uint32 {
 	return r.to[from:to]
 }
 
-// offsets contains the first row of each concept, followed by the number of rows; nil without rows.
+// offsets contains the first row of each concept, followed by the number of rows. It is nil if there are no rows.
 type offsets []uint32
 
 func (o offsets) rows(concept uint32) (from, to uint32) {
@@ -25,13 +25,13 @@ func (o offsets) rows(concept uint32) (from, to uint32) {
 
 type pair struct{ from, to uint32 }
 
-// newRelation builds a relation of n concepts from pairs. It keeps the order of pairs per concept and drops duplicates.
+// newRelation returns the relation of n concepts given as pairs. It retains the order per concept and drops duplicates.
 func newRelation(n int, pairs []pair) relation {
 	if len(pairs) == 0 {
 		return relation{}
 	}
 	from, to := sortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
-	owner := make([]uint32, n) // owner[c] is the last concept, plus one, with c in its list
+	owner := make([]uint32, n) // owner[c] is one plus the last concept whose list contains c
 	kept := uint32(0)
 	for i := range uint32(n) {
 		list := to[from[i]:from[i+1]]
@@ -57,8 +57,7 @@ func invertPairs(pairs []pair) []pair {
 	return turned
 }
 
-// sortByOwner is a stable counting sort of rows by their n owners. It returns the offsets by owner and the sorted
-// values.
+// sortByOwner is a stable counting sort of rows by n owners. It returns the first row of each owner and the sorted values.
 func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
 	from = make([]uint32, n+1)
 	for i := range rows {
@@ -79,8 +78,7 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 	return from, values
 }
 
-// closure returns the concepts reachable from start in one or more steps. It is iterative, so that depth and cycles are
-// harmless.
+// closure returns the concepts reachable from start in one or more steps. It supports cycles and any depth.
 func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.Set, error) {
 	if err := spend(n / 64); err != nil {
 		return nil, err

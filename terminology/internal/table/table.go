@@ -3,8 +3,7 @@
 //	CodeSystem.concept ──► Builder ──► Table
 //	   tokens               builder.go    table.go, with the hierarchy in relation.go
 //
-// A search index is built for each requested list of languages (corpus.go), and includes
-// usage weights.
+// A search index is built for each requested language list (corpus.go). It takes usage weights into account.
 package table
 
 import (
@@ -20,11 +19,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Table stores the concepts of a code system in flat arrays by concept number. The arrays have no pointers, so that the
-// garbage collector ignores them and large ones can be stored off the heap.
+// Table stores the concepts of a code system in flat arrays indexed by concept number. The arrays contain no pointers, so that
+// the garbage collector can ignore them and large ones can be stored off the heap.
 type Table struct {
 	concepts     concepts
-	language     string // language of the displays
+	language     string // language of the displays; "" if unknown
 	designations designations
 	extensions   conceptExtensions
 
@@ -32,14 +31,14 @@ type Table struct {
 	properties        []codesystem.Property
 	values            propertyValues
 
-	weights []float64      // by concept: usage weight; nil if unknown
-	indexes *searchIndexes // built on demand
+	weights []float64      // usage weights by concept; nil if unknown
+	indexes *searchIndexes // search indexes, built on demand
 }
 
 // Len returns the number of concepts.
 func (t *Table) Len() int { return t.concepts.len() }
 
-// Locate returns the concept with a code.
+// Locate returns the concept with the given code.
 func (t *Table) Locate(code []byte) (codesystem.Concept, bool) {
 	concept, ok := t.concepts.locate(code)
 	return codesystem.ConceptAt(concept), ok
@@ -105,10 +104,10 @@ func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byt
 // Language returns the language of the displays; "" if unknown.
 func (t *Table) Language() string { return t.language }
 
-// languages returns the languages of all texts, with the displays' language first.
+// languages returns the languages of all texts. The language of the displays comes first.
 func languages(t *Table) []string { return append([]string{t.language}, t.designations.languages...) }
 
-// HasLanguage reports whether texts in a language or a similar one exist.
+// HasLanguage reports whether there are texts in a language or a similar one.
 func (t *Table) HasLanguage(language string) bool {
 	return codesystem.HasLanguage(languages(t), language)
 }
@@ -119,17 +118,17 @@ func (t *Table) Parents(concept uint32) []uint32 { return t.parents.related(conc
 // Children returns the direct children of a concept.
 func (t *Table) Children(concept uint32) []uint32 { return t.children.related(concept) }
 
-// Above returns all ancestors of a concept.
+// Above returns all ancestors of a concept. It charges the cost with spend.
 func (t *Table) Above(concept uint32, spend func(steps int) error) (bitset.Set, error) {
 	return t.parents.closure(t.Len(), concept, spend)
 }
 
-// Below returns all descendants of a concept.
+// Below returns all descendants of a concept. It charges the cost with spend.
 func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, error) {
 	return t.children.closure(t.Len(), concept, spend)
 }
 
-// moveArrays moves the arrays of a table, except texts, off the heap.
+// moveArrays moves the arrays of a table off the heap, except texts.
 func moveArrays(t *Table, m *offheap.Memory) {
 	d, v := &t.designations, &t.values
 	offheap.Move(m, &t.concepts.code, &t.concepts.display, &t.concepts.definition, &d.value, &d.extension, &v.value, &v.coding)
@@ -150,20 +149,20 @@ var (
 	_ codesystem.Searchable   = (*Table)(nil)
 )
 
-// noParent marks top-level concepts in concepts.parent.
+// noParent is the parent of top-level concepts in concepts.parent.
 const noParent = ^uint32(0)
 
-// concepts contains the texts of each concept and its position in the definition, by number.
+// concepts contains the texts of each concept and its position in the hierarchy, indexed by concept number.
 type concepts struct {
 	caseSensitive bool
 
 	texts      codesystem.Texts
 	code       []codesystem.TextRef
-	display    []codesystem.TextRef // 0 for concepts without display
-	definition []codesystem.TextRef // concept.definition, 0 for concepts without; nil if no concept has one
+	display    []codesystem.TextRef // 0 if the concept has no display
+	definition []codesystem.TextRef // concept.definition; 0 if absent; nil if no concept has a definition
 	flags      []codesystem.Flags
 	index      codeIndex
-	parent     []uint32 // parent by nesting, or noParent; nil without nesting
+	parent     []uint32 // parent according to nesting, or noParent; nil if no concepts are nested
 }
 
 // len returns the number of concepts.
@@ -182,7 +181,7 @@ func (c *concepts) definitionOf(concept uint32) []byte {
 	return c.texts.At(c.definition[concept])
 }
 
-// locate returns the concept with a code, ignoring case if the code system does.
+// locate returns the concept with the given code. It ignores case if the code system is case-insensitive.
 func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
 	concept, ok = c.locateExact(code)
 	if ok || c.caseSensitive {
@@ -191,16 +190,16 @@ func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
 	return c.index.find(code, func(other uint32) bool { return codesystem.EqualFold(c.codeOf(other), code) })
 }
 
-// locateExact returns the concept with exactly this code.
+// locateExact returns the concept with the given code, which must match exactly.
 func (c *concepts) locateExact(code []byte) (uint32, bool) {
 	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.codeOf(other), code) })
 }
 
-// codeIndex is an open-addressing hash table of concept numbers plus one. It hashes codes in lower case, so that it
-// works for both kinds of case sensitivity.
+// codeIndex is a hash table of concept numbers plus one with open addressing. It hashes codes in lower case, so that it can be
+// used for case-sensitive and case-insensitive code systems.
 type codeIndex []uint32
 
-// find returns the concept with a code; equal compares the code with that of a concept.
+// find returns the concept with the given code. equal compares the code with that of a concept.
 func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
 	if len(x) == 0 {
 		return 0, false
@@ -214,7 +213,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 	return 0, false
 }
 
-// insert adds a concept with a code that is not in the table. The table must have a free slot.
+// insert adds a concept whose code is not in the table. The table must have an unused slot.
 func (x codeIndex) insert(code []byte, concept uint32) {
 	mask := uint32(len(x) - 1)
 	slot := hashFoldedCase(code) & mask
@@ -224,7 +223,7 @@ func (x codeIndex) insert(code []byte, concept uint32) {
 	x[slot] = concept + 1
 }
 
-// newCodeIndex returns a table for n concepts, at most two thirds full.
+// newCodeIndex returns a table for n concepts that is at most two thirds full.
 func newCodeIndex(n int) codeIndex {
 	size := 4
 	for size*2 < n*3 {
@@ -247,20 +246,19 @@ func hashFoldedCase(code []byte) uint32 {
 	return hash
 }
 
-// designations contains the designations of all concepts: those of concept i are the rows from[i] up to from[i+1]. from
-// is nil if none.
+// designations contains all designations; rows [from[i], from[i+1]) belong to concept i. from is nil if there are none.
 type designations struct {
 	from      offsets
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []codesystem.TextRef
-	extension []codesystem.TextRef // JSON arrays of extensions; nil if none
+	extension []codesystem.TextRef // JSON arrays of extensions; nil if there are none
 
-	languages []string         // index 0 means none
-	uses      []codesystem.Use // index 0 means none
+	languages []string         // languages[0] means that there is none
+	uses      []codesystem.Use // uses[0] means that there is none
 }
 
-// newDesignations sorts the rows of a reader by their n owners.
+// newDesignations returns the designations of a reader, sorted by their n concepts.
 func newDesignations(n int, read *codesystem.ConceptReader) designations {
 	rows := read.Designations
 	if len(rows) == 0 {
@@ -284,7 +282,7 @@ func newDesignations(n int, read *codesystem.ConceptReader) designations {
 	return d
 }
 
-// text returns a designation.
+// text returns the designation in a row.
 func (d *designations) text(row uint32, texts codesystem.Texts) codesystem.Text {
 	text := codesystem.Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: texts.At(d.value[row])}
 	if d.extension != nil {
@@ -293,12 +291,11 @@ func (d *designations) text(row uint32, texts codesystem.Texts) codesystem.Text 
 	return text
 }
 
-// conceptExtensions contains the extensions that responses include, in concept order. Few concepts have extensions, so
-// rows are found by binary search.
+// conceptExtensions contains the extensions included in responses, sorted by concept. Few concepts have any.
 type conceptExtensions struct {
 	owner []uint32
 	kind  []codesystem.ExtensionKind
-	value []codesystem.TextRef // value[x] as a JSON member: "valueString":"x"
+	value []codesystem.TextRef // value[x] as a JSON member, e.g. "valueString":"x"
 }
 
 func newConceptExtensions(rows []codesystem.ExtensionRow) conceptExtensions {
@@ -317,7 +314,7 @@ func (x *conceptExtensions) rows(owner uint32) (from, to int) {
 	return from, to
 }
 
-// get returns a concept's extension of a kind, or 0.
+// get returns the extension of the given kind of a concept, or 0.
 func (x *conceptExtensions) get(owner uint32, kind codesystem.ExtensionKind) codesystem.TextRef {
 	from, to := x.rows(owner)
 	for row := from; row < to; row++ {
@@ -340,21 +337,21 @@ const (
 	valueDecimal
 )
 
-// valueMembers contains the names of value[x] by kind.
+// valueMembers contains the names of value[x] by valueKind.
 var valueMembers = [...]string{
 	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
 }
 
-// propertyValues contains the property values of all concepts: those of concept i are the rows from[i] up to from[i+1].
+// propertyValues contains the property values of all concepts. Those of concept i are the rows [from[i], from[i+1]).
 type propertyValues struct {
 	from     offsets
 	property []uint16 // index in Table.properties
 	kind     []valueKind
-	value    []codesystem.TextRef // value as text; the code of a Coding
-	coding   []codesystem.TextRef // Coding as JSON, or 0; nil if none
+	value    []codesystem.TextRef // value as text; for a Coding, its code
+	coding   []codesystem.TextRef // Coding as JSON, or 0; nil if there are no Codings
 }
 
-// Status returns the status of a concept other than active, or "".
+// Status returns the status of a concept, or "" if it is active.
 func (t *Table) Status(c codesystem.Concept) string {
 	concept := c.Number
 	if status := statusProperty(t, concept); status != "" {
@@ -373,7 +370,7 @@ func (t *Table) Status(c codesystem.Concept) string {
 	return ""
 }
 
-// statusProperty returns the value of a status property other than active, or "".
+// statusProperty returns the value of the property status, or "" if it is active.
 func statusProperty(t *Table, concept uint32) string {
 	for i, p := range t.properties {
 		if !p.IsStandard("status") {
@@ -388,7 +385,8 @@ func statusProperty(t *Table, concept uint32) string {
 	return ""
 }
 
-// AppendConcepts appends the JSON member concept, nested as in the definition.
+// AppendConcepts appends the JSON member "concept", preceded by a comma. Concepts are nested as in the definition. It appends
+// nothing if there are no concepts.
 func (t *Table) AppendConcepts(dst []byte) []byte {
 	if t.Len() == 0 {
 		return dst
@@ -419,7 +417,7 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendConcept appends a concept without its closing brace.
+// appendConcept appends the JSON of a concept without the closing brace.
 func appendConcept(dst []byte, t *Table, concept uint32) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.concepts.codeOf(concept))
 	dst = fhirjson.AppendMember(dst, "display", t.concepts.displayOf(concept))

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// storedCodeSystem has all supported members of concepts, in unusual order.
+// storedCodeSystem contains all supported members of concepts in an unusual order.
 const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","content":"complete","language":"en",
 "concept":[
  {"concept":[{"code":"b","designation":[{"value":"zwei","language":"de"}],"definition":"the second"}],
@@ -57,7 +57,7 @@ func TestConceptRows(t *testing.T) {
 	}
 }
 
-// tableOf builds the table of a CodeSystem.
+// tableOf returns the table of a CodeSystem resource.
 func tableOf(t *testing.T, resource string) *Table {
 	t.Helper()
 	var b Builder

@@ -1,14 +1,14 @@
-// Package weights reads files with usage frequencies of codes, for example in orders, diagnoses or claims. Search ranks
-// frequent codes before other equally good matches.
+// Package weights reads files with usage frequencies of codes, e.g. in orders, diagnoses or claims. Search ranks frequent codes
+// before other equally good matches.
 //
-// A file begins with the URL of a code system or value set, followed by lines with a code and its count:
+// A file begins with the URL of a code system or value set, followed by lines with a code and a count:
 //
 //	#! http://hl7.org/fhir/sid/icd-10-cm
 //	I10,48211
 //	E11.9,30102
 //
-// CSV files (RFC 4180) of other software are supported: with a header that names the columns in any order, separated by
-// commas, semicolons or tabs. A column may contain the code system. [Weights.Read] describes the rules.
+// CSV files (RFC 4180) exported by other software are supported too. Their header contains the column names in any order,
+// separated by commas, semicolons or tabs. One column may contain the code system. [Weights.Read] describes the rules.
 package weights
 
 import (
@@ -26,18 +26,18 @@ import (
 	"strings"
 )
 
-// maxCodes is the maximum number of codes in all files.
+// maxCodes is the maximum total number of codes in all files.
 const maxCodes = 2_000_000
 
 var errTooManyCodes = fmt.Errorf("more than %d codes with weights in total", maxCodes)
 
-// Weights contains tables by the URL of a code system or value set. The zero value and nil are empty.
+// Weights contains tables by the URL of a code system or value set. The zero value and nil contain none.
 type Weights struct {
 	tables map[string]Table
 	rows   int
 }
 
-// TableFor returns the table for a code system or value set, or nil.
+// TableFor returns the table for the URL of a code system or value set, or nil.
 func (w *Weights) TableFor(url string) Table {
 	if w == nil {
 		return nil
@@ -45,7 +45,7 @@ func (w *Weights) TableFor(url string) Table {
 	return w.tables[url]
 }
 
-// All yields the tables in the order of their URLs.
+// All yields all URLs with their tables, sorted by URL.
 func (w *Weights) All() iter.Seq2[string, Table] {
 	return func(yield func(string, Table) bool) {
 		if w == nil {
@@ -59,7 +59,7 @@ func (w *Weights) All() iter.Seq2[string, Table] {
 	}
 }
 
-// add adds to the weight of a code.
+// add increases the weight of a code.
 func (w *Weights) add(url, code string, weight float64) error {
 	t := w.tables[url]
 	if t == nil {
@@ -105,14 +105,14 @@ var (
 	errNoCode         = errors.New("no code")
 )
 
-// Read adds the counts of a file. Counts of the same code are summed, also across files.
+// Read reads a file and adds its counts. Counts for the same code are summed, even across files.
 //
-//   - A line "#! <url>" sets the code system or value set of the following lines, for all versions. Other lines that start
-//     with # are comments.
-//   - All other lines have a code and a count, separated by a comma, semicolon or tab, and quoted as in RFC 4180 if
+//   - A line "#! <url>" sets the code system or value set of the following lines, for all versions. Other lines that start with
+//     # are comments.
+//   - All other lines contain a code and a count, separated by a comma, semicolon or tab, and quoted as in RFC 4180 if
 //     necessary. A count is a nonnegative number.
-//   - The first line of the file and of each "#!" section may be a header with the columns code and count in any case
-//     and order. Other columns are ignored, except a column system, which contains the code system in a file without "#!".
+//   - The first line of the file and of each "#!" section may be a header with the columns code and count in any case and
+//     order. Other columns are ignored, except a column system, which contains the code system in a file without "#!".
 //
 // Errors contain the line number.
 func (w *Weights) Read(ctx context.Context, r io.Reader) error {
@@ -136,12 +136,12 @@ func (w *Weights) Read(ctx context.Context, r io.Reader) error {
 type fileReader struct {
 	weights     *Weights
 	url         string
-	mayBeHeader bool // the next line may be a header
+	mayBeHeader bool // whether the next line may be a header
 	separator   string
-	columns     *columns // nil without a header
+	columns     *columns // nil if there is no header
 }
 
-// columns contains the positions of columns; -1 means missing.
+// columns contains the positions of columns. -1 means that the column is missing.
 type columns struct{ system, code, count int }
 
 func (f *fileReader) readLine(line string) error {
@@ -168,7 +168,7 @@ func (f *fileReader) readLine(line string) error {
 	return f.addRow(fields)
 }
 
-// beginSection starts the section of a code system or value set.
+// beginSection starts a section for the given code system or value set.
 func (f *fileReader) beginSection(url string) error {
 	if !strings.Contains(url, ":") || strings.ContainsAny(url, "| \t") {
 		return fmt.Errorf("%q is not the URL of a code system or value set without a version", url)
@@ -177,7 +177,7 @@ func (f *fileReader) beginSection(url string) error {
 	return nil
 }
 
-// separatorOf returns the column separator of a line. Tabs never occur in headers and codes, and semicolons rarely.
+// separatorOf returns the column separator of a line. Tabs don't occur in headers and codes, and semicolons rarely do.
 func separatorOf(line string) string {
 	for _, separator := range []string{"\t", ";"} {
 		if strings.Contains(line, separator) {
@@ -195,7 +195,7 @@ func (f *fileReader) splitColumns(line string) ([]string, error) {
 	r.Comma = rune(f.separator[0])
 	fields, err := r.Read()
 	if broken, ok := errors.AsType[*csv.ParseError](err); ok {
-		err = broken.Err // its line number is always 1
+		err = broken.Err // drops the line number, which is always 1
 	}
 	return fields, err
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// read reads files.
+// read returns the weights in the given files.
 func read(t *testing.T, files ...string) (*Weights, error) {
 	t.Helper()
 	w := new(Weights)
@@ -93,7 +93,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadEnds checks that cancellation stops reading.
+// TestReadEnds checks that reading stops when the context is canceled.
 func TestReadEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

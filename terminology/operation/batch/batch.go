@@ -1,5 +1,5 @@
-// Package batch implements the operation ValueSet/$batch-validate-code: several $validate-code in one request. It uses
-// the registered $validate-code operations.
+// Package batch implements the operation ValueSet/$batch-validate-code, which performs several $validate-code operations in one
+// request. It uses the registered $validate-code operations.
 package batch
 
 import (
@@ -20,16 +20,16 @@ func init() {
 }
 
 const (
-	maxValidations  = 1000      // per request
-	maxReparsedSize = 256 << 20 // size in bytes of common resources times the number of validations, because each validation parses the resources again
-	validationSteps = 100       // cost of a validation without its parameters
+	maxValidations  = 1000      // maximum number of validations per request
+	maxReparsedSize = 256 << 20 // maximum size in bytes of common resources times the number of validations, each of which parses the resources again
+	validationSteps = 100       // cost of a validation in steps, without its parameters
 )
 
-// handle performs each parameter validation, which contains the Parameters of a $validate-code. The other parameters
-// are common to all validations. An error becomes an OperationOutcome in place of the result.
+// handle performs a $validate-code for each parameter validation, which contains its Parameters. The other parameters are
+// common to all validations. If a validation fails, an OperationOutcome replaces its result.
 func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	var common, single []parameters.Input
-	size, again := 0, 0 // common resources in bytes; other common parameters in steps
+	size, again := 0, 0 // size: common resources in bytes; again: other common parameters in steps
 	for _, in := range inputs {
 		if in.Name == "validation" {
 			single = append(single, in)
@@ -90,7 +90,7 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 	return nil, err
 }
 
-// validate validates against a value set if the parameters refer to one, otherwise against a code system.
+// validate validates against a value set if the parameters refer to one, else against a code system.
 func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, error) {
 	kind := "CodeSystem"
 	if parameters.Find(inputs, "url") != nil || parameters.Find(inputs, "valueSet") != nil {
@@ -100,6 +100,6 @@ func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([
 	if !ok {
 		return nil, outcome.BadRequest("not-supported", "this server has no %s/$validate-code", kind)
 	}
-	result, _, err := o.Handle(c, l, inputs) // missing definitions are ignored: no other server is called
+	result, _, err := o.Handle(c, l, inputs) // missing definitions are ignored because no other server is called
 	return result, err
 }

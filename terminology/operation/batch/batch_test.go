@@ -26,7 +26,7 @@ func TestValidations(t *testing.T) {
 	fixture.WantContains(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
 }
 
-// An invalid entry of a batch results in an OperationOutcome in its place; the other entries get their results.
+// TestBadEntries checks that an invalid entry of a batch gets an OperationOutcome without affecting the others.
 func TestBadEntries(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
@@ -59,7 +59,7 @@ func TestBadEntries(t *testing.T) {
 	}
 }
 
-// The cost of common resources is charged for each validation.
+// TestIsBounded checks that the cost of common resources is charged for each validation.
 func TestIsBounded(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$validate-code")
 	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", (256<<20)/500) + `"}}`

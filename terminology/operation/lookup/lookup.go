@@ -1,4 +1,4 @@
-// Package lookup implements the operation CodeSystem/$lookup: the data of a code in a code system and its supplements.
+// Package lookup implements CodeSystem/$lookup, which returns the data of a code in a code system and its supplements.
 package lookup
 
 import (
@@ -28,7 +28,7 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range p.Parameters { // system and version also complete a coding
+	for i := range p.Parameters { // system and version can also complete the parameter coding
 		switch in := &p.Parameters[i]; in.Name {
 		case "system":
 			coding.System = cmp.Or(coding.System, in.Value)
@@ -53,35 +53,34 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 
 // Query contains the parameters of CodeSystem/$lookup.
 type Query struct {
-	// Coding is the code to look up. System is required.
+	// Coding identifies the code to look up. System is required.
 	parameters.Coding
 
-	// Date is a FHIR date: later versions of the code system are ignored.
+	// Date is a FHIR date. Versions of the code system after that date are ignored.
 	Date string
 
 	// Supplements are the canonicals of required supplements.
 	Supplements []string
 
-	// Properties are the codes of the requested properties; * means all. Built-in code systems also have the property
-	// copyright.
+	// Properties are the codes of the requested properties; "*" means all. Built-in code systems also have copyright.
 	Properties []string
 
-	// Language selects the display.
+	// Language selects the language of the display.
 	Language definitions.Language
 }
 
-// Concept is the data of a code in a code system and its supplements.
+// Concept is the data of a code from a code system and its supplements.
 type Concept struct {
 	// Name is the name of the code system.
 	Name string
 
-	// Coding is the code with its display and the version of the code system.
+	// Coding is the code, with its display and the version of the code system.
 	parameters.Coding
 
 	// Definition is the definition of the concept, or empty.
 	Definition string
 
-	// Abstract means that users must not select the code, Inactive that it should no longer be used.
+	// Abstract reports whether users must not select the code, Inactive whether it should no longer be used.
 	Abstract, Inactive bool
 
 	// Designations are the displays and designations in all languages.
@@ -93,7 +92,7 @@ type Concept struct {
 	// Supplements are the canonicals of the used supplements.
 	Supplements []string
 
-	// Missing is the code system if only a stand-in is loaded.
+	// Missing is the complete code system if only a lookup-only substitute is loaded.
 	Missing []outcome.Missing
 }
 
@@ -102,13 +101,13 @@ type ConceptProperty struct {
 	// Code is the code of the property.
 	Code string
 
-	// Type is the name of value[x], such as valueCode. Value is the value; a valueCoding is JSON.
+	// Type is the name of value[x], such as valueCode. Value is the value as text; a valueCoding is in JSON.
 	Type, Value string
 
-	// Description is the display of the concept that the value refers to, or empty.
+	// Description is the display of the concept that the value refers to, or "".
 	Description string
 
-	// Source is the canonical of the supplement with the property; empty for the code system.
+	// Source is the canonical of the supplement that contains the property; "" if it is from the code system.
 	Source string
 }
 
@@ -158,7 +157,7 @@ func lookup(l *definitions.Set, q *Query) (*Concept, error) {
 	return c, nil
 }
 
-// newConcept returns a concept with its designations and the preferred display.
+// newConcept returns a concept with designations from texts and the preferred display.
 func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codesystem.Text, language *definitions.Language) *Concept {
 	code, _, flags := cs.Concepts.Concept(at)
 	c := &Concept{
@@ -177,7 +176,7 @@ func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codes
 	return c
 }
 
-// addRelated adds a property for each related concept, if requested.
+// addRelated adds a property with the given name for each related concept, if it is requested.
 func (c *Concept) addRelated(requested []string, cs *definitions.CodeSystem, name string, related []uint32) {
 	if !isRequested(requested, name) {
 		return
@@ -188,7 +187,7 @@ func (c *Concept) addRelated(requested []string, cs *definitions.CodeSystem, nam
 	}
 }
 
-// addProperties adds the requested properties of a code system or supplement, except those derived in other ways.
+// addProperties adds the requested properties of a code system or supplement, except those that other code derives.
 func (c *Concept) addProperties(requested []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
@@ -230,7 +229,7 @@ func (c *Concept) AppendJSON(dst []byte) []byte {
 	return out.End()
 }
 
-// writeProperties writes the properties of one source.
+// writeProperties writes the properties from one source.
 func writeProperties(w *parameters.Writer, list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
@@ -239,7 +238,7 @@ func writeProperties(w *parameters.Writer, list []ConceptProperty, source string
 	}
 }
 
-// value returns the part "value" of a property.
+// value returns the part "value" for a property.
 func (p *ConceptProperty) value() parameters.OutPart {
 	value := []byte(p.Value)
 	if !slices.Contains(jsonTypes, p.Type) {
@@ -248,5 +247,5 @@ func (p *ConceptProperty) value() parameters.OutPart {
 	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
-// jsonTypes lists the types with values that are already JSON.
+// jsonTypes lists the names of value[x] whose Value is already JSON.
 var jsonTypes = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

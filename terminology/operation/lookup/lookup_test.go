@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// The parameters system and version complete a coding.
+// TestCodingWithParameters checks that the parameters system and version complete a coding.
 func TestCodingWithParameters(t *testing.T) {
 	system := func(version, display string) string {
 		return `{"resourceType":"CodeSystem","url":"http://x/s","version":"` + version + `","status":"active","content":"complete","concept":[{"code":"a","display":"` + display + `"}]}`

@@ -1,4 +1,4 @@
-// Package subsumes implements the operation CodeSystem/$subsumes: the relationship between two codes of a code system.
+// Package subsumes implements CodeSystem/$subsumes, which returns the relationship between two codes of a code system.
 package subsumes
 
 import (
@@ -48,7 +48,7 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 }
 
 // Run performs CodeSystem/$subsumes. It returns the relationship of a to b as a code of
-// http://hl7.org/fhir/concept-subsumption-outcome. The default System of b is that of a. Errors are those of
+// http://hl7.org/fhir/concept-subsumption-outcome. b.System defaults to a.System. Errors are those of
 // [terminology.Library.Expand].
 func Run(ctx context.Context, l *terminology.Library, a, b parameters.Coding) (outcome string, err error) {
 	if b.System == "" {
@@ -74,8 +74,8 @@ func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget
 	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.LocatedConcept, second.LocatedConcept, budget.Charge)
 }
 
-// subsumption returns the relationship of two concepts (http://hl7.org/fhir/concept-subsumption-outcome), considering
-// hierarchyMeaning.
+// subsumption returns the relationship of two concepts (http://hl7.org/fhir/concept-subsumption-outcome), taking
+// hierarchyMeaning into account.
 func subsumption(cs *definitions.CodeSystem, a, b codesystem.Concept, spend func(n int) error) (string, error) {
 	switch {
 	case cs.IsSame(a, b):

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// Parents subsume their children only for some values of hierarchyMeaning (R4 CodeSystem.hierarchyMeaning).
+// TestHierarchyMeaning checks that parents subsume their children only for some values of hierarchyMeaning (R4
+// CodeSystem.hierarchyMeaning).
 func TestHierarchyMeaning(t *testing.T) {
 	for meaning, want := range map[string]string{
 		"": "subsumes", "is-a": "subsumes", "classified-with": "subsumes", "grouped-by": "not-subsumed", "part-of": "not-subsumed",

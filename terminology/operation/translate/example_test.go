@@ -20,7 +20,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// Translates with a concept map that is not loaded.
+// Translate with a concept map that is not loaded.
 func ExampleRun() {
 	ctx := context.Background()
 	result, err := translate.Run(ctx, load(ctx), translate.Query{

@@ -1,4 +1,4 @@
-// Package translate implements the operation ConceptMap/$translate: translations of a concept to other code systems.
+// Package translate implements the operation ConceptMap/$translate, which translates a concept to other code systems.
 package translate
 
 import (
@@ -44,8 +44,7 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// Run performs ConceptMap/$translate. Its errors are those of [terminology.Library.Expand]; a missing translation is
-// not an error.
+// Run performs ConceptMap/$translate. It returns the errors of [terminology.Library.Expand], but no error if nothing matches.
 func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	set := l.Definitions()
 	maps, err := applicableMaps(&set.Maps, &q)
@@ -79,29 +78,29 @@ func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) 
 type Query struct {
 	ConceptMapRef
 
-	// Codings are the concepts to translate: one, or those of a CodeableConcept.
+	// Codings are the concepts to translate: a single one, or those of a CodeableConcept.
 	Codings []parameters.Coding
 
 	// SourceScope and TargetScope are the canonicals of the value sets that the concept map translates between.
 	SourceScope, TargetScope string
 
-	// TargetSystem is the code system of translations; empty for any.
+	// TargetSystem is the code system of translations. "" means any.
 	TargetSystem string
 
-	// Reverse translates from the target to the source of concept maps.
+	// Reverse translates from the target to the source of a concept map.
 	Reverse bool
 
-	// Dependencies are values of other elements that translations may depend on.
+	// Dependencies are the values of other elements that translations may depend on.
 	Dependencies []Dependency
 
-	// Limits contains the maximum number of matches.
+	// Limits limits the number of matches.
 	Limits expansion.Limits
 
-	UsesR5Names        bool // with Reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
-	AllowsEitherSystem bool // either of the two systems may be that of the codings
+	UsesR5Names        bool // if Reverse is set, Match.Concept is the requested concept and Match.Source its translation, as in R5
+	AllowsEitherSystem bool // the codings may belong to either of the two systems
 }
 
-// ConceptMapRef refers to a concept map by ID, resource, or URL. If all are empty, all concept maps are searched.
+// ConceptMapRef refers to a concept map by ID, resource, or URL. If all fields are empty, all concept maps are searched.
 type ConceptMapRef struct {
 	// ID is the ID of the resource.
 	ID string
@@ -109,7 +108,7 @@ type ConceptMapRef struct {
 	// ConceptMap is the concept map resource in JSON.
 	ConceptMap jsontext.Value
 
-	// URL is the canonical, optionally without version. Version is the version.
+	// URL is the canonical, with or without a version. Version is the version if URL has none.
 	URL, Version string
 }
 
@@ -118,48 +117,48 @@ func (m *ConceptMapRef) isLoadedReference() bool {
 	return m.ID != "" || m.ConceptMap == nil && m.URL != ""
 }
 
-// Dependency is an element with its values that a translation depends on (dependsOn) or produces (product).
+// Dependency is an element and its values that a translation depends on (dependsOn) or produces (product).
 type Dependency struct {
 	// Element is the URL of the element.
 	Element string
 
-	// Values are the values of the element. A value other than a code only has a Code.
+	// Values are the values of the element. If a value is not a coding, only Code is set.
 	Values []parameters.Coding
 }
 
 // Result is the response of $translate.
 type Result struct {
-	// Found is the parameter result: whether a translation exists.
+	// Found is the parameter result: whether there is a translation.
 	Found bool
 
-	// Message is the human-readable reason for a missing translation.
+	// Message explains to users why there is no translation.
 	Message string
 
-	// Matches are the mappings of concept maps, including explicitly unmapped concepts.
+	// Matches are the mappings in concept maps, including those that state that a concept has no translation.
 	Matches []Match
 
-	// Missing are the concept maps that could change the result.
+	// Missing are the missing concept maps that could change the result.
 	Missing []outcome.Missing
 }
 
-// Match is a mapping of a concept.
+// Match is a mapping of a concept in a concept map.
 type Match struct {
 	// Equivalence is a code of http://hl7.org/fhir/concept-map-equivalence.
 	Equivalence string
 
-	// Concept is the translation; nil for an unmapped concept.
+	// Concept is the translation, or nil if the concept map states that there is none.
 	Concept *parameters.Coding
 
-	// Source is the translation of a reverse match if the request uses R5's names; otherwise nil.
+	// Source is the translation in a reverse match if the request uses the parameter names of R5, otherwise nil.
 	Source *parameters.Coding
 
-	// Products are elements that the translation also produces. DependsOn are those that it depends on.
+	// Products are other elements that the translation produces. DependsOn are elements that the translation depends on.
 	Products, DependsOn []Dependency
 
-	// Maps are the canonicals of the searched concept map and of the other maps that it refers to.
+	// Maps are the canonicals of the searched concept map and of the other concept maps followed from it.
 	Maps []string
 
-	// SourceComment and TargetComment are the comments of the concept map on both sides.
+	// SourceComment and TargetComment are the comments in the concept map on the source and target element.
 	SourceComment, TargetComment string
 }
 
@@ -170,14 +169,14 @@ func (q *Query) matchesScope(m *definitions.ConceptMap) bool {
 	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
 }
 
-// isScope reports whether a value set of a concept map matches the requested one.
+// isScope reports whether the value set of a concept map matches the requested one.
 func isScope(has, requested string) bool {
 	url, version := outcome.SplitCanonical(has)
 	wantedURL, wantedVersion := outcome.SplitCanonical(requested)
 	return has == "" || requested == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
 }
 
-// matchesGroup reports whether a group maps between the requested systems.
+// matchesGroup reports whether a group maps between the requested code systems.
 func (q *Query) matchesGroup(g *definitions.MapGroup, c *parameters.Coding) bool {
 	own, version, other := g.Source, g.SourceVersion, g.Target
 	if q.Reverse {
@@ -209,7 +208,7 @@ func (m *Match) parts() []parameters.OutPart {
 	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
 	for i, canonical := range m.Maps {
 		name := "used-conceptmap"
-		if i == 0 { // R4's name source is also used for the source code in reverse; R5's name is unambiguous
+		if i == 0 { // R4 also uses the name source for the source code in a reverse translation; R5's name is unambiguous
 			name = "originMap"
 		}
 		parts = append(parts, parameters.TextPart(name, "valueCanonical", canonical))
@@ -217,7 +216,7 @@ func (m *Match) parts() []parameters.OutPart {
 	return append(parts, parameters.TextPart("sourceComment", "valueString", m.SourceComment), parameters.TextPart("targetComment", "valueString", m.TargetComment))
 }
 
-// codingPart returns a part with a Coding; a nil Coding is omitted.
+// codingPart returns a part with a Coding. The part is omitted if the Coding is nil.
 func codingPart(name string, c *parameters.Coding) parameters.OutPart {
 	if c == nil {
 		return parameters.OutPart{}
@@ -225,12 +224,12 @@ func codingPart(name string, c *parameters.Coding) parameters.OutPart {
 	return parameters.OutPart{Name: name, Kind: "valueCoding", Value: c.Append(nil)}
 }
 
-// dependencyParts returns a part for each value of the elements.
+// dependencyParts returns a part for each value of each dependency.
 func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart) {
 	for i := range list {
 		for k := range list[i].Values {
 			value := parameters.AppendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
-			if c := &list[i].Values[k]; c.System+c.Code+c.Display != "" { // may be empty in a concept map
+			if c := &list[i].Values[k]; c.System+c.Code+c.Display != "" { // a concept map may specify no value
 				value = parameters.AppendPart(append(value, ','), "concept", "valueCoding", c.Append(nil))
 			}
 			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: append(value, ']')})
@@ -239,16 +238,16 @@ func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart
 	return parts
 }
 
-// translator translates concepts with concept maps.
+// translator translates concepts according to concept maps.
 type translator struct {
 	query        *Query
 	definitions  *definitions.Set
 	budget       *budget.Budget
 	dependencies dependencies
 	result       *Result
-	buffer       parameters.Writer // buffer for the last match
-	size         int               // size of the matches in bytes of JSON
-	followedMaps int               // number of references followed to other concept maps
+	buffer       parameters.Writer // reused to encode each match
+	size         int               // total size of the matches in bytes of JSON
+	followedMaps int               // number of references to other concept maps followed so far
 	messages     []string
 }
 
@@ -262,18 +261,18 @@ func (x *translator) finish() *Result {
 	case r.Found:
 		r.Missing = nil
 	case r.Missing == nil && len(r.Matches) == 0 && x.query.ConceptMap == nil && !x.query.isLoadedReference():
-		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could contain the code
+		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map that is not loaded could contain the code
 	}
 	return r
 }
 
-// translateInMap adds the translations of the last concept map in a chain of translateInOtherMap references.
+// translateInMap adds the translations of the last concept map in chain. The others are those that refer to it, in order.
 func (x *translator) translateInMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
 	m := chain[len(chain)-1]
 	if err := x.spend(len(m.Groups)); err != nil {
 		return err
 	}
-	mappedSystems := map[string]bool{} // target systems with a translation
+	mappedSystems := map[string]bool{} // target systems for which a group contains the code
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		if !x.query.matchesGroup(g, c) {
@@ -295,7 +294,7 @@ func (x *translator) translateInMap(c *parameters.Coding, chain []*definitions.C
 	return nil
 }
 
-// translateInGroup adds the translations of a group, and reports whether it has an element for the code.
+// translateInGroup adds the translations in a group. It reports whether a translation for the code was found.
 func (x *translator) translateInGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (hasElement bool, err error) {
 	for i := range g.Elements {
 		e := &g.Elements[i]
@@ -319,7 +318,7 @@ func (x *translator) translateInGroup(c *parameters.Coding, chain []*definitions
 	return hasElement, nil
 }
 
-// spend charges for examined elements and targets.
+// spend charges for examined groups, elements and targets.
 func (x *translator) spend(n int) error {
 	err := x.budget.Charge(n)
 	if errors.Is(err, budget.ErrExceeded) {
@@ -328,7 +327,7 @@ func (x *translator) spend(n int) error {
 	return err
 }
 
-// translateUnmapped adds the translation of a group for codes without an element (R4 ConceptMap.group.unmapped).
+// translateUnmapped adds the translation for codes that a group has no element for (R4 ConceptMap.group.unmapped).
 func (x *translator) translateUnmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
 	u := &g.Unmapped
 	switch u.Mode {
@@ -343,7 +342,7 @@ func (x *translator) translateUnmapped(c *parameters.Coding, chain []*definition
 	return nil
 }
 
-// translateInOtherMap continues with another concept map.
+// translateInOtherMap adds the translations of the concept map that the last one in chain refers to.
 func (x *translator) translateInOtherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
 	other, ok := x.definitions.Maps.ConceptMap(reference)
 	switch {
@@ -364,10 +363,10 @@ func (x *translator) translateInOtherMap(c *parameters.Coding, chain []*definiti
 	return x.translateInMap(c, append(chain, other))
 }
 
-// maxFollowedMaps is the maximum number of translateInOtherMap references followed per request.
+// maxFollowedMaps is the maximum number of references to other concept maps followed per request.
 const maxFollowedMaps = 1000
 
-// add adds a match within the limits. A match without a target means that the concept is unmapped.
+// add adds a match unless the limits are exceeded. A match without a target states that the concept has no translation.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
 	if limit := x.query.Limits.MaxEntries(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "more than %d matches; specify the concept map or the target, or translate fewer codings at once", limit)
@@ -381,9 +380,9 @@ func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGrou
 	switch {
 	case target.Code == "":
 		m.Equivalence = "unmatched"
-	case x.query.Reverse && !x.query.UsesR5Names: // R4: concept is the translation, and equivalence is relative to the requested concept
+	case x.query.Reverse && !x.query.UsesR5Names: // R4: concept is the translation; equivalence is relative to the requested concept
 		m.Equivalence, m.Concept = cmp.Or(inverseEquivalences[m.Equivalence], m.Equivalence), from
-	case x.query.Reverse: // R5: concept is the requested concept, and source is the translation
+	case x.query.Reverse: // R5: concept is the requested concept; source is the translation
 		m.Concept, m.Source = to, from
 	default:
 		m.Concept = to
@@ -408,10 +407,10 @@ func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency)
 	return dependencies
 }
 
-// inverseEquivalences maps equivalences to their opposite direction.
+// inverseEquivalences maps each asymmetric equivalence to that of the opposite direction.
 var inverseEquivalences = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
 
-// applicableMaps returns the concept maps to search: the one with the ID, the one in the request, or the loaded ones.
+// applicableMaps returns the concept maps to search: the one with the requested ID, the one in the request, or the loaded ones.
 func applicableMaps(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
 	if q.ID != "" {
 		if m, ok := t.ByID(q.ID); ok && q.matchesScope(m) {
@@ -433,10 +432,10 @@ func applicableMaps(t *definitions.MapTable, q *Query) (list []*definitions.Conc
 	return list, nil
 }
 
-// dependencies contains the elements that a translation may depend on (R4 ConceptMap/$translate, parameter dependency).
+// dependencies contains the elements in the request that translations may depend on (R4 parameter dependency).
 type dependencies struct {
 	elements map[string]bool
-	values   map[definitions.MapAttribute]bool // each value with and without its system
+	values   map[definitions.MapAttribute]bool // values with and without their code system
 }
 
 func newDependencies(list []Dependency) dependencies {
@@ -451,8 +450,8 @@ func newDependencies(list []Dependency) dependencies {
 	return d
 }
 
-// contradicts reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs
-// from the one in the request. Elements that are not in the request are ignored.
+// contradicts reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs from the
+// one in the request. Elements that are absent from the request are ignored.
 func (d *dependencies) contradicts(target *definitions.MapTarget) bool {
 	for i := range target.DependsOn {
 		on := &target.DependsOn[i]
@@ -464,12 +463,12 @@ func (d *dependencies) contradicts(target *definitions.MapTarget) bool {
 	return false
 }
 
-// request is a $translate request with the parameter names of R4 or R5.
+// request is a $translate request with parameter names of R4 or R5.
 type request struct {
 	common       *api.Parameters
 	query        Query
 	sourceSystem string
-	version      string // version of the parameter code
+	version      string // parameter version of the parameter code
 }
 
 func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
@@ -497,7 +496,7 @@ func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
 	return r, nil
 }
 
-// readParameter reads a parameter and reports whether it is a concept to translate.
+// readParameter reads a parameter. It reports whether the parameter is a concept to translate.
 func (r *request) readParameter(in *parameters.Input) (isConcept bool, err error) {
 	switch in.Name {
 	case "code", "sourceCode", "targetCode":
@@ -520,7 +519,7 @@ func (r *request) readParameter(in *parameters.Input) (isConcept bool, err error
 	return true, err
 }
 
-// readMapSelector reads a parameter that selects concept maps.
+// readMapSelector reads a parameter that specifies which concept maps to use.
 func (r *request) readMapSelector(in *parameters.Input) {
 	switch in.Name {
 	case "system", "sourceSystem":
@@ -551,9 +550,9 @@ func (r *request) readMap(in *parameters.Input) error {
 	return nil
 }
 
-// resolveDirection determines the code's system and the system of translations. With R5's names, a reverse translation starts
-// from the target. R4's parameter reverse does not specify whether system and targetsystem are swapped, so both are
-// tried.
+// resolveDirection determines the code systems of the codings and of the translations. With the parameter names of R5, a
+// reverse translation starts from the target. R4 does not specify whether its parameter reverse swaps system and targetsystem,
+// so both directions are tried.
 func (r *request) resolveDirection() {
 	own, other := r.sourceSystem, r.query.TargetSystem
 	switch {
@@ -577,7 +576,7 @@ func (r *request) resolveDirection() {
 	r.query.UsesR5Names = !r.common.HasParameter("reverse")
 }
 
-// readDependency reads a parameter dependency with the names of R4 or R5.
+// readDependency reads a parameter dependency. Its parts have the names of R4 or R5.
 func (r *request) readDependency(in *parameters.Input) error {
 	var d Dependency
 	for i := range in.Parts {
@@ -600,7 +599,7 @@ func (r *request) readDependency(in *parameters.Input) error {
 	return nil
 }
 
-// dependencyValues reads the value of a dependency: a CodeableConcept with its text, a Coding, or a primitive.
+// dependencyValues returns the values of a dependency: a CodeableConcept including its text, a Coding, or a primitive.
 func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 	if in.Complex == nil {
 		return []parameters.Coding{{Code: in.Value}}, nil
@@ -620,20 +619,20 @@ func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
 }
 
-// conversionFactor is the element of a product with the factor that converts a value to another unit.
+// conversionFactor is the element of a product that contains the factor for converting values to another unit.
 const conversionFactor = "https://github.com/caddy-fhir/caddy-fhir/terminology#conversion-factor"
 
-// conversion finds the codes that a code of a convertible code system can be converted to.
+// conversion finds the codes to which a code can be converted. Its code system supports conversion.
 type conversion struct {
 	translator *translator
 	expander   compose.Expander
 	cs         *definitions.CodeSystem
 	from       codesystem.Concept
-	code       string // code of from as requested
+	code       string // requested code, unmodified
 }
 
-// convert adds the codes that are commensurable with a coding: those of the requested value set, otherwise common codes.
-// It adds nothing if the request refers to a concept map or another code system, or has no target.
+// convert adds the codes that are commensurable with a coding. They come from the requested value set or else from the common
+// codes. It adds nothing if the request refers to a concept map or another code system, or has no target.
 func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache) error {
 	q, systems := x.query, &x.definitions.Systems
 	index := systems.CodeSystem(c.System, c.Version)
@@ -662,10 +661,10 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 	return (&conversion{translator: x, expander: expander, cs: cs, from: from, code: c.Code}).addConversions(vs)
 }
 
-// conversionSteps is the cost of a conversion per byte of the two codes.
+// conversionSteps is the cost in steps of a conversion per byte of the two codes.
 const conversionSteps = 20
 
-// addConversions adds the commensurable codes of a value set, equal ones first.
+// addConversions adds the codes of a value set that are commensurable, equivalent ones first.
 func (x *conversion) addConversions(vs *definitions.ValueSet) error {
 	list, err := x.expander.Codes(vs)
 	if err != nil {
@@ -694,7 +693,7 @@ func (x *conversion) addConversions(vs *definitions.ValueSet) error {
 	group, element := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
 	for i := range found {
 		e, target := element, found[i]
-		if x.translator.query.Reverse { // the found code is on the source side
+		if x.translator.query.Reverse { // the found code belongs to the source
 			e.Code, e.Display, target.Code, target.Display = target.Code, target.Display, x.code, ""
 		}
 		if err := x.translator.add(nil, group, &e, &target); err != nil {
@@ -704,7 +703,7 @@ func (x *conversion) addConversions(vs *definitions.ValueSet) error {
 	return nil
 }
 
-// target returns another code with its relationship to the requested one, or false if they are not commensurable.
+// target returns another code and its relationship to the requested code. ok is false if they are not commensurable.
 func (x *conversion) target(other codesystem.Concept) (t definitions.MapTarget, ok bool) {
 	from, to := x.from, other
 	if x.translator.query.Reverse {

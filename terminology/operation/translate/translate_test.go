@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// translations contains concept maps with all kinds of mappings.
+// translations contains concept maps with each kind of mapping.
 var translations = []string{
 	fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one","display":"One","equivalence":"equivalent"},{"code":"uno","equivalence":"wider","comment":"see"}]},
 		{"code":"2","target":[{"code":"two","equivalence":"disjoint"}]},{"code":"3","target":[{"equivalence":"unmatched","comment":"none"}]},{"code":"4","noMap":true},
@@ -31,7 +31,7 @@ var translations = []string{
 		{"source":"http://x/a","target":"http://x/b","unmapped":{"mode":"fixed","code":"rest"},"element":[{"code":"2","target":[{"code":"two"}]}]}]}`,
 }
 
-// matches returns the result of $translate and a summary of each match: equivalence, concept, other parts.
+// matches returns the result of $translate and a summary of each match: equivalence, concept and other parts.
 func matches(t *testing.T, body []byte) (result bool, list []string) {
 	t.Helper()
 	type part struct {
@@ -68,7 +68,7 @@ func matches(t *testing.T, body []byte) (result bool, list []string) {
 	return result, list
 }
 
-// TestTranslate covers R4 ConceptMap/$translate and ConceptMap.group.unmapped. Parameters that R4 lacks follow the HL7
+// TestTranslate checks R4 ConceptMap/$translate and ConceptMap.group.unmapped. Parameters that R4 lacks follow the HL7
 // terminology ecosystem IG.
 func TestTranslate(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
@@ -135,8 +135,8 @@ func TestTranslateConcept(t *testing.T) {
 	}
 }
 
-// If the request contains a concept map, no other is used (R4 ConceptMap/$translate, parameter conceptMap), except the
-// loaded concept maps that it refers to.
+// TestTranslateInline checks that if a request contains a concept map, no other is used (R4 ConceptMap/$translate, parameter
+// conceptMap), except for loaded concept maps that it refers to.
 func TestTranslateInline(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	inline := func(resource string) string { return `{"name":"conceptMap","resource":` + resource + `}` }
@@ -173,8 +173,8 @@ func TestTranslateInline(t *testing.T) {
 	}
 }
 
-// A target that depends on another element applies only if the element has that value. If the request lacks the
-// element, the match contains the dependency (R4 ConceptMap.group.element.target.dependsOn).
+// TestTranslateDependency checks that a target that depends on another element applies only if the element has that value. If
+// the request lacks the element, the match includes the dependency (R4 ConceptMap.group.element.target.dependsOn).
 func TestTranslateDependency(t *testing.T) {
 	on := func(code, value string) string {
 		return `{"code":"` + code + `","dependsOn":[{"property":"http://x/sex","system":"http://x/s|2","value":"` + value + `"}]}`
@@ -226,14 +226,14 @@ func TestTranslateDependency(t *testing.T) {
 	}
 }
 
-// TestProductWithoutValue checks products without a supported value, such as an R5 value other than a code.
+// TestProductWithoutValue checks products whose value is not supported, such as an R5 value that is not a code.
 func TestProductWithoutValue(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("empty", `{"code":"1","target":[{"code":"one","product":[{"property":"http://x/p"}],"dependsOn":[{"property":"http://x/d"}]}]}`, ""))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/empty&system=http://x/a&code=1", "")
 	fixture.WantContains(t, w.Body.String(), `{"name":"product","part":[{"name":"element","valueUri":"http://x/p"}]}`, `{"name":"dependsOn","part":[{"name":"element","valueUri":"http://x/d"}]}`)
 }
 
-// Concept maps that refer to each other result in an error, as do endlessly branching ones.
+// TestTranslateInCircles checks that concept maps that refer to each other, or branch endlessly, result in an error.
 func TestTranslateInCircles(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/round&system=http://x/a&code=1", "")
@@ -251,8 +251,8 @@ func TestTranslateInCircles(t *testing.T) {
 	}
 }
 
-// The number of matches of a request is limited like that of an expansion. A request may contain a map with many
-// targets and many codings.
+// TestTranslateTooCostly checks that the number of matches is limited like that of an expansion's entries. A request may
+// contain a concept map with many targets, and many codings.
 func TestTranslateTooCostly(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("wide", `{"code":"1","target":[`+strings.Repeat(`{"code":"x"},`, 99)+`{"code":"y"}]}`, ""))}
 	ask := func(codings int, code string) error {
@@ -274,7 +274,7 @@ func TestTranslateTooCostly(t *testing.T) {
 	wantCostly("too many targets", ask(11, "2"), true)
 }
 
-// TestTwoTypes sends resources with a duplicate resourceType.
+// TestTwoTypes checks resources with a duplicate resourceType.
 func TestTwoTypes(t *testing.T) {
 	for _, parameter := range []string{"conceptMap", "tx-resource"} {
 		body := fixture.ParametersOf(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
@@ -286,13 +286,13 @@ func TestTwoTypes(t *testing.T) {
 	}
 }
 
-// TestLargeTranslation exceeds the maximum size of a response. Its comments are twice as long in JSON as in memory.
+// TestLargeTranslation checks the maximum size of a response. The comments in it are twice as long in JSON as in memory.
 func TestLargeTranslation(t *testing.T) {
 	t.Parallel()
 	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"ConceptMap","url":"http://x/m","status":"active","group":[{"source":"http://x/a","target":"http://x/b",
 		"element":[{"code":"a","target":[{"code":"b","equivalence":"equal","comment":"`+strings.Repeat(`\"`, 2<<20-8)+`"}]}]}]}`)}
 	for codings, status := range map[int]int{15: 200, 16: 422} {
-		w := httptest.NewRecorder() // without decoding the response, which would take a second
+		w := httptest.NewRecorder() // not fixture.Call, because decoding the response would take a second
 		terminologytest.Serve(h).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/fhir/R4/ConceptMap/$translate", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+
 			strings.TrimSuffix(strings.Repeat(`{"system":"http://x/a","code":"a"},`, codings), ",")+`]}}]}`)))
 		if w.Code != status {
@@ -301,7 +301,7 @@ func TestLargeTranslation(t *testing.T) {
 	}
 }
 
-// R4's concept maps are loaded, except examples.
+// TestTranslateCore checks that R4's concept maps are loaded, except for examples.
 func TestTranslateCore(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	const gender, v3 = "http://hl7.org/fhir/administrative-gender", "http://terminology.hl7.org/CodeSystem/v3-AdministrativeGender"

@@ -24,16 +24,16 @@ type candidate struct {
 // candidateFinder finds the includes of a value set that may contain a coding.
 type candidateFinder struct {
 	definitions     *definitions.Set
-	valueSet        *definitions.ValueSet // nil: validate only against the code system
+	valueSet        *definitions.ValueSet // nil: check the code system only
 	rules           *compose.Rules
 	budget          *budget.Budget
 	versions        versionChooser
 	membershipOnly  bool
-	searchedImports []*definitions.ValueSet // searched imports
-	mismatchReasons []string                // reasons why the last coding does not match filters
+	searchedImports []*definitions.ValueSet // imported value sets that were searched
+	mismatchReasons []string                // why the last coding does not match filters
 }
 
-// candidates returns the includes that may contain a coding, or the code system without a value set.
+// candidates returns the includes that may contain a coding, or only the code system if there is no value set.
 func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) {
 	if v.valueSet == nil {
 		list := []candidate{{versionChoice: v.versions.choose(c, "", v.rules.Date)}}
@@ -55,7 +55,7 @@ func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) 
 	return in.list, in.assignMembers(members.Entries)
 }
 
-// includeSearch collects candidates while an evaluator searches for the coding.
+// includeSearch collects candidates while its evaluator searches for a coding.
 type includeSearch struct {
 	evaluator *compose.Evaluator
 	finder    *candidateFinder
@@ -63,7 +63,7 @@ type includeSearch struct {
 	list      []candidate
 }
 
-// choose returns the code system version of an include, and whether it may contain the coding.
+// choose returns the code system version to use for an include, and whether the include may contain the coding.
 func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 	c, l, path := in.coding, in.finder.definitions, in.evaluator.Path
 	within := path[len(path)-1]
@@ -87,7 +87,7 @@ func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 	return choice.index, true
 }
 
-// assignMembers assigns the entries of the coding in the value set to their candidates.
+// assignMembers assigns the entries found for the coding to the candidates with the same code system version.
 func (in *includeSearch) assignMembers(members []definitions.Entry) error {
 	if err := in.finder.budget.Charge(len(members) * len(in.list) / budget.PlainBytesPerStep); err != nil {
 		return err
@@ -100,10 +100,10 @@ func (in *includeSearch) assignMembers(members []definitions.Entry) error {
 	return nil
 }
 
-// memberEntry is the entry that an expansion would have for a coding.
+// memberEntry is the entry for a coding that an expansion would contain.
 type memberEntry struct {
 	definitions.LocatedEntry
-	isExcluded bool // inactive, and inactive codes are excluded
+	isExcluded bool // the code is inactive, and inactive codes are excluded
 }
 
 func (in *includeSearch) newMemberEntry(e definitions.Entry) *memberEntry {
@@ -111,7 +111,7 @@ func (in *includeSearch) newMemberEntry(e definitions.Entry) *memberEntry {
 	return &memberEntry{LocatedEntry: in.evaluator.Locate(e), isExcluded: onlyActive && in.evaluator.IsInactive(e)}
 }
 
-// bestCandidate returns the candidate with the highest rank. The default is the code system version of the coding.
+// bestCandidate returns the candidate with the highest rank. If there are no candidates, it returns the version of the coding.
 func (v *candidateFinder) bestCandidate(c *parameters.Coding, list []candidate) (versionChoice, *memberEntry, error) {
 	best, highest := -1, -1
 	for i := range list {
@@ -135,7 +135,7 @@ func (v *candidateFinder) bestCandidate(c *parameters.Coding, list []candidate) 
 	return list[best].versionChoice, list[best].member, nil
 }
 
-// rank rates how well a candidate matches a coding by version, membership and display, in this order.
+// rank returns how well a candidate fits a coding, considering version, membership and display in this order.
 func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err error) {
 	if o.matches && !o.hasErrors() {
 		n += 8
@@ -153,20 +153,20 @@ func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err e
 	return n, v.budget.ChargeCompare(texts)
 }
 
-// versionChoice is the code system version that an include selects for a coding, with issues about it.
+// versionChoice is the code system version that an include selects for a coding, with the issues that this causes.
 type versionChoice struct {
-	index          uint32 // None if not loaded
-	matches        bool   // the coding has no version, or one that the include permits
+	index          uint32 // code system; None if it is not loaded
+	matches        bool   // the coding has no version, or the include permits its version
 	issues         []codingIssue
-	missingVersion string // canonical of the missing version
-	acceptsAnyCode bool   // the code system is missing and the include does not enumerate codes
-	isSubstitute   bool   // the version of the include is missing; index is another version
+	missingVersion string // canonical of the missing version; "" if none is missing
+	acceptsAnyCode bool   // the code system is missing, and the include does not enumerate codes
+	isSubstitute   bool   // the include's version is missing, and index is a different version
 
-	uncheckedVersion string // missing version of an enumerated code
+	uncheckedVersion string // version of an enumerated code that could not be checked because it is missing
 }
 
-// adaptToEnumerated adapts a choice to an include that enumerates its codes. Such an include does not need the code system: a
-// missing version is not an error, and no other version replaces it.
+// adaptToEnumerated adapts a choice to an include that enumerates its codes and so does not need the code system. A missing
+// version is not an error and is not replaced by another version.
 func (c *versionChoice) adaptToEnumerated() {
 	if !c.isSubstitute {
 		return
@@ -178,26 +178,26 @@ func (c *versionChoice) adaptToEnumerated() {
 	c.index, c.missingVersion, c.matches, c.isSubstitute = definitions.None, "", !c.hasErrors(), false
 }
 
-// Message IDs of newUnknownVersionIssue.
+// Message IDs used by newUnknownVersionIssue.
 const (
 	unknownVersionID     = "UNKNOWN_CODESYSTEM_VERSION"
 	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
 )
 
-// versionChooser selects the code system version for a coding.
+// versionChooser selects the code system version to use for a coding.
 type versionChooser struct {
 	systems    *definitions.SystemTable
 	rules      *compose.Rules
-	inValueSet bool // with a value set instead of only the code system
+	inValueSet bool // whether the validation is against a value set
 }
 
-// choose returns the code system version for a coding: the version in the include and the parameters, or the coding's
-// version if they permit it. Without any version, it is the latest, as of date if set.
+// choose returns the code system version for a coding. This is the version determined by the include and the parameters, or the
+// coding's version if they permit it. If no version is specified, it is the latest version, as of date if set.
 func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
 	effectiveVersion, rule := v.rules.Versions.Apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, effectiveVersion), matches: true}
 	if effectiveVersion == "" && date != "" {
-		index, _ := v.systems.CodeSystemAt(c.System, date) // None on error
+		index, _ := v.systems.CodeSystemAt(c.System, date) // None if there is an error
 		choice.index = v.requireContent(index)
 	}
 	own := definitions.None
@@ -223,13 +223,12 @@ func (v *versionChooser) choose(c *parameters.Coding, declared, date string) ver
 	return choice
 }
 
-// codeSystem returns the index of a code system with content, or None.
+// codeSystem returns the index of a code system with concepts, or None.
 func (v *versionChooser) codeSystem(url, version string) uint32 {
 	return v.requireContent(v.systems.CodeSystem(url, version))
 }
 
-// requireContent replaces a code system without content (R4 CodeSystem.content not-present) by None, because all codes would
-// be unknown.
+// requireContent returns index, or None if the content of the code system is not present (R4 CodeSystem.content).
 func (v *versionChooser) requireContent(index uint32) uint32 {
 	if index == definitions.None {
 		return definitions.None
@@ -240,12 +239,12 @@ func (v *versionChooser) requireContent(index uint32) uint32 {
 	return index
 }
 
-// hasLookupOnly reports whether a stand-in for that version of a code system is loaded.
+// hasLookupOnly reports whether a lookup-only substitute for the given version of a code system is loaded.
 func (v *versionChooser) hasLookupOnly(url, version string) bool {
 	return slices.ContainsFunc(v.systems.Versions(url), func(index uint32) bool { return v.systems.CodeSystems[index].IsLookupOnlyFor(version) })
 }
 
-// compareVersions compares the version of a coding with the version of an include.
+// compareVersions records mismatches between the versions of an include and a coding, whose code system is own.
 func (v *versionChooser) compareVersions(c *parameters.Coding, choice *versionChoice, own uint32, declared, effectiveVersion string, changed bool) {
 	switch {
 	case own != definitions.None && (effectiveVersion == "" || definitions.MatchesVersion(v.systems.CodeSystems[own].Version, effectiveVersion)):
@@ -274,14 +273,14 @@ func (c *versionChoice) add(n codingIssue) { c.issues = append(c.issues, n) }
 
 func (c *versionChoice) hasErrors() bool { return slices.ContainsFunc(c.issues, codingIssue.isError) }
 
-// addMismatch adds an issue about a version other than the value set's.
+// addMismatch adds an issue about a coding whose version differs from the value set's.
 func (c *versionChoice) addMismatch(severity, id, format string, args ...any) {
 	c.add(codingIssue{part: "version", inMessage: severity == "error", Issue: outcome.Issue{
 		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),
 	}})
 }
 
-// newUnknownVersionIssue returns the issue about a missing code system version.
+// newUnknownVersionIssue returns the issue for a missing code system version. versions are the loaded versions.
 func newUnknownVersionIssue(c *parameters.Coding, version string, versions []string) codingIssue {
 	id := unknownVersionID
 	if len(versions) == 0 {
@@ -294,16 +293,16 @@ func newUnknownVersionIssue(c *parameters.Coding, version string, versions []str
 	}}
 }
 
-// displayChecker validates the displays of codings.
+// displayChecker checks the displays of codings.
 type displayChecker struct {
 	issues    *issueList
 	languages codesystem.Languages
-	language  string // requested language
-	warnsOnly bool   // a wrong display is only a warning
+	language  string // requested languages
+	warnsOnly bool   // whether a wrong display is only a warning
 }
 
-// check compares the display of a coding with those of its concept in the requested languages, ignoring case. For a
-// user-assigned code, other displays may be valid.
+// check compares the display of a coding with those of its concept in the requested languages, ignoring case. A user-assigned
+// code may also have other valid displays.
 func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, userAssigned bool) {
 	if c.Display == "" || len(texts) == 0 {
 		return
@@ -338,7 +337,7 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	}
 }
 
-// checkLookupOnly adds an issue for a display other than name, with or without its suffix in parentheses.
+// checkLookupOnly adds an issue if a display differs from name. The suffix of name in parentheses is optional.
 func (d *displayChecker) checkLookupOnly(c *parameters.Coding, name []byte) {
 	withoutSuffix := name
 	if at := bytes.LastIndex(name, []byte(" (")); at >= 0 {
@@ -350,7 +349,7 @@ func (d *displayChecker) checkLookupOnly(c *parameters.Coding, name []byte) {
 	}
 }
 
-// acceptsLanguage reports whether displays in a language are valid: it is requested, or unknown.
+// acceptsLanguage reports whether displays in a language are valid, because it is requested or unknown.
 func (d *displayChecker) acceptsLanguage(language string) bool {
 	return language == "" || d.languages.Accepts(language)
 }
@@ -362,7 +361,7 @@ func (d *displayChecker) severity() string {
 	return "error"
 }
 
-// addWrongDisplay adds an issue about an invalid display.
+// addWrongDisplay adds an issue for an invalid display.
 func (d *displayChecker) addWrongDisplay(c *parameters.Coding, valid []*codesystem.Text, userAssigned bool) {
 	var choices []string
 	listed := make(map[string]bool)
@@ -414,7 +413,7 @@ func (d *displayChecker) checkDisplayStatus(c *parameters.Coding, t *codesystem.
 
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }
 
-// equalIgnoringSpaces compares displays ignoring case and extra spaces.
+// equalIgnoringSpaces reports whether displays are equal, ignoring case and extra spaces.
 func equalIgnoringSpaces(have []byte, given string) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(string(have)), " "), strings.Join(strings.Fields(given), " "))
 }

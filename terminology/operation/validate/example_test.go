@@ -21,7 +21,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// Validates a code with a wrong display.
+// Validate a code with a wrong display.
 func ExampleValidateInValueSet() {
 	ctx := context.Background()
 	result, err := validate.ValidateInValueSet(ctx, load(ctx), validate.Query{

@@ -1,4 +1,4 @@
-// Package validate implements ValueSet/$validate-code and CodeSystem/$validate-code: a [Query] yields a [Result].
+// Package validate implements ValueSet/$validate-code and CodeSystem/$validate-code. Validating a [Query] returns a [Result].
 //
 //	validate.go     parses requests; the operations, Query, Result
 //	validator.go    validates the codings of a request and builds the result
@@ -45,7 +45,7 @@ func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters
 	return r.handle(c, l, ValidateInCodeSystem)
 }
 
-// handle validates, fetching missing definitions if they could change the result.
+// handle performs a validation. It fetches missing definitions if they could change the result.
 func (r *request) handle(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
 	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.Missing, error) {
 		l, err := c.WithRequestResources(l, r.common)
@@ -64,8 +64,8 @@ func (r *request) handle(c *api.Call, l *terminology.Library, validate func(cont
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// ValidateInValueSet performs ValueSet/$validate-code: whether a code is in a value set. Its errors are those of
-// [terminology.Library.Expand]; an invalid code is not an error.
+// ValidateInValueSet performs ValueSet/$validate-code, which checks whether a code is in a value set. Its errors are those of
+// [terminology.Library.Expand]. An invalid code is not an error.
 func ValidateInValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	b := budget.FromContext(ctx, l.Definitions().Bounds.VisitedCodes)
 	set, vs, err := l.CodeLists().ValueSetFor(l.Definitions(), &q.ValueSetRef, &q.Rules, b)
@@ -75,7 +75,8 @@ func ValidateInValueSet(ctx context.Context, l *terminology.Library, q Query) (*
 	return run(set, l.CodeLists(), vs, &q, b)
 }
 
-// ValidateInCodeSystem performs CodeSystem/$validate-code: whether a code is in its code system.
+// ValidateInCodeSystem performs CodeSystem/$validate-code, which checks whether a code is in its code system. Its errors are
+// those of [terminology.Library.Expand]. An invalid code is not an error.
 func ValidateInCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	if err := definitions.CheckDate(q.Date); err != nil {
 		return nil, err
@@ -94,30 +95,29 @@ func ValidateInCodeSystem(ctx context.Context, l *terminology.Library, q Query) 
 
 // Query contains the parameters of $validate-code.
 type Query struct {
-	// ValueSetRef refers to the value set. For ValidateInCodeSystem, only ID is used, and identifies the code system.
+	// ValueSetRef refers to the value set. ValidateInCodeSystem uses only ID, which identifies the code system.
 	compose.ValueSetRef
 	compose.Rules
 
-	// Language selects the languages of displays.
+	// Language selects the languages of valid displays.
 	Language definitions.Language
 
-	// Codings are the codes to validate: one, or those of a CodeableConcept: one of them must be valid.
+	// Codings are the codes to validate: a single one, or those of a CodeableConcept, of which at least one must be valid.
 	Codings []parameters.Coding
 
-	// CodeableConcept is the JSON of the CodeableConcept that contains Codings, which is returned in the response; nil for
-	// none.
+	// CodeableConcept is the CodeableConcept that contains Codings, in JSON, or nil. It is included in the response.
 	CodeableConcept jsontext.Value
 
-	// InferSystem determines the missing system of a single coding from the value set.
+	// InferSystem determines the system of a single coding from the value set if the coding has none.
 	InferSystem bool
 
 	// NotAbstract rejects abstract codes.
 	NotAbstract bool
 
-	// LenientDisplay makes a wrong display a warning instead of an error.
+	// LenientDisplay makes a wrong display a warning instead of an error. Default: false.
 	LenientDisplay bool
 
-	// MembershipOnly only checks whether the code is in the value set.
+	// MembershipOnly checks only whether the code is in the value set.
 	MembershipOnly bool
 }
 
@@ -126,40 +126,40 @@ type Result struct {
 	// Valid reports whether the code is valid.
 	Valid bool
 
-	// Found is the data of the first valid coding, or of the coding that the result is about; nil if nothing was found.
+	// Found is the data of the first valid coding or of the coding that the result is about. It may be nil.
 	Found *FoundCoding
 
-	// Message summarizes the issues for users; empty without issues.
+	// Message summarizes the issues for users. It is empty if there are no issues.
 	Message string
 
-	// Issues are the errors, warnings and information about the codings.
+	// Issues are the errors, warnings and informational messages about the codings.
 	Issues []outcome.Issue
 
-	// UnknownVersions are the canonicals of missing code system versions that the value set needs. UnknownSystems are the
-	// URLs of entirely missing code systems.
+	// UnknownVersions are the canonicals of code system versions that the value set needs but that are missing. UnknownSystems
+	// are the URLs of code systems of which no version is loaded.
 	UnknownVersions, UnknownSystems []string
 
 	// Missing are the definitions that could change the result.
 	Missing []outcome.Missing
 
-	concept jsontext.Value // the validated CodeableConcept, or nil
+	concept jsontext.Value // validated CodeableConcept, or nil
 }
 
 // FoundCoding is the data found for a coding.
 type FoundCoding struct {
-	// Coding is the coding with the version and display of the code system.
+	// Coding is the coding, with the version and display from the code system.
 	parameters.Coding
 
-	// NormalizedCode is the code as in the code system, if its case differs.
+	// NormalizedCode is the code as written in the code system if its case differs from the coding's, otherwise "".
 	NormalizedCode string
 
-	// Inactive reports whether the code should no longer be used.
+	// Inactive reports whether the code is inactive and should no longer be used.
 	Inactive bool
 
-	// Status is the code system's status of a code that should no longer be used, or empty.
+	// Status is the code system's status of an inactive or deprecated code, unless it is "inactive"; otherwise "".
 	Status string
 
-	notInValueSet bool // not in the value set: for a CodeableConcept, only the version is returned
+	notInValueSet bool // the coding is not in the value set; for a CodeableConcept, only its version is returned
 }
 
 // AppendJSON appends the Parameters response of $validate-code.
@@ -203,7 +203,7 @@ func writeFound(w *parameters.Writer, f *FoundCoding) {
 type request struct {
 	common      *api.Parameters
 	query       Query
-	code        *parameters.Coding // parameters code, system and display
+	code        *parameters.Coding // from the parameters code, system, systemVersion and display
 	inferSystem bool               // parameter inferSystem
 	codeSystem  jsontext.Value
 	codeVersion string // parameter version
@@ -230,7 +230,8 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 	return r, nil
 }
 
-// chooseCoding selects exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
+// chooseCoding returns an error unless the request has exactly one of the parameters code, coding and codeableConcept (R4
+// ValueSet/$validate-code). It sets the codings to validate.
 func (r *request) chooseCoding(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
@@ -239,13 +240,13 @@ func (r *request) chooseCoding(inValueSet bool) error {
 		}
 	}
 	switch {
-	case given == 0: // with the text of other servers
+	case given == 0: // other servers return the same text
 		return outcome.BadRequest("invalid", "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)")
 	case given > 1:
 		return outcome.BadRequest("invalid", "exactly one of the parameters code, coding and codeableConcept is required")
 	}
 	if !r.common.HasParameter("code") {
-		r.code = nil // system, display and similar parameters belong to code
+		r.code = nil // system, display and similar parameters only apply to code
 	} else if r.code.Code == "" {
 		return outcome.BadRequest("required", "the parameter code is empty")
 	}
@@ -263,8 +264,9 @@ func (r *request) chooseCoding(inValueSet bool) error {
 	return nil
 }
 
-// chooseCodingInSystem is chooseCoding for a code system: that of url, codeSystem, the instance, or system, in this order. A
-// coding must be of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
+// chooseCodingInSystem is like chooseCoding, but for a code system. The code system is that of url, codeSystem, the instance,
+// or system, in this order of precedence. A coding must belong to it. In a CodeableConcept, codings of other code systems are
+// ignored (R4 CodeSystem/$validate-code).
 func (r *request) chooseCodingInSystem() error {
 	system, version := outcome.SplitCanonical(r.common.URL)
 	r.codeVersion = cmp.Or(r.codeVersion, version)
@@ -291,7 +293,7 @@ func (r *request) chooseCodingInSystem() error {
 	return nil
 }
 
-// readParameter reads a parameter.
+// readParameter reads a parameter. It ignores common parameters.
 func (r *request) readParameter(in *parameters.Input) error {
 	switch in.Name {
 	case "version":
@@ -312,7 +314,7 @@ func (r *request) readParameter(in *parameters.Input) error {
 	return nil
 }
 
-// readCode reads a parameter with a coding or part of one.
+// readCode reads a parameter that contains a coding or a part of one.
 func (r *request) readCode(in *parameters.Input) (err error) {
 	alone := func() *parameters.Coding {
 		if r.code == nil {

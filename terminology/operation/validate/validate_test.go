@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// teams is a code system with concepts of all statuses.
+// teams is a code system with concepts of each status.
 const teams = `{"resourceType":"CodeSystem","url":"http://x/teams","version":"1","status":"active","content":"complete","language":"en",
 	"property":[{"code":"status","uri":"http://hl7.org/fhir/concept-properties#status","type":"code"},
 		{"code":"inactive","uri":"http://hl7.org/fhir/concept-properties#inactive","type":"boolean"},
@@ -30,7 +30,7 @@ const teams = `{"resourceType":"CodeSystem","url":"http://x/teams","version":"1"
 			"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"deprecated"}]}]}`
 
 // validationSummary is a summary of a $validate-code response: result, status, unknown definitions, issues, and the texts of
-// issues above information.
+// issues that are not informational.
 type validationSummary struct {
 	result           bool
 	inactive         bool
@@ -38,7 +38,7 @@ type validationSummary struct {
 	issues, messages []string
 }
 
-// readValidated parses a response. Each issue has the form: severity code message-id@expression.
+// readValidated parses a response. Each issue is formatted as severity code message-id@expression.
 func readValidated(t *testing.T, body []byte) (f validationSummary) {
 	t.Helper()
 	var answer struct {
@@ -81,7 +81,7 @@ func readValidated(t *testing.T, body []byte) (f validationSummary) {
 	return f
 }
 
-// Issues have the codes and texts that the servers of HL7's terminology ecosystem share.
+// TestValidated checks that issues have the codes and texts used by all servers in HL7's terminology ecosystem.
 func TestValidated(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`),
 		fixture.ValueSet("http://x/abstract", `{"include":[{"system":"http://x/teams","filter":[{"property":"notSelectable","op":"=","value":"true"}]}]}`))}
@@ -156,7 +156,8 @@ func TestValidated(t *testing.T) {
 	}
 }
 
-// Each coding of a CodeableConcept has issues with its own expression; an inactive coding does not affect others.
+// TestValidatedOfConcept checks that each coding of a CodeableConcept gets issues with its expression, and that an inactive
+// coding does not affect the others.
 func TestValidatedOfConcept(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	tests := []struct {
@@ -184,7 +185,7 @@ func TestValidatedOfConcept(t *testing.T) {
 	}
 }
 
-// A value set in a request may contain others, and may lack a URL.
+// TestValidatedInContained checks that a value set in a request may contain other value sets and may lack a URL.
 func TestValidatedInContained(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	valueSet := func(imports string) string {
@@ -209,9 +210,9 @@ func TestValidatedInContained(t *testing.T) {
 	}
 }
 
-// Exactly one of code, coding and codeableConcept is required, and a code needs a system, explicit or inferred (R4
-// ValueSet/$validate-code and CodeSystem/$validate-code). An incomplete Coding is not an invalid request: the result is
-// false with a warning (HL7 terminology ecosystem IG).
+// TestValidationInput checks that exactly one of code, coding and codeableConcept is required, and that a code needs a system,
+// explicit or inferred (R4 ValueSet/$validate-code and CodeSystem/$validate-code). An incomplete Coding does not make the
+// request invalid: the result is false with a warning (HL7 terminology ecosystem IG).
 func TestValidationInput(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	const valueSet, system = "/ValueSet/$validate-code", "/CodeSystem/$validate-code"
@@ -270,7 +271,8 @@ func TestValidationInput(t *testing.T) {
 	}
 }
 
-// A code without a system matches in any case if its code system is case-insensitive (R4 CodeSystem.caseSensitive).
+// TestInferInAnyCase checks that a code without a system matches regardless of case if its code system is case-insensitive (R4
+// CodeSystem.caseSensitive).
 func TestInferInAnyCase(t *testing.T) {
 	insensitive := strings.Replace(fixture.SingleCodeSystem("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
 	h := &api.Handler{Library: terminologytest.Library(t, insensitive, fixture.AllCodesOf("http://x/ci"))}
@@ -278,7 +280,7 @@ func TestInferInAnyCase(t *testing.T) {
 	fixture.WantContains(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
 }
 
-// Unknown codes of an incomplete code system are not errors.
+// TestUnknownCodeInPart checks that an unknown code of an incomplete code system is not an error.
 func TestUnknownCodeInPart(t *testing.T) {
 	for _, content := range []string{"fragment", "example"} {
 		h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", content, "a"), fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
@@ -349,7 +351,8 @@ func TestVersionNeeded(t *testing.T) {
 	}
 }
 
-// Membership in a value set with all codes of an unknown code system is undecidable; membership in a list is decidable.
+// TestUnknownSystemNeeded checks that membership is undecidable if a value set contains all codes of an unknown code system,
+// but decidable if it enumerates codes.
 func TestUnknownSystemNeeded(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
 		fixture.ValueSet("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
@@ -367,8 +370,8 @@ func TestUnknownSystemNeeded(t *testing.T) {
 	}
 }
 
-// Codes of a code system with content not-present cannot be validated (R4 CodeSystem.content; HL7 terminology ecosystem
-// IG).
+// TestContentNotPresent checks that codes of a code system with content not-present cannot be validated (R4 CodeSystem.content;
+// HL7 terminology ecosystem IG).
 func TestContentNotPresent(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	sct := "&system=http://snomed.info/sct&code=138875005"
@@ -386,7 +389,7 @@ func TestContentNotPresent(t *testing.T) {
 	}
 }
 
-// The message about an unknown code mentions that it may be an unsupported expression.
+// TestCompositional checks that the message about an unknown code mentions that the code may be an unsupported expression.
 func TestCompositional(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ComplexCodeSystem, fixture.Colours)}
 	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {
@@ -413,8 +416,8 @@ func TestContainedValidation(t *testing.T) {
 	}
 }
 
-// A value set imported repeatedly is searched once, as are its own imports. Otherwise each level would double the work,
-// and a request of 4 KB could take hours.
+// TestImportsAreSearchedOnce checks that a value set that is imported repeatedly is searched only once, including its own
+// imports. Otherwise, each level would double the work, and a request of 4 KB could take hours.
 func TestImportsAreSearchedOnce(t *testing.T) {
 	l := terminologytest.ColourLibrary(t)
 	l.Definitions().Bounds.VisitedCodes = 1000
@@ -431,8 +434,8 @@ func TestImportsAreSearchedOnce(t *testing.T) {
 	}
 }
 
-// TestManyCodings validates a thousand codings against a hundred hierarchical includes that contain all of them: the
-// ancestors of a coding are searched, not all descendants of each include.
+// TestManyCodings validates a thousand codings against a hundred hierarchical includes, each of which contains all codings.
+// This is fast because the ancestors of each coding are searched, not the descendants of each include.
 func TestManyCodings(t *testing.T) {
 	const n, deep = 1000, 100
 	concepts := fixture.Repeat(n, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) })
@@ -451,8 +454,8 @@ func TestManyCodings(t *testing.T) {
 	}
 }
 
-// R4 ValueSet.compose.include.version: "The version of the code system that the codes are selected from, or the special
-// version '*' for all versions."
+// TestAllVersions checks R4 ValueSet.compose.include.version: "The version of the code system that the codes are selected from,
+// or the special version '*' for all versions."
 func TestAllVersions(t *testing.T) {
 	dated := strings.Replace(fixture.VersionedSystem("http://x/cs", "3", "complete", "d"), `"status"`, `"date":"2026","status"`, 1)
 	of := func(version, more string) string {
@@ -515,17 +518,17 @@ func TestAllVersions(t *testing.T) {
 	}
 }
 
-// storedSet returns a value set without compose and with the given members of expansion.
+// storedSet returns a value set without a compose. expansion contains the members of its expansion.
 func storedSet(url, expansion string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","id":"stored","url":%q,"status":"active","expansion":{"identifier":"urn:oid:1.2.3","timestamp":"2020-01-02T03:04:05Z",%s}}`, url, expansion)
 }
 
-// pills contains codes of a missing code system, and of a code system that lacks one of the codes.
+// pills contains codes of a missing code system, and codes of a code system that lacks one of them.
 const pills = `"contains":[{"system":"http://x/pills","version":"7","code":"1","display":"Aspirin","designation":[{"language":"de","value":"Kopfwehmittel"}]},
 	{"display":"Others","abstract":true,"contains":[{"system":"http://x/pills","version":"7","code":"2","display":"Ibuprofen","inactive":true},
 		{"system":"http://x/colours","code":"red"},{"system":"http://x/colours","code":"mauve","display":"Mauve"}]}]`
 
-// TestStoredExpansion checks value sets that only have an expansion, in files and in requests.
+// TestStoredExpansion checks value sets that have only an expansion, in files and in requests.
 func TestStoredExpansion(t *testing.T) {
 	const url = "http://x/stored"
 	importing := `{"resourceType":"ValueSet","url":"http://x/importing","compose":{"include":[{"valueSet":["http://x/stored"]}]}}`
@@ -583,7 +586,7 @@ func TestStoredExpansion(t *testing.T) {
 	}
 }
 
-// codesIn returns the codes and the expansion of a response.
+// codesIn returns the codes in a response and its expansion.
 func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 	expanded, _ = answer["expansion"].(map[string]any)
 	list, _ := expanded["contains"].([]any)
@@ -593,7 +596,7 @@ func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 	return codes, expanded
 }
 
-// TestPartialExpansion checks that incomplete stored expansions are rejected with the reason.
+// TestPartialExpansion checks that incomplete stored expansions are rejected and that the error states why they are incomplete.
 func TestPartialExpansion(t *testing.T) {
 	for name, expansion := range map[string]string{
 		"it has 4 of 5 codes":                                    `"total":5,` + pills,
@@ -620,8 +623,8 @@ func TestPartialExpansion(t *testing.T) {
 	}
 }
 
-// Enumerated codes of a missing code system or version are in the value set. $expand and $validate-code both report
-// that the codes are unchecked.
+// TestListedUnchecked checks that enumerated codes are in the value set even if their code system or version is missing. Both
+// $expand and $validate-code report that the codes are unchecked.
 func TestListedUnchecked(t *testing.T) {
 	list := func(members string) string {
 		return `{"include":[{` + members + `,"concept":[{"code":"a","display":"Alpha","designation":[{"language":"de","value":"Anton"}]},{"code":"b"}]}]}`
@@ -684,8 +687,8 @@ func TestListedUnchecked(t *testing.T) {
 		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set enumerates, cannot be checked"`)
 }
 
-// If an enumerated code cannot be checked because its code system is missing, other servers are called first. The local
-// result applies if they fail.
+// TestListedUncheckedOthers checks that other servers are called first if an enumerated code cannot be checked because its code
+// system is missing. If they fail, the local result is used.
 func TestListedUncheckedOthers(t *testing.T) {
 	h := &api.Handler{HasOtherServers: true, Library: terminologytest.Library(t, fixture.ComposedValueSet("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
 	w := httptest.NewRecorder()
@@ -699,8 +702,8 @@ func TestListedUncheckedOthers(t *testing.T) {
 	}
 }
 
-// A fragment leaves open whether the complete code system has an unknown code, but value sets of other codes are
-// unaffected.
+// TestFragmentOfOtherSystem checks that an unknown code of a fragment may belong to the complete code system, but that this
+// does not affect value sets with other codes.
 func TestFragmentOfOtherSystem(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", "fragment", "a b"), fixture.VersionedSystem("http://x/here", "1", "complete", "a"),
 		fixture.AllCodesOf("http://x/part"), fixture.AllCodesOf("http://x/here"), fixture.ValueSet("http://x/filtered", `{"include":[{"system":"http://x/part","filter":[{"property":"code","op":"regex","value":"."}]}]}`),
@@ -714,7 +717,7 @@ func TestFragmentOfOtherSystem(t *testing.T) {
 	}
 }
 
-// The reason for a filter mismatch is only in the message, because other servers return no issue for it.
+// TestMismatchOfSource checks that the reason for a filter mismatch is only in the message, as on other servers.
 func TestMismatchOfSource(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/lengths", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7cm"}]}]}`))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")

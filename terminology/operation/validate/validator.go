@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// run validates codings against a loaded value set, or against their code systems if vs is nil.
+// run validates codings against the value set vs, or against their code systems if vs is nil.
 func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Query, b *budget.Budget) (result *Result, err error) {
 	l.Use(func() {
 		var v *validator
@@ -34,7 +34,7 @@ type validator struct {
 	codings         []parameters.Coding
 }
 
-// newValidator prepares the validation against a value set, or against code systems if vs is nil.
+// newValidator returns a validator for the value set vs, or for code systems if vs is nil.
 func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Query, b *budget.Budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
 	if vs != nil {
@@ -97,12 +97,12 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 	return list, nil
 }
 
-// allCodesEmpty reports whether codings is not empty and all codes are.
+// allCodesEmpty reports whether there are codings and none of them has a code.
 func allCodesEmpty(codings []parameters.Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c parameters.Coding) bool { return c.Code != "" })
 }
 
-// inferSystem determines the system of a code from the value set.
+// inferSystem sets the system of a coding from the value set. It adds an issue if there is not exactly one.
 func (v *validator) inferSystem(c *parameters.Coding) error {
 	systems, err := v.systemsOf(c)
 	if err != nil {
@@ -123,7 +123,7 @@ func (v *validator) inferSystem(c *parameters.Coding) error {
 	return nil
 }
 
-// missingValueSet converts the error about a missing imported value set to an issue. It returns other errors.
+// missingValueSet adds an issue if err is about a missing imported value set. It returns any other error.
 func (v *validator) missingValueSet(err error) error {
 	var e *outcome.Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
@@ -131,15 +131,15 @@ func (v *validator) missingValueSet(err error) error {
 	}
 	v.codingValidator.missing.valueSets = append(v.codingValidator.missing.valueSets, e.Missing...)
 	id, text := "Unable_to_resolve_value_Set_", fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical)
-	if e.MessageID == "" { // the value set is loaded without its content
+	if e.MessageID == "" { // the value set is loaded, but not its content
 		id, text = "", e.Text
 	}
 	v.codingValidator.issues.addFormatted("error", "not-found", "not-found", id, nil, "", true, "%s", text)
 	return nil
 }
 
-// systemsOf returns the systems of a code in the value set: those in its expansion or, with grammars, which have
-// unlisted codes, the code systems in which the code is valid.
+// systemsOf returns the code systems of a code in the value set. If any code system is a grammar or has common codes, its codes
+// may be missing in the expansion. In that case, the code is validated in each code system instead.
 func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error) {
 	l := v.codingValidator.definitions
 	named, hasGrammar, err := v.declaredSystems()
@@ -166,7 +166,7 @@ func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error
 	return systems, nil
 }
 
-// declaredSystems returns the systems of the value set and its imports, and whether any is a grammar.
+// declaredSystems returns the code systems of the value set and its imports, and whether any cannot be listed completely.
 func (v *validator) declaredSystems() (systems []string, hasGrammar bool, err error) {
 	l, sets := v.codingValidator.definitions, make(map[*definitions.ValueSet]bool)
 	if err := compose.NewEvaluator(l, &v.codingValidator.query.Rules, v.codingValidator.budget).CheckImports(v.codingValidator.valueSet, sets); err != nil {
@@ -191,7 +191,7 @@ func (v *validator) declaredSystems() (systems []string, hasGrammar bool, err er
 	return systems, hasGrammar, v.codingValidator.budget.Charge(len(sets))
 }
 
-// expandedSystems returns the systems of a code in the expansion of the value set.
+// expandedSystems returns the code systems of the expansion's entries with the given code.
 func (v *validator) expandedSystems(c *parameters.Coding) (systems []string, err error) {
 	x, err := (&compose.Expander{Definitions: v.codingValidator.definitions, Cache: v.expansions, Rules: &v.codingValidator.query.Rules, Budget: v.codingValidator.budget}).Codes(v.codingValidator.valueSet)
 	if err != nil {
@@ -205,13 +205,13 @@ func (v *validator) expandedSystems(c *parameters.Coding) (systems []string, err
 	return systems, v.codingValidator.budget.Charge(len(x.Entries) / 8)
 }
 
-// isCode reports whether a code matches an entry, ignoring case if its code system does.
+// isCode reports whether an entry has the given code. It ignores case if the code system is case-insensitive.
 func isCode(d *definitions.Set, e definitions.Entry, code []byte) bool {
 	return bytes.Equal(d.Code(e), code) ||
 		e.HasConcept() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
 }
 
-// summarize builds the result.
+// summarize returns the result for all codings.
 func (v *validator) summarize(results []codingResult) *Result {
 	r := &Result{UnknownVersions: v.codingValidator.missing.versions, UnknownSystems: v.codingValidator.missing.systems, concept: v.codingValidator.query.CodeableConcept}
 	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.isMember }) && !v.codingValidator.issues.hasErrors()
@@ -234,7 +234,7 @@ func (v *validator) summarize(results []codingResult) *Result {
 	return r
 }
 
-// missingDefinitions returns the missing definitions of codings that were not found.
+// missingDefinitions returns the missing definitions of all codings.
 func (v *validator) missingDefinitions() []outcome.Missing {
 	list := append(v.codingValidator.missing.valueSets, missingSystems(v.codingValidator.definitions, v.codings)...)
 	for _, reference := range slices.Concat(v.codingValidator.missing.versions, v.codingValidator.missing.uncheckedSystems) {
@@ -243,7 +243,8 @@ func (v *validator) missingDefinitions() []outcome.Missing {
 	return list
 }
 
-// mainResult returns the coding that the result is about: the first valid coding, otherwise possibly the first coding.
+// mainResult returns the coding that the result is about, or nil. This is the first valid coding or, if none is valid, usually
+// the first coding. For an invalid CodeableConcept, it is nil unless only versions are missing.
 func (v *validator) mainResult(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].isMember {
@@ -268,7 +269,7 @@ func (d *codingResult) found() *FoundCoding {
 	return f
 }
 
-// addStatusIssues adds issues about deprecated, draft and similar definitions that were used.
+// addStatusIssues adds an issue for each used definition that is deprecated, draft or similar.
 func (v *validator) addStatusIssues(list []codingResult) {
 	reported := map[string]bool{}
 	report := func(kind string, d *definitions.Definition) {
@@ -289,7 +290,7 @@ func (v *validator) addStatusIssues(list []codingResult) {
 	}
 }
 
-// missingSystems returns the code systems of the codings that are not loaded.
+// missingSystems returns those code systems of the codings that are not loaded.
 func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []outcome.Missing) {
 	for i := range codings {
 		c := &codings[i]
@@ -301,32 +302,32 @@ func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []out
 	return list
 }
 
-// codingIssue is an issue found by validation.
+// codingIssue is an issue with a coding.
 type codingIssue struct {
 	outcome.Issue
-	part      string // part of the coding; Coding.Path returns its location
-	inMessage bool   // included in the message
+	part      string // part of the coding that Coding.Path converts to a location
+	inMessage bool   // whether Message includes the text
 }
 
-// severityMessageOnly is the severity of texts that are only in the message and not an issue, as on other servers.
+// severityMessageOnly is the severity of texts that are part of the message but, as on other servers, not an issue.
 const severityMessageOnly = ""
 
 // issueList contains the issues of all codings.
 type issueList struct {
 	list []codingIssue
-	size int // size of the texts in bytes
+	size int // total size of the texts in bytes
 }
 
-// maxIssueBytes is the maximum size of all issues in bytes, because a code system in a request may have a hundred thousand
-// displays to list.
+// maxIssueBytes is the maximum size of all issues in bytes. Without a limit, a code system in a request could contain a hundred
+// thousand displays that are listed in an issue.
 const maxIssueBytes = 4 << 20
 
-// addFormatted adds an issue about a part of a coding with a formatted text.
+// addFormatted adds an issue with a formatted text about a part of a coding.
 func (n *issueList) addFormatted(severity, code, txCode, id string, c *parameters.Coding, part string, inMessage bool, format string, args ...any) {
 	n.addLocated(c, codingIssue{part: part, inMessage: inMessage, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: fmt.Sprintf(format, args...)}})
 }
 
-// addLocated adds an issue with the location of its part of a coding.
+// addLocated adds an issue with the location of the affected part of the coding.
 func (n *issueList) addLocated(c *parameters.Coding, one codingIssue) {
 	if c != nil {
 		one.Expression = []string{c.Path(one.part)}
@@ -344,22 +345,22 @@ type codingValidator struct {
 	issues      *issueList
 	query       *Query
 	definitions *definitions.Set
-	valueSet    *definitions.ValueSet // nil: validate only against the code system
+	valueSet    *definitions.ValueSet // nil: check the code system only
 	budget      *budget.Budget
-	supplements []string // canonicals of supplements
+	supplements []string // canonicals of required supplements
 	candidates  candidateFinder
 	displays    displayChecker
 	missing     missingDefinitions
 }
 
-// codingResult is the result for a coding.
+// codingResult is the result for one coding.
 type codingResult struct {
 	coding     *parameters.Coding
-	isMember   bool // in the value set or, without one, in the code system
+	isMember   bool // whether the code is in the value set or, if there is none, in the code system
 	codeSystem *definitions.CodeSystem
 	entry      definitions.LocatedEntry
 	display    []byte
-	normalized []byte // code as in the code system if its case differs
+	normalized []byte // code as written in the code system if its case differs; nil otherwise
 	status     string
 	inactive   bool
 	deprecated bool
@@ -380,23 +381,23 @@ func (v *codingValidator) addNotInValueSet(c *parameters.Coding) {
 		"The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName())
 }
 
-// missingDefinitions lists the definitions that codings need and the library lacks.
+// missingDefinitions lists the definitions that codings need but that are not loaded.
 type missingDefinitions struct {
 	versions         []string          // canonicals of code system versions
-	systems          []string          // URLs of entirely missing code systems
-	uncheckedSystems []string          // canonicals of code systems with accepted, unchecked codes
+	systems          []string          // URLs of code systems of which no version is loaded
+	uncheckedSystems []string          // canonicals of code systems whose codes were accepted without checking
 	valueSets        []outcome.Missing // imported value sets
 }
 
-// isConcept reports whether the codings belong to a CodeableConcept: one valid coding then suffices.
+// isConcept reports whether the codings belong to a CodeableConcept, of which only one coding must be valid.
 func (v *codingValidator) isConcept() bool { return v.query.CodeableConcept != nil }
 
-// onlyVersionsMissing reports whether codings were not found only because of missing versions.
+// onlyVersionsMissing reports whether missing versions are the only reason why codings were not found.
 func (v *validator) onlyVersionsMissing() bool {
 	return len(v.codingValidator.missing.versions) > 0 && !slices.ContainsFunc(v.codingValidator.issues.list, func(n codingIssue) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
-// validate validates a coding. An error indicates an invalid value set.
+// validate validates a coding. It returns an error if the value set is invalid.
 func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: definitions.LocatedEntry{Entry: compose.UnknownEntry}}
 	if err := v.budget.Charge(codingSteps + v.query.Versions.Cost() + len(v.definitions.Systems.Versions(c.System))); err != nil {
@@ -432,10 +433,10 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	return d, err
 }
 
-// codingSteps is the cost of validating a coding without searching for it.
+// codingSteps is the cost in steps of validating a coding, without searching for it.
 const codingSteps = 20
 
-// warnIncomplete warns about a coding without system or code, which may be valid at its source.
+// warnIncomplete adds a warning about a coding without a system or a code, which may be valid in its original context.
 func (v *codingValidator) warnIncomplete(c *parameters.Coding) {
 	missingPart, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
@@ -450,7 +451,7 @@ func (v *codingValidator) warnIncomplete(c *parameters.Coding) {
 	}
 }
 
-// addIssues adds the issues of a coding.
+// addIssues adds the issues of a coding and sets its data in d.
 func (v *codingValidator) addIssues(c *parameters.Coding, d *codingResult, choice versionChoice, member *memberEntry) error {
 	cs := d.codeSystem
 	switch {
@@ -471,7 +472,7 @@ func (v *codingValidator) addIssues(c *parameters.Coding, d *codingResult, choic
 		d.isMember = false
 		v.issues.addFormatted("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, "The concept '%s' is valid but is not active", c.Code)
 	}
-	// If the code system or version of the value set is missing, membership is unknown.
+	// Membership is uncertain if the value set's code system or version is missing.
 	if isUncertain := choice.missingVersion != "" && choice.index != definitions.None && d.entry.HasConcept(); !d.isMember && !isUncertain && !choice.acceptsAnyCode && v.valueSet != nil {
 		v.addNotInValueSet(c)
 	}
@@ -481,7 +482,7 @@ func (v *codingValidator) addIssues(c *parameters.Coding, d *codingResult, choic
 	return nil
 }
 
-// findInCodeSystem looks up a code in its code system with the given index.
+// findInCodeSystem looks up a code in the code system with the given index.
 func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult, index uint32) {
 	cs := d.codeSystem
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
@@ -500,7 +501,7 @@ func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.URL, cs.Version, expansion.WithArticle(string(cs.Content)))
 		d.isMember = d.isMember || v.valueSet == nil
-		definitions.AppendUnique(&v.missing.uncheckedSystems, cs.URL) // another server may have the other codes
+		definitions.AppendUnique(&v.missing.uncheckedSystems, cs.URL) // another server may have the codes that are missing here
 		return
 	case !v.query.MembershipOnly:
 		v.addUnknownCode(c, cs)
@@ -508,7 +509,7 @@ func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult
 	d.isMember = false
 }
 
-// addUnknownCode adds an issue about an unknown code, with the reason. For units the reason is also a separate issue,
+// addUnknownCode adds an issue for an unknown code, including the reason. For units, the reason is also a separate issue,
 // because clients such as HAPI do not display diagnostics.
 func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
 	id, text := cs.UnknownCode(c.Code)
@@ -525,8 +526,8 @@ func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.C
 	}
 }
 
-// findInLookupOnly reports whether a stand-in for a missing or incomplete code system has a code. Another server may have the
-// complete code system.
+// findInLookupOnly reports whether a lookup-only substitute for a missing or incomplete code system has the code. It records
+// that another server may have the complete code system.
 func (v *codingValidator) findInLookupOnly(c *parameters.Coding, d *codingResult) bool {
 	e, ok := v.definitions.Systems.LookupOnlyConcept(c)
 	if !ok {
@@ -538,7 +539,7 @@ func (v *codingValidator) findInLookupOnly(c *parameters.Coding, d *codingResult
 	return true
 }
 
-// checkVersion adds an issue if a required version is missing (R4 CodeSystem.versionNeeded).
+// checkVersion adds an issue if the coding lacks a version that its code system requires (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.query.MembershipOnly {
 		v.issues.addFormatted("error", "required", "invalid-data", "", c, "version", true,
@@ -546,8 +547,8 @@ func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.Cod
 	}
 }
 
-// warnUnchecked adds a warning about an enumerated code of a missing code system or version. The code is valid, as in
-// the expansion, but another server may be able to check it.
+// warnUnchecked adds a warning for an enumerated code whose code system or version is missing. The code is valid, as in the
+// expansion, but another server may be able to check it.
 func (v *codingValidator) warnUnchecked(c *parameters.Coding, version string) {
 	if v.query.MembershipOnly {
 		return
@@ -558,7 +559,7 @@ func (v *codingValidator) warnUnchecked(c *parameters.Coding, version string) {
 		"A definition for CodeSystem %s could not be found, so the code, which the value set enumerates, cannot be checked", reference)
 }
 
-// addUnknownSystem adds an issue about a missing code system; needed reports whether the value set needs it.
+// addUnknownSystem adds an issue for a missing code system. needed specifies whether the value set depends on it.
 func (v *codingValidator) addUnknownSystem(c *parameters.Coding, needed bool) {
 	if _, ok := v.definitions.ResolveValueSet(c.System, ""); ok {
 		v.issues.addFormatted("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
@@ -585,13 +586,13 @@ func (v *codingValidator) addUnknownSystem(c *parameters.Coding, needed bool) {
 		"A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System)
 }
 
-// isAbsolute reports whether a URI has a scheme (RFC 3986 §4.3), as Coding.system requires (R4 §2.24.0.1, uri).
+// isAbsolute reports whether a URI has a scheme (RFC 3986 §4.3), which Coding.system requires (R4 §2.24.0.1, uri).
 func isAbsolute(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")
 }
 
-// checkConcept validates the display of a found concept and checks its status in the code system and the value set.
+// checkConcept checks the display of a coding, and the status of its concept in the code system and the value set.
 func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) error {
 	known := d.codeSystem != nil && d.entry.HasConcept()
 	texts, err := v.texts(d, known)
@@ -624,7 +625,7 @@ func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) er
 	return nil
 }
 
-// texts returns the displays and designations of a concept, including those of the named supplements.
+// texts returns the displays and designations of a concept, including those from required supplements.
 func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text, error) {
 	var supplements []definitions.Supplement
 	if known {
@@ -650,7 +651,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	return texts, v.budget.ChargeCompare(texts)
 }
 
-// checkCase adds an issue if the case of a code differs from that in the code system.
+// checkCase adds an issue if a code is written in a different case than in the code system.
 func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 	code := d.codeSystem.Concepts.Code(d.entry.LocatedConcept)
 	if bytes.Equal(code, []byte(c.Code)) {
@@ -662,7 +663,7 @@ func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 		c.Code, code, d.codeSystem.Canonical())
 }
 
-// checkAbstract adds an issue about an abstract concept if the request rejects abstract codes.
+// checkAbstract adds an issue if the concept is abstract and the request rejects abstract codes.
 func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	if !v.query.NotAbstract || !d.isMember || v.definitions.FlagsOf(d.entry)&codesystem.FlagAbstract == 0 {
 		return
@@ -675,7 +676,7 @@ func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	v.addNotInValueSet(c)
 }
 
-// checkStatus adds issues about an inactive or deprecated concept.
+// checkStatus adds issues if a concept is inactive or deprecated.
 func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
 	flags := v.definitions.FlagsOf(d.entry)
 	if flags&codesystem.FlagHasStatus != 0 {
@@ -693,7 +694,7 @@ func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
 	}
 }
 
-// inactiveStatus adds inactive to a status that does not imply it, unlike LOINC's DISCOURAGED.
+// inactiveStatus appends "and inactive" to a status, except LOINC's DISCOURAGED, which implies it.
 func inactiveStatus(status string) string {
 	switch status {
 	case "", "inactive":

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// CheckInEachLanguage renders samples of pages in each language. The name of a sample is the name of its
-// template, optionally with a suffix that starts with a hyphen. Each template in files needs a sample.
+// CheckInEachLanguage renders samples of pages in each language. A sample is named after its template, optionally with a suffix
+// that starts with a hyphen. There must be a sample for each template in files.
 func CheckInEachLanguage(t *testing.T, files fs.FS, samples map[string]page.View) {
 	t.Helper()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))

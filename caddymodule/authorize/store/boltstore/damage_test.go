@@ -22,7 +22,7 @@ const damagedEntries = 40
 
 func damagedKey(n int) string { return fmt.Sprintf("refresh:%03d", n) }
 
-// validFile returns a store file with [damagedEntries] entries on several pages, with free pages.
+// validFile returns a store file with damagedEntries entries on several pages. It also has free pages.
 func validFile(t *testing.T) []byte {
 	t.Helper()
 	s, path := newStore(t, 0)
@@ -41,7 +41,7 @@ func validFile(t *testing.T) []byte {
 	return file
 }
 
-// openDamaged returns a store with the given file contents, and its log.
+// openDamaged returns a store with the given file content, its path and its log.
 func openDamaged(t *testing.T, file []byte) (*boltstore.Store, string, *strings.Builder) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -54,7 +54,7 @@ func openDamaged(t *testing.T, file []byte) (*boltstore.Store, string, *strings.
 	return s, path, log
 }
 
-// countReadable counts the entries. Each entry must be unchanged.
+// countReadable returns the number of entries and checks that each is unchanged.
 func countReadable(t *testing.T, s *boltstore.Store) (n int) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "refresh:")
@@ -73,8 +73,8 @@ func countReadable(t *testing.T, s *boltstore.Store) (n int) {
 	return len(keys)
 }
 
-// Zeroed, overwritten or truncated pages cause no panic and no silent loss: either all data is
-// readable, or the error contains the remedy and the file is unchanged.
+// Zeroed, overwritten or truncated pages cause neither a panic nor silent data loss. Either all data is readable, or the error
+// contains the remedy and the file is unchanged.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	whole := validFile(t)
@@ -111,7 +111,7 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// checkRefused checks that the error names the remedy and that the file is unchanged.
+// checkRefused checks that err contains the remedy and that the file is unchanged.
 func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 	t.Helper()
 	for _, want := range []string{path, "restore a backup", "tar -xpf", "move the file away"} {
@@ -124,7 +124,7 @@ func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 	}
 }
 
-// Damage to a file in use results in errors and does not end the process.
+// If a file is damaged while in use, the store returns errors and the process does not crash.
 func TestDamagedWhileInUse(t *testing.T) {
 	t.Parallel()
 	size := int64(os.Getpagesize())
@@ -174,7 +174,7 @@ const (
 	leafPage   = 2
 )
 
-// freePages returns the list of free pages of the last transaction.
+// freePages returns the free list of the last transaction.
 func freePages(file []byte) []byte {
 	size := os.Getpagesize()
 	metas := [][]byte{file[16:80], file[size+16 : size+80]}
@@ -185,7 +185,7 @@ func freePages(file []byte) []byte {
 	return file[at : at+size]
 }
 
-// findPage finds a page in use of a type with at least n elements, including an element that contains text.
+// findPage returns a page in use with a type and at least n elements, one of which contains text.
 func findPage(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	t.Helper()
 	size, free := os.Getpagesize(), freePages(file)
@@ -203,7 +203,7 @@ func findPage(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	return nil
 }
 
-// damagedValue returns the value of an entry, recognizable in entry pages.
+// damagedValue returns the value of an entry. It can be recognized in the bytes of a page.
 func damagedValue(n byte) string { return strings.Repeat(string([]byte{n}), 600) }
 
 func dropElement(page []byte) {
@@ -214,8 +214,8 @@ func rewrite(page []byte, old, text string) {
 	copy(page[bytes.LastIndex(page, []byte(old)):], text)
 }
 
-// A single altered byte in the structure of a page is detected before bbolt follows it to wrong
-// pages, misses entries, or panics on the next write.
+// A single altered byte in the structure of a page is detected before bbolt reads wrong pages, misses entries, or panics at the
+// next write.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	const key = "refresh:0"
@@ -241,7 +241,7 @@ func TestFlippedBytes(t *testing.T) {
 		}},
 		{"another count", func(t *testing.T, f []byte) {
 			page := findPage(t, f, leafPage, 3, "count")
-			page[bytes.Index(page, []byte("entries"))+len("entries")]++ // damages the inline bucket
+			page[bytes.Index(page, []byte("entries"))+len("entries")]++ // damage the inline bucket
 		}},
 		{"a page is free twice", func(t *testing.T, f []byte) {
 			page := freePages(f)
@@ -297,7 +297,7 @@ func TestFlippedMeta(t *testing.T) {
 	size := os.Getpagesize()
 	for _, at := range []int{0, size} {
 		file := validFile(t)
-		file[at+16+16]++ // root page
+		file[at+16+16]++ // number of the root page
 		s, _, log := openDamaged(t, file)
 		if n := countReadable(t, s); n < damagedEntries-1 || log.Len() > 0 {
 			t.Errorf("meta page %d: %d entries, log %q", at/size, n, log)
@@ -305,7 +305,7 @@ func TestFlippedMeta(t *testing.T) {
 	}
 }
 
-// A long-used file passes verification, regardless of the order of writes and deletions.
+// A file that has been used for a long time passes verification, whatever the order of writes and deletions was.
 func TestUsedFileIsValid(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -339,7 +339,7 @@ func TestUsedFileIsValid(t *testing.T) {
 	}
 }
 
-// An empty file is reported, because it may have been truncated.
+// An empty file is logged, because it may have been truncated.
 func TestEmptyFile(t *testing.T) {
 	t.Parallel()
 	s, path, log := openDamaged(t, nil)
@@ -348,7 +348,7 @@ func TestEmptyFile(t *testing.T) {
 	}
 }
 
-// Writes that would not survive the process result in errors.
+// If the file was moved or replaced, writes return errors, because the data would be lost at a restart.
 func TestMovedFile(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T) (*boltstore.Store, string) {

@@ -17,11 +17,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
-// fullDisk is the environment variable with the file for the process started by TestFullDisk.
+// fullDisk is the environment variable that contains the file name for the process started by TestFullDisk.
 const fullDisk = "CADDY_FHIR_TEST_FULL_DISK"
 
-// A full disk is reported as a full store, including by [store.Probe], and stored data is kept. The test simulates it by a process
-// limit.
+// A full disk is reported as a full store, including by [store.Probe], and stored data remains readable. The test simulates a
+// full disk with a process limit.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv(fullDisk); path != "" {

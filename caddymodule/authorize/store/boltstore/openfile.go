@@ -14,21 +14,21 @@ import (
 
 var (
 	errDamaged  = errors.New("file is damaged")
-	errReplaced = errors.New("file was moved, removed or replaced while in use") // further writes would be lost
+	errReplaced = errors.New("file was moved, removed or replaced while in use") // subsequent writes would be lost
 )
 
-// openFile is a file mapped into memory by bbolt. If it is truncated or overwritten, bbolt panics
-// or the process receives SIGBUS. openFile converts this into an error and does not use the file
-// again, because bbolt does not release its locks.
+// openFile is a file that bbolt has mapped into memory. If the file is truncated or overwritten, bbolt panics or the process
+// receives SIGBUS. openFile converts this into an error and does not use the file again, because bbolt does not release its
+// locks.
 type openFile struct {
 	path     string
 	db       *bbolt.DB
-	file     *os.File // bbolt's file
+	file     *os.File // file opened by bbolt
 	size     atomic.Int64
 	fatalErr atomic.Pointer[error]
 }
 
-// openBolt opens a file, and creates it unless read-only.
+// openBolt opens a file. If the file does not exist, openBolt creates it unless o.ReadOnly is set.
 func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	f := &openFile{path: path}
 	o.FreelistType = bbolt.FreelistMapType
@@ -52,7 +52,7 @@ func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	return f, nil
 }
 
-// close leaves a broken file mapped until the process ends, because closing it properly might block forever.
+// close closes the file. A damaged file remains mapped until the process exits, because bbolt might block forever.
 func (f *openFile) close() error {
 	if f.fatalErr.Load() == nil {
 		return f.db.Close()
@@ -73,7 +73,7 @@ func (f *openFile) update(apply func(*bbolt.Tx) error) error {
 	})
 }
 
-// checkPath checks that the next process would open the same file.
+// checkPath checks that path still refers to the open file, so that the next process will open the same one.
 func (f *openFile) checkPath() error {
 	atPath, err := os.Stat(f.path)
 	if err != nil {
@@ -86,13 +86,13 @@ func (f *openFile) checkPath() error {
 	return err
 }
 
-// isReplaced reports whether another file has replaced this one.
+// isReplaced reports whether another file exists at the path.
 func (f *openFile) isReplaced() bool {
 	err := f.checkPath()
 	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
-// recoverFaults converts the effects of a damaged file into errors.
+// recoverFaults calls do and converts panics and memory faults caused by a damaged file into errors.
 func (f *openFile) recoverFaults(do func() error) (err error) {
 	if fatalErr := f.fatalErr.Load(); fatalErr != nil {
 		return *fatalErr
@@ -109,7 +109,7 @@ func (f *openFile) recoverFaults(do func() error) (err error) {
 	return err
 }
 
-// catchPanic returns the panic value of a function, including memory faults.
+// catchPanic calls do and returns its panic value. Memory faults become panics.
 func catchPanic(do func()) (panicked any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { panicked = recover() }()
@@ -123,9 +123,9 @@ func (f *openFile) markDamaged(why any) error {
 	return err
 }
 
-// checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks the file.
+// checkSize detects that the file was truncated, before bbolt reads past its end. bbolt itself never shrinks a file.
 func (f *openFile) checkSize() error {
-	lastSize := f.size.Load() // read first, because the file may grow concurrently
+	lastSize := f.size.Load() // load first, because the file may grow concurrently
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
@@ -139,8 +139,8 @@ func (f *openFile) checkSize() error {
 	return nil
 }
 
-// checkFile verifies an entire file before use without modifying it. An empty file is not damaged,
-// but may have been truncated.
+// checkFile verifies the entire file before use, without modifying it. An empty file is not treated as damaged, although it may
+// have been truncated; checkFile logs a warning.
 func (s *Store) checkFile(timeout time.Duration) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -158,14 +158,14 @@ func (s *Store) checkFile(timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if info, err = f.file.Stat(); err == nil { // again, now that the file is locked
+	if info, err = f.file.Stat(); err == nil { // again, because the file is now locked
 		err = f.view(func(tx *bbolt.Tx) error { return checkDatabase(tx, info.Size()) })
 	}
 	return errors.Join(err, f.close())
 }
 
-// checkDatabase ends with bbolt's own check. That runs in a goroutine in which a memory fault would end the process,
-// so all data that it follows is read here first, where a fault becomes an error ([openFile.recoverFaults]).
+// checkDatabase checks pages and entries, and then runs bbolt's own check. That runs in a goroutine in which a memory fault
+// would crash the process, so all data is read here first, where a fault becomes an error ([openFile.recoverFaults]).
 func checkDatabase(tx *bbolt.Tx, size int64) error {
 	if size < tx.Size() {
 		return fmt.Errorf("%w: expected %d bytes, found %d", errDamaged, tx.Size(), size)
@@ -174,7 +174,7 @@ func checkDatabase(tx *bbolt.Tx, size int64) error {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	var first error
-	for err := range tx.Check() { // to the end, because the check waits for its reader
+	for err := range tx.Check() { // read all errors, because the check waits for its reader
 		if first == nil {
 			first = fmt.Errorf("%w: %w", errDamaged, err)
 		}
@@ -200,7 +200,7 @@ func checkPages(tx *bbolt.Tx) error {
 	return nil
 }
 
-// checkEntries checks that each entry has its expiry and is counted. A new file has no buckets.
+// checkEntries checks that each entry is counted and has an expiry. A new file contains no buckets.
 func checkEntries(tx *bbolt.Tx) error {
 	t := newTransaction(tx)
 	switch buckets := []bool{t.entries != nil, t.expiries() != nil, t.count() != nil}; {
@@ -222,7 +222,7 @@ func checkEntries(tx *bbolt.Tx) error {
 	return err
 }
 
-// checkKeys checks that the keys of a bucket are ordered, can be found, and satisfy isValid. It returns their number.
+// checkKeys checks that the keys of a bucket are in order, can be found, and satisfy isValid. It returns the number of keys.
 func checkKeys(b *bbolt.Bucket, isValid func(key, value []byte) bool) (n int, err error) {
 	var last []byte
 	return n, b.ForEach(func(key, value []byte) error {

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Truncation of a file during a read results in an error and does not end the process.
+// If a file is truncated during a read, the read returns an error and the process does not crash.
 func TestTruncatedDuringRead(t *testing.T) {
 	t.Parallel()
 	f, err := openBolt(filepath.Join(t.TempDir(), "store.db"), &bbolt.Options{Timeout: time.Second})

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// defaultMaxEntries is the default limit of a [Store]. An entry takes about 700 bytes.
+	// defaultMaxEntries is the default maximum number of entries of a [Store]. An entry takes about 700 bytes.
 	defaultMaxEntries = 1_000_000
 
-	// defaultLockTimeout is the default wait for another process to release the file, e.g. the
-	// previous process completing its requests.
+	// defaultLockTimeout is how long to wait, by default, until another process releases the file. That may be the previous
+	// process, which is completing its requests.
 	defaultLockTimeout = 30 * time.Second
 )
 
-// ErrInUse means that another process has opened the file.
+// ErrInUse means that another process has the file open.
 var ErrInUse = errors.New("in use by another process")
 
-// ErrClosed means that the store was closed.
+// ErrClosed means that [Store.Close] was called.
 var ErrClosed = errors.New("durable store is closed")
 
-// Store is a [store.Store] in one file, opened on first use. Only one process can open it.
+// Store is a [store.Store] in a file. The file is opened on first use. Only one process can have it open at a time.
 type Store struct {
 	store.CallRunner
 	path          string
@@ -51,11 +51,11 @@ type Store struct {
 
 	queue    []*pendingWrite // guarded by queueMu
 	queueMu  sync.Mutex
-	commitMu sync.Mutex // held while writing the queue
+	commitMu sync.Mutex // held while the queue is written
 }
 
-// New returns a store in the file at path with at most maxEntries entries (0: 1 million), and a
-// reserve for the kinds in reservedKinds; see [store.Capacity]. It does not access the file.
+// New returns a store in the file at path. It stores at most maxEntries entries (0: 1 million), with a reserve for
+// reservedKinds; see [store.Capacity]. New does not access the file.
 func New(path string, maxEntries int, reservedKinds ...string) *Store {
 	s := &Store{path: path, reservedKinds: reservedKinds}
 	s.CallRunner = s.Do
@@ -65,7 +65,7 @@ func New(path string, maxEntries int, reservedKinds ...string) *Store {
 	return s
 }
 
-// SetMaxEntries changes the limit (0: 1 million) for new entries.
+// SetMaxEntries changes the maximum number of entries (0: 1 million). Existing entries are not removed.
 func (s *Store) SetMaxEntries(n int) {
 	if n <= 0 {
 		n = defaultMaxEntries
@@ -73,7 +73,7 @@ func (s *Store) SetMaxEntries(n int) {
 	s.maxEntries.Store(int64(n))
 }
 
-// SetLockTimeout changes the wait for another process (0: 30 s).
+// SetLockTimeout changes how long to wait until another process releases the file (0: 30 s).
 func (s *Store) SetLockTimeout(d time.Duration) {
 	if d <= 0 {
 		d = defaultLockTimeout
@@ -81,11 +81,11 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 	s.lockTimeout.Store(int64(d))
 }
 
-// SetLogger changes the logger that reports an empty file.
+// SetLogger changes the logger for warnings, e.g. about an empty file.
 func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 
-// Open opens the file. A missing file and its folder are created with access for this user only. A damaged
-// file results in an error and is not modified. The error contains the file name and the remedy.
+// Open opens the file. If the file or its folder does not exist, Open creates it, accessible only to the current user. If the
+// file is damaged, Open returns an error and does not modify it. The error contains the file name and the remedy.
 func (s *Store) Open() error {
 	s.closeUnusable()
 	f, err := s.open()
@@ -95,7 +95,7 @@ func (s *Store) Open() error {
 	return err
 }
 
-// closeUnusable releases a file that is unusable or was replaced. A file that was moved away may be moved back.
+// closeUnusable closes a file that is damaged or was replaced. A file that was moved away stays open: it may be moved back.
 func (s *Store) closeUnusable() {
 	f := s.file.Load()
 	if f == nil || f.fatalErr.Load() == nil && !f.isReplaced() || !s.file.CompareAndSwap(f, nil) {
@@ -112,7 +112,7 @@ func (s *Store) open() (*openFile, error) {
 	}
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
-	if f := s.file.Load(); f != nil { // opened concurrently by another goroutine
+	if f := s.file.Load(); f != nil { // another goroutine has opened the file
 		return f, nil
 	}
 	if s.closed {
@@ -137,8 +137,8 @@ func (s *Store) open() (*openFile, error) {
 	return f, nil
 }
 
-// Close releases the file permanently: later calls fail with [ErrClosed], so that no request that
-// outlasts its server opens the file instead of the next process.
+// Close closes the file permanently. Subsequent calls fail with [ErrClosed]. Otherwise, a request that outlasts its server
+// could open the file again, instead of the next process.
 func (s *Store) Close() error {
 	s.openMu.Lock()
 	defer s.openMu.Unlock()
@@ -149,9 +149,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Size returns the number of entries, including expired ones not yet removed, and the limit.
+// Size returns the number of entries, including expired ones that have not been removed yet, and the maximum.
 func (s *Store) Size() (entries, limit int) {
-	_ = s.read(func(t transaction) error { // zero on errors
+	_ = s.read(func(t transaction) error { // entries remains 0 on errors
 		entries = t.Size()
 		return nil
 	})
@@ -167,7 +167,7 @@ func (s *Store) List(_ context.Context, prefix string) (keys []string, err error
 	return keys, err
 }
 
-// Entries implements [store.Exporter] with a consistent snapshot.
+// Entries implements [store.Exporter]. It reads a consistent snapshot.
 func (s *Store) Entries(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
 	return s.read(func(t transaction) error { return t.forEach(ctx, yield) })
 }
@@ -209,8 +209,8 @@ var (
 	_ store.Exporter = (*Store)(nil)
 )
 
-// execute executes all calls or none. The transaction may contain other writes, so it cannot be rolled
-// back: all calls are checked before any change.
+// execute executes all calls or none. It checks all calls before it changes anything, because the transaction cannot be rolled
+// back: it may contain other writes.
 func (t transaction) execute(calls []*store.Call) error {
 	for _, c := range calls {
 		if c.Err = checkKey(c); c.Err != nil {
@@ -220,7 +220,7 @@ func (t transaction) execute(calls []*store.Call) error {
 	return store.Capacity{Max: int(t.maxEntries), ReservedKinds: t.reservedKinds}.Do(t, calls)
 }
 
-// checkKey rejects a key that bbolt cannot store.
+// checkKey returns an error for a key that bbolt cannot store.
 func checkKey(c *store.Call) error {
 	if c.StoresValue() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
 		return fmt.Errorf("invalid key length: %d bytes", len(c.Key))
@@ -234,8 +234,8 @@ type pendingWrite struct {
 	err   error
 }
 
-// write applies a change and returns when it is on disk. Each transaction costs an fsync, so the
-// goroutine with the lock writes for all that are waiting. bbolt's Batch would delay single writes.
+// write applies a change and returns once it is on disk. Each transaction requires an fsync. Therefore, the goroutine that
+// holds commitMu also writes the changes of all waiting goroutines. bbolt's Batch would delay single writes.
 func (s *Store) write(apply func(transaction) error) error {
 	f, err := s.open()
 	if err != nil {
@@ -254,7 +254,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	return withRemedy(s.path, w.err)
 }
 
-// writeQueue writes all pending changes in one transaction. It requires s.commitMu.
+// writeQueue writes all queued changes in one transaction. The caller must hold commitMu.
 func (s *Store) writeQueue(f *openFile) {
 	s.queueMu.Lock()
 	writes := s.queue
@@ -275,7 +275,8 @@ func (s *Store) writeQueue(f *openFile) {
 	}
 }
 
-// classifyWriteError marks errors of a full disk, quota or process limit, after which the file is unchanged.
+// classifyWriteError converts the error of a full disk, or of an exceeded quota or process limit, into a [store.Fault] with
+// [store.CauseFull]. After such an error, the file is unchanged.
 func classifyWriteError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all errors
@@ -285,7 +286,7 @@ func classifyWriteError(err error) error {
 	return err
 }
 
-// Backup copies a consistent snapshot of the file while in use. write gets the size in bytes and the function that copies.
+// Backup calls write with the size in bytes of a consistent snapshot and a function that copies it, while the store is in use.
 func (s *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
 	f, err := s.open()
 	if err != nil {

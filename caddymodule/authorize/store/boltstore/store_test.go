@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Entries survive a restart with their lifetime and count.
+// Entries survive a restart with their lifetime. The number of entries is correct afterwards.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func put(t *testing.T, s *boltstore.Store, key string, ttl time.Duration) {
 	}
 }
 
-// New does not access the file, and first use creates it with access for the owner only.
+// New does not access the file. On first use, the file is created, accessible only to its owner.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -90,7 +90,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Concurrent first uses open the file once, because the lock also excludes the same process.
+// If several goroutines use the store for the first time concurrently, only one of them opens and locks the file.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t, 0)
@@ -105,7 +105,7 @@ func TestOpenedAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// Writes that wait for another write share a transaction.
+// Writes that wait for another write are written in one transaction.
 func TestWritesShareTransactions(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -137,7 +137,7 @@ func TestWritesShareTransactions(t *testing.T) {
 	}
 }
 
-// The error for a file locked by another process contains the file name and the remedy.
+// If another process has locked the file, the error contains the file name and the remedy.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestLocked(t *testing.T) {
 	})
 }
 
-// A new process waits for the previous one to complete its requests.
+// A new process waits until the previous one has completed its requests.
 func TestWaitsForPredecessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestWaitsForPredecessor(t *testing.T) {
 	})
 }
 
-// A request that outlasts its server does not reopen the file of the next process.
+// After Close, a request that outlasts its server cannot open the file again, which the next process uses.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)

@@ -19,7 +19,7 @@ var (
 	countKey       = []byte("entries")
 )
 
-// sweepLimit is the maximum number of expired entries removed by a write, which adds at most one.
+// sweepLimit is the maximum number of expired entries that a write removes. A write adds at most one entry.
 const sweepLimit = 16
 
 // expirySize is the length in bytes of the expiry at the start of an entry.
@@ -34,7 +34,7 @@ func createBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// transaction looks up the other buckets on demand, because reads do not need them.
+// transaction accesses the entries in a bbolt transaction. It looks up the other buckets only when needed.
 type transaction struct {
 	tx            *bbolt.Tx
 	entries       *bbolt.Bucket
@@ -57,7 +57,7 @@ func (s *Store) beginTransaction(tx *bbolt.Tx) transaction {
 	return t
 }
 
-// Lookup implements [store.Table]. The value is in bbolt's memory.
+// Lookup implements [store.Table]. The value is in bbolt's memory and valid only until the next change.
 func (t transaction) Lookup(key string) ([]byte, bool) {
 	stored := t.entries.Get([]byte(key))
 	if stored == nil || !t.isUnexpired(stored) {
@@ -94,7 +94,7 @@ func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// encodeExpiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite it.
+// encodeExpiry rounds the expiry up to a full second, so that storing an entry with the same expiry does not change it.
 func (t transaction) encodeExpiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
@@ -118,7 +118,7 @@ func (t transaction) Remove(key string) error {
 // Sweep implements [store.Table].
 func (t transaction) Sweep() error { return t.sweep(true) }
 
-// sweep removes some or all expired entries.
+// sweep removes all expired entries, or at most sweepLimit.
 func (t transaction) sweep(all bool) error {
 	var expired [][]byte
 	c := t.expiries().Cursor()
@@ -143,14 +143,14 @@ func (t transaction) listKeys(prefix string) (keys []string) {
 	return keys
 }
 
-// forEach reports all unexpired entries.
+// forEach calls yield for each unexpired entry.
 func (t transaction) forEach(ctx context.Context, yield func(key string, value []byte, ttl time.Duration) error) error {
 	c := t.entries.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ttl := time.Until(time.Unix(0, int64(binary.BigEndian.Uint64(v)))) // the transaction may take long
+		ttl := time.Until(time.Unix(0, int64(binary.BigEndian.Uint64(v)))) // relative to the current time, because the transaction may take a long time
 		if ttl <= 0 {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Rewriting an entry with the same expiry, as with refresh tokens, does not write the expiry pages.
+// Storing an entry again with the same expiry, as for refresh tokens, does not write pages of the expiries bucket.
 func TestSameEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestSameEnd(t *testing.T) {
 			if err := s.Put(t.Context(), key, []byte("value"), ttl); err != nil {
 				t.Fatal(err)
 			}
-			// bbolt copies changed pages up to the root.
+			// bbolt copies changed pages and their ancestors, so a change would have moved the root.
 			err := s.file.Load().db.View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
 			if err != nil {
 				t.Fatal(err)
@@ -28,7 +28,7 @@ func TestSameEnd(t *testing.T) {
 			return order
 		}
 		var before uint64
-		for i := range 200 { // more than fit on one page of their bucket
+		for i := range 200 { // more entries than fit on one page of a bucket
 			before = put(fmt.Sprintf("refresh:%d", i), time.Hour+time.Millisecond)
 		}
 		if before == 0 {

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// unlock releases bbolt's lock, which closing the file does not do while it is mapped.
+// unlock releases bbolt's file lock. Closing the file does not release it while the file is mapped.
 func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

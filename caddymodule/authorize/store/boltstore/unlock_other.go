@@ -4,5 +4,5 @@ package boltstore
 
 import "os"
 
-// unlock does nothing: closing the file releases the lock.
+// unlock does nothing, because closing the file releases the lock.
 func unlock(*os.File) error { return nil }

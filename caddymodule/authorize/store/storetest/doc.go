@@ -5,5 +5,5 @@
 //	memory.go  [NewSharedMemory], an in-memory shared store with simulated outages; [InterceptedStore], a store with
 //	           failures selected by a test
 //
-// Network and server failures are tested in e2e/storefault.
+// Failures of the network and of servers are tested in e2e/storefault.
 package storetest

@@ -9,31 +9,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// SharedMemory is an in-memory store for several gateways with simulated outages.
+// SharedMemory is an in-memory store that several gateways share. It can simulate outages.
 type SharedMemory struct {
 	memory *store.Memory
 	kinds  []string
 
-	mu        sync.Mutex // makes a change and its announcement atomic
+	mu        sync.Mutex // held during a change, so that the change and its announcement are atomic
 	changes   []store.Change
-	changedCh chan struct{} // closed when the log grows, or when a gateway is disconnected
+	changedCh chan struct{} // closed when the list of changes grows or a gateway is disconnected
 	isDown    bool
 	skew      time.Duration
 }
 
-// NewSharedMemory returns an empty store. Its followers receive these kinds of keys.
+// NewSharedMemory returns an empty store. Followers receive entries of the given kinds.
 func NewSharedMemory(kinds ...string) *SharedMemory {
 	return &SharedMemory{memory: store.NewMemory(0, 0), kinds: kinds, changedCh: make(chan struct{})}
 }
 
-// Gateway returns a gateway's handle on the store.
+// Gateway returns a new gateway that uses the store.
 func (s *SharedMemory) Gateway() *Gateway {
 	g := &Gateway{shared: s}
 	g.CallRunner = g.Do
 	return g
 }
 
-// SetDown makes all calls of all gateways fail with [store.ErrUnavailable], or succeed again.
+// SetDown makes all calls by all gateways fail with [store.ErrUnavailable], or lets them succeed again.
 func (s *SharedMemory) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,20 +41,20 @@ func (s *SharedMemory) SetDown(down bool) {
 	s.wakeFollowers()
 }
 
-// SetSkew sets the difference between the store's clock and this process's clock.
+// SetSkew sets by how much the store's clock is ahead of this process's clock.
 func (s *SharedMemory) SetSkew(skew time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.skew = skew
 }
 
-// wakeFollowers wakes the followers. It requires mu.
+// wakeFollowers wakes the followers. The caller must hold mu.
 func (s *SharedMemory) wakeFollowers() {
 	close(s.changedCh)
 	s.changedCh = make(chan struct{})
 }
 
-// A Gateway is a handle on a [SharedMemory] store.
+// A Gateway is one gateway's access to a [SharedMemory] store.
 type Gateway struct {
 	store.CallRunner
 	shared       *SharedMemory
@@ -62,7 +62,7 @@ type Gateway struct {
 	roundTrips   int  // guarded by shared.mu
 }
 
-// Size returns the number of entries and the limit.
+// Size returns the number of entries and the maximum.
 func (g *Gateway) Size() (entries, limit int) { return g.shared.memory.Size() }
 
 // SetDown disconnects this gateway from the store, or reconnects it.
@@ -73,14 +73,14 @@ func (g *Gateway) SetDown(down bool) {
 	g.shared.wakeFollowers()
 }
 
-// RoundTrips returns the number of this gateway's calls; each Do counts once and following does not count.
+// RoundTrips returns the number of calls by this gateway. A call of Do is counted once; following is not counted.
 func (g *Gateway) RoundTrips() int {
 	g.shared.mu.Lock()
 	defer g.shared.mu.Unlock()
 	return g.roundTrips
 }
 
-// countCall counts a call and returns an error during an outage. It requires mu.
+// countCall counts a call and returns an error during an outage. The caller must hold mu.
 func (g *Gateway) countCall(ctx context.Context) error {
 	g.roundTrips++
 	if g.disconnected || g.shared.isDown {
@@ -123,7 +123,7 @@ func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
 	return g.shared.announce(ctx, calls)
 }
 
-// announce reports an executed step to the followers. It requires mu.
+// announce reports the changes by an executed step to the followers. The caller must hold mu.
 func (s *SharedMemory) announce(ctx context.Context, calls []*store.Call) error {
 	followed := len(s.changes)
 	for _, c := range calls {
@@ -161,8 +161,8 @@ func (g *Gateway) Subscribe(ctx context.Context, onUpdate func(store.Update)) er
 	return err
 }
 
-// changesSince returns the changes after the first reported ones, or all followed entries if reported is
-// negative; the length of the log; and a channel that is closed when the log grows.
+// changesSince returns the changes after the first reported ones (all followed entries if reported is negative), the number of
+// all changes, and a channel that is closed when there are more.
 func (g *Gateway) changesSince(ctx context.Context, reported int) (update store.Update, length int, changed <-chan struct{}, err error) {
 	s := g.shared
 	s.mu.Lock()
@@ -193,18 +193,18 @@ func (g *Gateway) Now() time.Time {
 
 var _ store.SharedStore = (*Gateway)(nil)
 
-// InterceptedStore is an in-memory store that calls a function of the test before each call.
+// InterceptedStore is an in-memory store that calls a function before each call, e.g. to simulate failures.
 type InterceptedStore struct {
 	store.CallRunner
 
-	// Before gets the name of the method and its key or prefix. If it returns an error, the call
-	// fails with it and is not executed. Default: all calls are executed.
+	// Before is called with the name of the method and its key or prefix. If it returns an error, the call returns this error
+	// and is not executed. Default: all calls are executed.
 	Before func(method, key string) error
 
 	memory *store.Memory
 }
 
-// NewInterceptedStore returns an empty store.
+// NewInterceptedStore returns an empty store that calls before.
 func NewInterceptedStore(before func(method, key string) error) *InterceptedStore {
 	i := &InterceptedStore{Before: before, memory: store.NewMemory(0, 0)}
 	i.CallRunner = i.Do

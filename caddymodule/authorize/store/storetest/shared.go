@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A SharedSuite contains the tests of a [store.SharedStore] implementation, in addition to [Suite].
+// A SharedSuite contains the tests for implementations of [store.SharedStore]. They must also pass those of [Suite].
 type SharedSuite struct {
-	// New creates an empty store. The returned function creates a further gateway's handle on the
-	// store, with followers of kinds. Resources are released by t.Cleanup.
+	// New creates an empty store. The returned function returns the store as used by another gateway, with followers of the
+	// given kinds. Resources are released with t.Cleanup.
 	New func(t *testing.T, kinds ...string) (gateway func() store.SharedStore)
 
-	// Lifetime of entries in the tests, as in [Suite].
+	// Lifetime is the lifetime of entries in the tests, as in [Suite].
 	Lifetime time.Duration
 }
 
@@ -52,7 +52,7 @@ func (s SharedSuite) Run(t *testing.T) {
 	}
 }
 
-// sharedTest is a store under test with followers of the kinds revoked and cutoff.
+// sharedTest is a store under test whose followers receive the kinds revoked and cutoff.
 type sharedTest struct {
 	gateway  func() store.SharedStore
 	lifetime time.Duration // lifetime of entries
@@ -96,7 +96,7 @@ func testGatewayRace(t *testing.T, s *sharedTest) {
 	}
 }
 
-// waitUntilIdle waits until all other goroutines of the test are blocked, or long enough for a remote
+// waitUntilIdle waits until all other goroutines of the test are blocked. Without synctest, it waits long enough for a remote
 // store to notify its followers.
 func (s *sharedTest) waitUntilIdle() {
 	if s.lifetime >= time.Minute {
@@ -106,7 +106,7 @@ func (s *sharedTest) waitUntilIdle() {
 	time.Sleep(s.lifetime / 4)
 }
 
-// startFollower starts a follower at a gateway until the test ends.
+// startFollower starts a follower at a gateway. It runs until the test ends.
 func (s *sharedTest) startFollower(t *testing.T, g store.SharedStore) *follower {
 	f := &follower{values: map[string]string{}, expires: map[string]time.Time{}}
 	ctx, end := context.WithCancel(context.Background())
@@ -120,15 +120,15 @@ func (s *sharedTest) startFollower(t *testing.T, g store.SharedStore) *follower 
 	return f
 }
 
-// A follower records all reported changes.
+// A follower records all changes reported to it.
 type follower struct {
 	mu              sync.Mutex
 	values          map[string]string
 	expires         map[string]time.Time
-	changes         []string // key=value, or the key alone for a deletion, in order
+	changes         []string // key=value, or only the key for a deletion, in order
 	lastQueriedAt   time.Time
 	completeUpdates int
-	err             error // error of Subscribe, read after its end
+	err             error // error of Subscribe; may be read after Subscribe has returned
 }
 
 func (f *follower) recordUpdate(u store.Update) {
@@ -151,7 +151,7 @@ func (f *follower) recordUpdate(u store.Update) {
 	f.lastQueriedAt = u.QueriedAt
 }
 
-// await waits for a condition and fails after ten seconds.
+// await waits until condition returns true. It fails the test after ten seconds.
 func (f *follower) await(t *testing.T, description string, condition func() bool) {
 	t.Helper()
 	isMet := func() bool {
@@ -168,7 +168,7 @@ func (f *follower) await(t *testing.T, description string, condition func() bool
 	}
 }
 
-// awaitValues waits until the follower has exactly these values.
+// awaitValues waits until the follower has exactly the values in want.
 func (f *follower) awaitValues(t *testing.T, want map[string]string) {
 	t.Helper()
 	f.await(t, fmt.Sprintf("%q", want), func() bool { return maps.Equal(f.values, want) })
@@ -309,7 +309,7 @@ func testFollowersAgree(t *testing.T, s *sharedTest) {
 	second.awaitValues(t, want)
 }
 
-// changeConcurrently makes gateways change the same keys concurrently, and returns the resulting entries.
+// changeConcurrently lets gateways change the same keys concurrently and returns the resulting entries.
 func (s *sharedTest) changeConcurrently(t *testing.T, gateways ...store.SharedStore) map[string]string {
 	var all sync.WaitGroup
 	for n, g := range gateways {

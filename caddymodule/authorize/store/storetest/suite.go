@@ -16,22 +16,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// New creates an empty store for at most maxEntries entries, with a reserve for [ReservedKind]. Resources are
-// released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must not leave a goroutine behind.
+// New creates an empty store for at most maxEntries entries, with a reserve for [ReservedKind]. Resources are released with
+// t.Cleanup. [Run] calls New in a synctest bubble, so the store may not leave any goroutines running.
 type New func(t *testing.T, maxEntries int) store.Store
 
-// ReservedKind is a kind of entries that a full store must accept; see [store.Capacity].
+// ReservedKind is a kind of entries that a full store must still accept; see [store.Capacity].
 const ReservedKind = "revoked"
 
-// A Suite contains the tests of an implementation.
+// A Suite contains the tests for an implementation of [store.Store].
 type Suite struct {
-	New New // creates the store
+	New New // creates the store to be tested
 
-	// Lifetime of entries in the tests. Zero: a minute of synctest's clock. A store with connections or
-	// goroutines cannot run in a synctest bubble and needs a real lifetime of about a second.
+	// Lifetime is the lifetime of entries in the tests. Zero means a minute of synctest's clock. A store with connections or
+	// goroutines cannot run in a synctest bubble. It needs a real lifetime of about a second.
 	Lifetime time.Duration
 
-	// ApproximateLimit skips the tests of the limit, for stores that count their entries only occasionally.
+	// ApproximateLimit skips the tests of the limit, for stores that do not count their entries at each change.
 	ApproximateLimit bool
 }
 
@@ -52,8 +52,8 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// runWithClock runs a test with synctest's clock if lifetime is zero, otherwise in parallel with other
-// tests, because it mostly waits.
+// runWithClock runs a test with synctest's clock if lifetime is zero. Otherwise, it runs the test in parallel with others,
+// because the test mostly waits.
 func runWithClock(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Duration)) {
 	if lifetime == 0 {
 		synctest.Test(t, func(t *testing.T) { test(t, time.Minute) })
@@ -63,14 +63,14 @@ func runWithClock(t *testing.T, lifetime time.Duration, test func(*testing.T, ti
 	test(t, lifetime)
 }
 
-// entryLimit is the limit of entries.
+// entryLimit is the maximum number of entries of the tested stores.
 const entryLimit = 8
 
 // A storeTest is a test of a [Suite].
 type storeTest struct {
 	name            string
 	test            func(*testing.T, context.Context, testedStore)
-	needsExactLimit bool // requires an exact limit
+	needsExactLimit bool // whether the test requires an exact limit
 }
 
 // A testedStore is a store under test.
@@ -79,7 +79,7 @@ type testedStore struct {
 	lifetime time.Duration // lifetime of entries
 }
 
-// waitForExpiry waits until an entry with the lifetime has expired. Stores may round up.
+// waitForExpiry waits until entries that were stored before have expired. Stores may round expiry up.
 func (s testedStore) waitForExpiry() { time.Sleep(s.lifetime + s.lifetime/4) }
 
 func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
@@ -92,7 +92,7 @@ func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
 	}
 }
 
-// countConcurrentSuccesses calls f concurrently and returns the number of successes.
+// countConcurrentSuccesses calls f concurrently and returns how many calls returned nil.
 func countConcurrentSuccesses(f func() error) int32 {
 	var won atomic.Int32
 	var all sync.WaitGroup
@@ -132,7 +132,7 @@ func requireNoError(t *testing.T, err error) {
 	}
 }
 
-// callTests are the tests of each method.
+// callTests are the tests of single calls.
 var callTests = []storeTest{
 	{"Put, then Get", testPutThenGet, false},
 	{"Put replaces the value", testPutReplaces, false},
@@ -252,8 +252,8 @@ func testTakeAfterExpiry(t *testing.T, ctx context.Context, s testedStore) {
 	}
 }
 
-// testPutAfterTake takes a key that was stored again. A store's memory of the first Take, for repeating
-// its response, must not interfere.
+// testPutAfterTake takes a key, stores it again and takes it again. A store may remember the first Take in order to repeat its
+// response, but this may not affect the second.
 func testPutAfterTake(t *testing.T, ctx context.Context, s testedStore) {
 	for _, value := range []string{"first", "second", "third"} {
 		requireNoError(t, s.Add(ctx, "k", []byte(value), s.lifetime))
@@ -270,7 +270,7 @@ func testPutAfterTake(t *testing.T, ctx context.Context, s testedStore) {
 	wantValue(t, s, "k", "new")
 }
 
-// testArbitraryBytes stores values that scripts, protocols or text columns may not support, and keys with pattern characters.
+// testArbitraryBytes stores values that scripts, protocols or text columns may not support, under keys with pattern characters.
 func testArbitraryBytes(t *testing.T, ctx context.Context, s testedStore) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -307,7 +307,7 @@ func testListByPrefix(t *testing.T, ctx context.Context, s testedStore) {
 	wantKeys(t, s, "nothing:")
 }
 
-// testListLiteralPrefix lists by prefixes with pattern characters of Redis or SQL.
+// testListLiteralPrefix lists keys by prefixes that contain pattern characters of Redis or SQL.
 func testListLiteralPrefix(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"a*b", "a_b", "a[b", "aXb", `a\b`} {
 		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
@@ -337,7 +337,7 @@ func testFullStoreRejects(t *testing.T, ctx context.Context, s testedStore) {
 	wantValue(t, s, "7", "v")
 }
 
-// testFullStoreReserve stores revocations in a full store, and nothing else, until their reserve is used up.
+// testFullStoreReserve checks that a full store accepts revocations until the reserve is exhausted, and no other entries.
 func testFullStoreReserve(t *testing.T, ctx context.Context, s testedStore) {
 	fillStore(t, s)
 	for _, key := range []string{ReservedKind + ":1", ReservedKind + ":2"} {
@@ -353,7 +353,7 @@ func testFullStoreReserve(t *testing.T, ctx context.Context, s testedStore) {
 	}
 	wantKeys(t, s, ReservedKind, ReservedKind+":1", ReservedKind+":2")
 	if store.IsShared(s.Store) {
-		return // a shared store accepts any number
+		return // a shared store accepts any number of revocations
 	}
 	var err error
 	for i := 0; i < 100 && err == nil; i++ {
@@ -391,7 +391,7 @@ func testSwapRace(t *testing.T, ctx context.Context, s testedStore) {
 	}
 }
 
-// testManyKeys writes and removes keys repeatedly, and checks that the limit still counts each key once.
+// testManyKeys stores and removes keys repeatedly and checks that the limit counts each key once.
 func testManyKeys(t *testing.T, ctx context.Context, s testedStore) {
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -429,7 +429,7 @@ func testAppendExtends(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
 	time.Sleep(s.lifetime / 2)
 	requireNoError(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
-	time.Sleep(s.lifetime * 3 / 4) // the lifetime starts with the latest item
+	time.Sleep(s.lifetime * 3 / 4) // the lifetime starts when the latest item was appended
 	wantValue(t, s, "k", "abcd")
 }
 
@@ -466,8 +466,8 @@ func testAppendRace(t *testing.T, ctx context.Context, s testedStore) {
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
 
-// The keys of a step end in the same identifier, like those of a grant: a distributed store uses it
-// to place them on one server.
+// testStepExecutesAll executes a step whose keys end in the same identifier, like those of a grant. A distributed store uses
+// the identifier to store them on the same server.
 func testStepExecutesAll(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
 		requireNoError(t, s.Put(ctx, key, []byte("old"), s.lifetime))
@@ -492,7 +492,7 @@ func testStepExecutesAll(t *testing.T, ctx context.Context, s testedStore) {
 	wantKeys(t, s, "deleted:1")
 }
 
-// Whichever call of a step fails, the other calls have no effect, and the error names the reason.
+// testFailedStep checks that if any call of a step fails, the others have no effect and the error states the reason.
 func testFailedStep(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
 	for _, tt := range []struct {
@@ -529,7 +529,7 @@ func testFailedStep(t *testing.T, ctx context.Context, s testedStore) {
 	}
 }
 
-// Deletions in a step make room for its additions, in any order.
+// testStepFreesSpace checks that deletions in a step free space for its additions, in any order.
 func testStepFreesSpace(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
 		requireNoError(t, s.Put(ctx, key, []byte("v"), s.lifetime))
@@ -569,7 +569,7 @@ func testStepInFullStore(t *testing.T, ctx context.Context, s testedStore) {
 	wantKeys(t, s, "", "1", "8", "9")
 }
 
-// testStepRace executes concurrent steps that take one entry and store two others, as in redeeming a code.
+// testStepRace executes concurrent steps that take one entry and store two others, as when a code is redeemed.
 func testStepRace(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
 	won := countConcurrentSuccesses(func() error {
@@ -587,7 +587,7 @@ func testStepRace(t *testing.T, ctx context.Context, s testedStore) {
 
 func testEmptyStep(t *testing.T, ctx context.Context, s testedStore) { requireNoError(t, s.Do(ctx)) }
 
-// testStepEmptyValue distinguishes an empty value from an absent one.
+// testStepEmptyValue checks that an empty value is not treated as a missing one.
 func testStepEmptyValue(t *testing.T, ctx context.Context, s testedStore) {
 	requireNoError(t, s.Put(ctx, "put:1", nil, s.lifetime))
 	requireNoError(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))

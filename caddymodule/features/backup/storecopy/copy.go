@@ -1,6 +1,6 @@
-// Package storecopy copies the entries of an unused store to another unused store, with their remaining lifetimes.
+// Package storecopy copies the entries of one store to another, with their remaining lifetimes. Neither store may be in use.
 //
-// The entries are copied in batches, so memory is bounded.
+// The entries are copied in batches, so that memory use is bounded.
 package storecopy
 
 import (
@@ -20,34 +20,34 @@ import (
 
 // Options are the options of [Run].
 type Options struct {
-	// Source identifies the source, so that an interrupted copy is completed only from the same store. Required.
+	// Source identifies the source store. An interrupted copy can be completed only from the same source. Required.
 	Source string
 
-	// Merge allows a target with entries. Its entries take precedence, except lists of a person's sessions, grants and
-	// apps, which are joined. Default: the target must be empty or have an interrupted copy.
+	// Merge allows a target that already contains entries. These take precedence, except that lists of a person's sessions,
+	// grants and apps are joined. Default: the target must be empty or contain an interrupted copy.
 	Merge bool
 
-	// Force copies even if gateways seem to use the source or the target. Default: [copyguard.ErrRunning].
+	// Force copies even if a gateway seems to be using the source or the target. Default: Run returns [copyguard.ErrRunning].
 	Force bool
 
-	// Batch is the number of entries per step at the target. Default: [DefaultBatch]. Larger batches are faster for a
-	// store that syncs to disk after each step.
+	// Batch is the number of entries per step at the target. Larger batches are faster if the store syncs to disk after each
+	// step. Default: [DefaultBatch].
 	Batch int
 
-	// Progress is called after each batch. Default: none.
+	// Progress is called after each batch. Optional.
 	Progress func(Counts)
 }
 
-// Counts are numbers of entries. Entries that the source reports twice count twice.
+// Counts are numbers of entries. An entry that the source reports twice is counted twice.
 type Counts struct {
 	Read      int // entries read from the source
 	Copied    int // entries copied to the target
-	Conflicts int // entries of the target that differ from the source
-	Removed   int // leftovers of an interrupted copy that the source no longer has
-	Compared  int // compared after copying
+	Conflicts int // entries whose value in the target differs from the source
+	Removed   int // entries of an interrupted copy that the source no longer has
+	Compared  int // entries compared after copying
 }
 
-// Errors of [Run], in addition to errors of the stores.
+// Errors of [Run], in addition to the errors of the stores.
 var (
 	ErrNotEmpty         = errors.New("the target is not empty")
 	ErrOtherSource      = errors.New("the target contains an interrupted copy of another store")
@@ -55,8 +55,8 @@ var (
 	ErrConcurrentChange = errors.New("a store was changed during the copy")
 )
 
-// Run copies all entries. Another Run with the same options completes an interrupted copy: it copies all entries
-// again, because the source may have changed since. The target must not have been used.
+// Run copies all entries. After an interruption, another Run with the same options completes the copy: it copies all entries
+// again, because the source may have changed. The target must not have been used in between.
 func Run(ctx context.Context, from, to store.CopyableStore, o Options) (Counts, error) {
 	c := &copier{from: from, to: to, Options: o}
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
@@ -94,7 +94,7 @@ func (c *copier) run(ctx context.Context) error {
 	return c.to.Delete(ctx, copyguard.IncompleteKey)
 }
 
-// checkNotRunning checks that no gateway uses either store.
+// checkNotRunning returns an error if a gateway uses either store.
 func (c *copier) checkNotRunning(ctx context.Context) error {
 	if c.Force {
 		return nil
@@ -119,8 +119,8 @@ func (c *copier) copyEntries(ctx context.Context) error {
 	})
 }
 
-// storeBatch stores entries in the target. For a merge, it adds missing entries and joins lists. After an error with unknown
-// effect, it reads the target again.
+// storeBatch stores entries in the target. In a merge, it adds missing entries and joins lists. If an error leaves it unclear
+// whether a step took effect, it reads the target again.
 func (c *copier) storeBatch(ctx context.Context, b batch) (copied, conflicts int, err error) {
 	if !c.Merge {
 		_, err = b.execute(ctx, c.to, store.Put)
@@ -145,12 +145,12 @@ func (c *copier) storeBatch(ctx context.Context, b batch) (copied, conflicts int
 	return 0, conflicts, err
 }
 
-// maxRemovalKeys is the maximum number of keys in memory for removal.
+// maxRemovalKeys is the maximum number of keys to remove that are kept in memory.
 const maxRemovalKeys = 10_000
 
 var errRemovalLimit = errors.New("limit of entries to remove at once reached")
 
-// removeExtra deletes the entries of the target that the source lacks.
+// removeExtra deletes the entries of the target that the source doesn't have.
 func (c *copier) removeExtra(ctx context.Context) error {
 	for {
 		extra, err := c.findExtra(ctx)
@@ -169,8 +169,8 @@ func (c *copier) removeExtra(ctx context.Context) error {
 	}
 }
 
-// findExtra returns the entries that only the target has, or some of them and errRemovalLimit. It ignores the issuer mark,
-// which a gateway sets at its start.
+// findExtra returns the entries that only the target has. If there are too many, it returns some of them and errRemovalLimit.
+// It ignores the issuer mark, which a gateway sets when it starts.
 func (c *copier) findExtra(ctx context.Context) (found batch, err error) {
 	err = eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		sourceValues, err := b.get(ctx, c.from)
@@ -190,7 +190,7 @@ func (c *copier) findExtra(ctx context.Context) (found batch, err error) {
 	return found, err
 }
 
-// compare checks that the target has all entries of the source and, unless merged, no others.
+// compare returns an error unless the target has all entries of the source and, except after a merge, no others.
 func (c *copier) compare(ctx context.Context) error {
 	mismatches := 0
 	err := eachBatch(ctx, c.from, DefaultBatch, func(b batch) error {
@@ -225,14 +225,15 @@ func (c *copier) compare(ctx context.Context) error {
 }
 
 const (
-	// DefaultBatch is the default number of entries per step: large enough to amortize the cost of a step, small
-	// enough for short steps between those of others.
+	// DefaultBatch is the default number of entries per step. It is large enough to amortize the cost of a step, but small
+	// enough not to delay the steps of other clients.
 	DefaultBatch = 200
 
-	// entrySize limits the size of a batch: in bytes of values, per entry. The last value may exceed the limit.
+	// entrySize limits the size of a batch: the average size of the values, in bytes per entry. The last value may exceed the
+	// limit.
 	entrySize = 1280
 
-	// expiryMargin is the remaining lifetime below which an entry may be missing when it is checked.
+	// expiryMargin is the remaining lifetime below which the comparison ignores that an entry is missing.
 	expiryMargin = 10 * time.Second
 )
 
@@ -248,7 +249,7 @@ func (e entry) isExpiring() bool { return time.Until(e.expires) < expiryMargin }
 // A batch contains each key once.
 type batch []entry
 
-// eachBatch passes the entries in batches of up to limit, without the marks of copyguard.
+// eachBatch passes the entries to process in batches of up to limit entries. It omits the marks of copyguard.
 func eachBatch(ctx context.Context, s store.CopyableStore, limit int, process func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
@@ -256,7 +257,7 @@ func eachBatch(ctx context.Context, s store.CopyableStore, limit int, process fu
 		if copyguard.IsMarker(key) || ttl <= 0 {
 			return nil
 		}
-		e := entry{key: key, value: bytes.Clone(value), expires: time.Now().Add(ttl)} // the value may be the store's own memory
+		e := entry{key: key, value: bytes.Clone(value), expires: time.Now().Add(ttl)} // the store may reuse the memory of the value
 		if i, seen := at[key]; seen {
 			b[i] = e
 			return nil
@@ -276,17 +277,17 @@ func eachBatch(ctx context.Context, s store.CopyableStore, limit int, process fu
 	return process(b)
 }
 
-// get returns the values of the entries' keys in a store, in their order.
+// get reads the values of the entries' keys from a store. The calls are in the order of the entries.
 func (b batch) get(ctx context.Context, s store.Store) ([]*store.Call, error) {
 	return b.execute(ctx, s, store.Get)
 }
 
 const (
-	maxAttempts = 5 // attempts at a step while the store does not respond
+	maxAttempts = 5 // attempts per step while the store does not respond
 	retryPause  = time.Second
 )
 
-// execute executes a call for each entry in one step. It retries after a pause if the store does not respond.
+// execute executes a call for each entry, all in one step. If the store does not respond, it pauses and retries.
 func (b batch) execute(ctx context.Context, s store.Store, op store.Op) (calls []*store.Call, err error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -317,17 +318,17 @@ func waitBeforeRetry(ctx context.Context) error {
 	}
 }
 
-// listJoiners are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores:
-// otherwise, revoking a person's access would miss those listed only in the source.
+// listJoiners maps the kinds of index entries that list a person's sessions and grants to the functions that join two lists.
+// Without joining, revoking a person's access would miss sessions and grants listed only in the source.
 var listJoiners = map[string]func(there, more []byte) ([]byte, error){
 	"sessions": joinRecentLists, "upstream-sessions": joinRecentLists, "families": joinRecentLists, "consents": joinRecentLists, "apps": joinAppLists,
 }
 
-// joinedListTTL is the lifetime of joined lists, longer than those of both originals.
+// joinedListTTL is the lifetime of joined lists. It is longer than the lifetimes of both originals.
 const joinedListTTL = 400 * 24 * time.Hour
 
-// merge compares entries with those of the target. It returns missing entries, joined lists, and the number of other
-// entries that differ.
+// merge compares entries with the entries of the target. It returns the missing entries, the joined lists, and the number of
+// other entries that differ.
 func (b batch) merge(existing []*store.Call) (missing, joined batch, conflicts int, err error) {
 	for i, e := range b {
 		targetValue, join := existing[i].Value, listJoiners[store.KindOf(e.key)]
@@ -358,7 +359,7 @@ func joinRecentLists(target, source []byte) ([]byte, error) {
 	return append(bytes.Clone(source), target...), nil
 }
 
-// joinAppLists adds the clients that a person's list lacks.
+// joinAppLists adds to a person's list the clients that are only in the list of the source.
 func joinAppLists(target, source []byte) ([]byte, error) {
 	type app map[string]json.RawMessage
 	var apps, added []app
@@ -383,19 +384,19 @@ func joinAppLists(target, source []byte) ([]byte, error) {
 	return json.Marshal(apps)
 }
 
-// probeKey is the key of an entry that is written to the target and must not appear in the source.
+// probeKey is the key of an entry that is written to the target. If it appears in the source, both are the same store.
 const probeKey = copyguard.CopyKind + ":probe"
 
-// markLifetime is how long an interrupted copy can be completed.
+// markLifetime is how long an interrupted copy can be completed afterwards.
 const markLifetime = 30 * 24 * time.Hour
 
 // A copyMark identifies a copy in progress.
 type copyMark struct {
 	Source string `json:"source"`
-	Merge  bool   `json:"merge,omitempty"` // into a store with entries
+	Merge  bool   `json:"merge,omitempty"` // whether the target may contain other entries
 }
 
-// markTarget checks and marks the target. resumed reports whether it has an interrupted copy.
+// markTarget checks and marks the target. resumed reports whether the target contains an interrupted copy.
 func (c *copier) markTarget(ctx context.Context) (resumed bool, err error) {
 	if err := c.checkDistinct(ctx); err != nil {
 		return false, err
@@ -421,7 +422,7 @@ func (c *copier) markTarget(ctx context.Context) (resumed bool, err error) {
 	return m != nil, c.to.Put(ctx, copyguard.IncompleteKey, text, markLifetime)
 }
 
-// checkDistinct checks that source and target are not the same store.
+// checkDistinct returns an error if source and target are the same store.
 func (c *copier) checkDistinct(ctx context.Context) error {
 	probe := []byte(rand.Text())
 	if err := c.to.Put(ctx, probeKey, probe, time.Minute); err != nil {
@@ -437,7 +438,7 @@ func (c *copier) checkDistinct(ctx context.Context) error {
 	return errors.Join(err, c.to.Delete(ctx, probeKey))
 }
 
-// loadMark returns the mark of an interrupted copy, or nil.
+// loadMark returns the mark of an interrupted copy, or nil if there is none.
 func (c *copier) loadMark(ctx context.Context) (*copyMark, error) {
 	text, err := c.to.Get(ctx, copyguard.IncompleteKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -452,7 +453,7 @@ func (c *copier) loadMark(ctx context.Context) (*copyMark, error) {
 
 var errFoundEntry = errors.New("the store contains an entry")
 
-// checkEmpty checks that the target is empty, except for the issuer mark, which a gateway sets at its start.
+// checkEmpty returns an error unless the target is empty. It ignores the issuer mark, which a gateway sets when it starts.
 func (c *copier) checkEmpty(ctx context.Context) error {
 	err := eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		if len(b) == 1 && b[0].key == store.IssuerKey {

@@ -36,27 +36,24 @@ var synchronousCommits = []string{"remote_apply", "on", "remote_write", "local",
 
 // A Config is the configuration of a [Store].
 type Config struct {
-	// Connection string or URL in libpq's format. Its pool_max_conns is the maximum number of connections, besides the connection
-	// that listens for notifications; 10 by default. Required.
+	// Connection string or URL in libpq's format. Its pool_max_conns is the maximum number of connections, not including the
+	// connection that listens for notifications; its default is 10. Required.
 	DSN string
 
-	// Host, or host:port, of the connection that listens for notifications if the other
-	// connections use a transaction pooler. Default: as in DSN.
+	// Host, or host:port, of the connection that listens for notifications, if the other connections use a transaction pooler.
+	// Default: the host in DSN.
 	ListenAddress string
 
-	// TLS configuration, which replaces the TLS settings of DSN. Nil: as in DSN.
+	// TLS configuration, which replaces the TLS settings of DSN. Default: the settings of DSN.
 	TLS *tls.Config
 
-	// Time limit of a step with all its retries, and of each page of a listing. Default: 2
-	// s.
+	// Time limit of a step with all its retries, and of each page of a listing. Default: 2 s.
 	Timeout time.Duration
 
-	// Table name, with schema and dot if the schema is not in the search path.
-	// Default: fhir_store.
+	// Table name, with the prefix "schema." if the schema is not in the search path. Default: fhir_store.
 	Table string
 
-	// Maximum number of entries, counted periodically. Further entries are
-	// rejected. Default: 50 million.
+	// Maximum number of entries, which are counted periodically. Additional entries are rejected. Default: 50 million.
 	MaxEntries int
 
 	// Durability of a commit: remote_apply, on, remote_write, local or off. Default: on.
@@ -65,14 +62,14 @@ type Config struct {
 	// Kinds of keys that [Store.Subscribe] reports.
 	SubscribedKinds []string
 
-	// Kinds of keys that [Store.Subscribe] reports only when they change, because their initial
-	// content may be millions of rows.
+	// Kinds of keys that [Store.Subscribe] reports only when they change. There may be millions of such rows, too many to
+	// report initially.
 	ChangeOnlyKinds []string
 
-	// Kinds of keys that are stored even at MaxEntries.
+	// Kinds of keys that are stored even beyond MaxEntries.
 	UnboundedKinds []string
 
-	// Logger for background errors. Default: slog's.
+	// Logger for background errors. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -100,8 +97,8 @@ func (c Config) isAnnounced(key string) bool {
 	return kind == probeKind || slices.Contains(c.SubscribedKinds, kind) || slices.Contains(c.ChangeOnlyKinds, kind)
 }
 
-// tableName matches the names of tables. The names of procedures and indexes contain the table's name and are limited to 63
-// bytes.
+// tableName matches valid table names. It limits their length because names of procedures and indexes contain the name of the
+// table and are limited to 63 bytes.
 var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
 
 // CheckTable returns an error if name is not a valid table name.
@@ -112,7 +109,7 @@ func CheckTable(name string) error {
 	return nil
 }
 
-// CheckSynchronousCommit returns an error if word is not remote_apply, on, remote_write, local or off.
+// CheckSynchronousCommit returns an error unless word is one of remote_apply, on, remote_write, local and off.
 func CheckSynchronousCommit(word string) error {
 	if !slices.Contains(synchronousCommits, word) {
 		return fmt.Errorf("invalid synchronous_commit %q: use one of %s", word, strings.Join(synchronousCommits, ", "))
@@ -131,7 +128,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	if pool.MinConns = 0; !strings.Contains(c.DSN, "pool_max_conns") {
 		pool.MaxConns = defaultMaxConns
 	}
-	pool.ShouldPing = skipPing // pinging costs a round trip; lost connections are retried instead
+	pool.ShouldPing = skipPing // a ping costs a round trip; withConn retries after a lost connection
 	conn := &pool.ConnConfig.Config
 	conn.ConnectTimeout = c.Timeout
 	if conn.RuntimeParams["application_name"] == "" {
@@ -181,14 +178,14 @@ func (c Config) listenConfig() (*pgx.ConnConfig, error) {
 	return conn, nil
 }
 
-// requireTLS requires TLS for all connections except Unix sockets.
+// requireTLS requires TLS for all connections except those to Unix sockets.
 func requireTLS(conn *pgconn.Config, config *tls.Config) {
 	all := append([]*pgconn.FallbackConfig{{Host: conn.Host, Port: conn.Port}}, conn.Fallbacks...)
 	var secured []*pgconn.FallbackConfig
 	for _, f := range all {
 		sameAddress := func(k *pgconn.FallbackConfig) bool { return k.Host == f.Host && k.Port == f.Port }
 		if slices.ContainsFunc(secured, sameAddress) {
-			continue // the same host with a different TLS mode
+			continue // same host with another TLS mode
 		}
 		f = &pgconn.FallbackConfig{Host: f.Host, Port: f.Port}
 		if !strings.HasPrefix(f.Host, "/") && !strings.HasPrefix(f.Host, "@") {
@@ -206,15 +203,13 @@ func hasMultipleHosts(conn *pgconn.Config) bool {
 	})
 }
 
-// Errors of connection strings and addresses quote no input: after a mistake, any part
-// of it may be a password.
+// Errors about connection strings and addresses never quote the input: if it is malformed, any part may be a password.
 var (
 	errURLAsName = errors.New("a host, user or database contains part of a URL: set dsn to the complete URL, and percent-encode its user and password: %40 for @, %2F for /, %3F for ? and %23 for #")
 	errListenURL = errors.New("invalid listen address: use a host or host:port, not a URL")
 )
 
-// parseErrors maps the beginning of pgx's error for a connection string, which never contains
-// input, to our error.
+// parseErrors maps prefixes of pgx's errors about connection strings to error messages. The prefixes contain no input.
 var parseErrors = []struct{ prefix, message string }{
 	{"failed to parse as URL", "not a valid URL; percent-encode the user and password: %40 for @, %2F for /, %3F for ? and %23 for #"},
 	{"failed to parse as keyword/value", "neither a URL nor keyword=value pairs; put values with spaces in single quotes, and escape ' and \\ with \\"},
@@ -227,8 +222,7 @@ var parseErrors = []struct{ prefix, message string }{
 	{"cannot parse pool_", "a pool_ parameter has an invalid value"},
 }
 
-// redactedError returns an error without pgx's error text: pgx redacts passwords only where it
-// recognizes them.
+// redactedError replaces an error of pgx by one without its text. pgx redacts only passwords that it recognizes.
 func redactedError(err error) error {
 	if parseErr, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		parseErr.ConnString = ""
@@ -241,7 +235,7 @@ func redactedError(err error) error {
 	return errors.New("invalid: use a URL, or keyword=value pairs in libpq's format")
 }
 
-// checkNames rejects names that contain parts of a misparsed URL, because errors and logs include these names.
+// checkNames rejects names that contain parts of a misparsed URL, because errors and logs include the names.
 func checkNames(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, f := range c.Fallbacks {
@@ -257,8 +251,7 @@ func checkNames(c *pgconn.Config) error {
 	return nil
 }
 
-// isURL reports whether a name is a URL or the rest of one. A leading @ is an abstract
-// socket.
+// isURL reports whether a name is a URL or a part of one. A name that begins with @ is an abstract socket.
 func isURL(name string) bool {
 	return strings.Contains(name, "://") || strings.LastIndexByte(name, '@') > 0
 }

@@ -26,7 +26,7 @@ type database struct {
 	clock  clock
 	pooler pooler
 
-	opened   atomic.Bool   // server checked and table created
+	opened   atomic.Bool   // whether the server was checked and the table exists
 	openSlot chan struct{} // semaphore for opening
 	onOpen   func()        // called after each opening
 
@@ -43,14 +43,14 @@ func newDatabase(config Config, connections *pgxpool.Config) (d *database, err e
 }
 
 const (
-	minServerVersion = 13_00_00 // first version with xid8
+	minServerVersion = 13_00_00 // first version with the type xid8
 	schemaVersion    = 1
 )
 
-// errUnusable is the error of a server that cannot be used at all.
+// errUnusable is returned for a server that is not suitable at all.
 var errUnusable = errors.New("the PostgreSQL store cannot be used")
 
-// open connects, checks the server and creates the table unless that has been done.
+// open connects, checks the server and creates the table, unless this has already been done.
 func (d *database) open(ctx context.Context) error {
 	if d.opened.Load() {
 		return nil
@@ -89,11 +89,11 @@ func (d *database) prepareAny(ctx context.Context) error {
 	})
 }
 
-// serverQuery reads the server's properties. It needs no prepared statement: a pooler may not support them.
+// serverQuery reads the server's properties. It is not a prepared statement, because a pooler may not support those.
 const serverQuery = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
 	current_setting('server_version_num')::integer, clock_timestamp(), pg_backend_pid()`
 
-// prepare checks the server and creates a missing table.
+// prepare checks the server and creates the table if it is missing.
 func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	sentAt := time.Now()
 	var readOnly bool
@@ -107,7 +107,7 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	case serverVersion < minServerVersion:
 		return fmt.Errorf("%w: PostgreSQL %d is too old: 13 or newer is required", errUnusable, serverVersion/10_000)
 	case readOnly:
-		_ = conn.Conn().Close(ctx) // the next connection may reach another server of that name
+		_ = conn.Conn().Close(ctx) // the next connection may reach another server with this name
 		return fmt.Errorf("%w: the server is read-only, such as a standby: set dsn to the primary, or to all hosts with target_session_attrs=read-write", errUnusable)
 	}
 	d.clock.update(now, sentAt, time.Now())
@@ -124,10 +124,10 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	return d.checkPrivileges(ctx, conn)
 }
 
-// errMissingPrivileges is the error of a role without the rights that gateways need.
+// errMissingPrivileges is returned if the role lacks privileges that gateways need.
 var errMissingPrivileges = errors.New("missing privileges")
 
-// missingPrivilegesQuery lists the table rights that the role lacks.
+// missingPrivilegesQuery lists the table privileges that the role lacks.
 const missingPrivilegesQuery = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
 	WHERE NOT has_table_privilege($1, p)`
 
@@ -142,7 +142,7 @@ func (d *database) checkPrivileges(ctx context.Context, conn *pgxpool.Conn) erro
 
 const versionCommentPrefix = "caddy-fhir store, version "
 
-// readSchemaVersion returns the schema version of the table; 0 if the table does not exist.
+// readSchemaVersion returns the schema version of the table, or 0 if the table does not exist.
 func (d *database) readSchemaVersion(ctx context.Context, conn interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 },
@@ -166,7 +166,7 @@ func (d *database) readSchemaVersion(ctx context.Context, conn interface {
 	return version, nil
 }
 
-// migrate creates the table, unless another gateway has just created it.
+// migrate creates the table, unless another gateway has created it in the meantime.
 func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('caddy-fhir store ' || $1, 0))", d.sql.table); err != nil {
@@ -185,26 +185,25 @@ func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// execModeParameter is the connection string parameter for the execution mode of statements.
+// execModeParameter is the connection string parameter that sets the execution mode of statements.
 const execModeParameter = "default_query_exec_mode"
 
-// A pooler such as PgBouncer may run each transaction on another server connection, where
-// earlier prepared statements do not exist. Through a pooler, statements are therefore not
-// prepared by name, at the cost of planning each call. Poolers that keep prepared statements
-// cannot be detected: set the mode in the connection string.
+// A pooler detects poolers such as PgBouncer. They may run each transaction on another server connection, where earlier
+// prepared statements do not exist. With such a pooler, statements are therefore sent without names, so that each call has to
+// be planned. A pooler that supports prepared statements cannot be detected: set the mode in the connection string.
 type pooler struct {
-	modeConfigured bool        // the connection string sets the execution mode
-	detected       atomic.Bool // a pooler was detected
+	modeConfigured bool        // whether the connection string sets the execution mode
+	detected       atomic.Bool // whether a pooler was detected
 }
 
-// errPoolerDetected requires new connections, because a pooler was detected.
+// errPoolerDetected is returned when a pooler is first detected. New connections are then required.
 var errPoolerDetected = errors.New("a connection pooler was detected")
 
-// configurePool adapts new connections.
+// configurePool sets the execution mode of new connections.
 func (p *pooler) configurePool(config Config, connections *pgxpool.Config) {
 	p.modeConfigured = strings.Contains(config.DSN, execModeParameter)
 	connections.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { p.setExecMode(c); return nil }
-	// A pooler may forward another client's notifications. pgx would buffer them forever.
+	// A pooler may forward notifications for other clients. pgx would buffer them indefinitely.
 	connections.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 }
 
@@ -214,8 +213,8 @@ func (p *pooler) setExecMode(c *pgx.ConnConfig) {
 	}
 }
 
-// detect detects a pooler: the server process id received at connection setup differs from the
-// backend's. On first detection, it returns errPoolerDetected so that connections are made again.
+// detect detects a pooler: the server process ID received at connection setup differs from the process ID of the backend. When
+// a pooler is first detected, it returns errPoolerDetected, so that the caller reconnects.
 func (p *pooler) detect(conn *pgx.Conn, backendPID uint32) error {
 	if conn.PgConn().PID() == backendPID || p.detected.Swap(true) || p.modeConfigured {
 		return nil
@@ -226,8 +225,8 @@ func (p *pooler) detect(conn *pgx.Conn, backendPID uint32) error {
 // maxTries is the maximum number of attempts within the time limit of a step.
 const maxTries = 4
 
-// withConn uses a pooled connection within the time limit of a step. It retries after a lost
-// connection or a transaction conflict, so do must be repeatable.
+// withConn calls do with a pooled connection within the time limit of a step. It retries after a lost connection or a
+// transaction conflict, so do must be repeatable.
 func (d *database) withConn(caller context.Context, do func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(caller, d.config.Timeout)
 	defer cancel()
@@ -257,14 +256,14 @@ func (d *database) tryOnce(ctx context.Context, do func(context.Context, *pgxpoo
 	return err
 }
 
-// resetState discards state that an error invalidates: the server may have been replaced.
+// resetState discards state that may be invalid after an error: the server may have been replaced.
 func (d *database) resetState(ctx context.Context, conn *pgxpool.Conn, err error) {
 	switch sqlState(err) {
 	case readOnlyTransaction:
 		_ = conn.Conn().Close(ctx)
 		d.pool.Reset()
 		d.opened.Store(false)
-	case undefinedTable, undefinedFunction, insufficientPrivilege: // the next check names the missing right
+	case undefinedTable, undefinedFunction, insufficientPrivilege: // open checks again, and its error contains the missing privilege
 		d.opened.Store(false)
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
@@ -272,7 +271,7 @@ func (d *database) resetState(ctx context.Context, conn *pgxpool.Conn, err error
 	}
 }
 
-// Error codes of PostgreSQL (appendix A of its manual) with special treatment.
+// PostgreSQL error codes (appendix A of its manual) that are handled separately.
 const (
 	readOnlyTransaction   = "25006"
 	serializationFailure  = "40001"
@@ -281,10 +280,10 @@ const (
 	undefinedFunction     = "42883"
 	undefinedTable        = "42P01"
 	diskFull              = "53100"
-	invalidAuthorization  = "28000" // pg_hba.conf, possibly for this connection type only
+	invalidAuthorization  = "28000" // rejected by pg_hba.conf, possibly only for this connection type
 )
 
-// sqlState returns the code of a server error, or "".
+// sqlState returns the SQLSTATE of a server error, or "".
 func sqlState(err error) string {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pgErr.Code
@@ -292,7 +291,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isStoreResult reports whether an error is a result of the store, not a failure.
+// isStoreResult reports whether an error is a result of the store, such as a conflict, rather than a failure.
 func isStoreResult(err error) bool {
 	for _, result := range []error{store.ErrNotFound, store.ErrExists, store.ErrChanged, store.ErrFull, store.ErrTooLong} {
 		if errors.Is(err, result) {
@@ -302,8 +301,8 @@ func isStoreResult(err error) bool {
 	return false
 }
 
-// isRetryable reports whether a retry may succeed or return a better error: after a lost connection or
-// a rollback by the server, to create the table again, or to name the missing right.
+// isRetryable reports whether a retry may succeed or return a better error: after a lost connection or a rollback by the
+// server, after the loss of the table, or to determine the missing privilege.
 func isRetryable(err error) bool {
 	if errors.Is(err, errUnusable) {
 		return false
@@ -315,7 +314,7 @@ func isRetryable(err error) bool {
 	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable, insufficientPrivilege:
 		return true
 	default:
-		return c[:3] == "57P" // server or session shutdown
+		return c[:3] == "57P" // shutdown of the server or session
 	}
 }
 
@@ -333,8 +332,8 @@ func (a connectErrors) Error() string {
 // Unwrap supports [errors.Is].
 func (a connectErrors) Unwrap() []error { return a }
 
-// rootCause returns the cause of a connection error. With optional TLS, each address is tried twice: the server's own error counts
-// more than its refusal of TLS or of plain text.
+// rootCause returns the cause of a connection error. If TLS is optional, each address is tried twice, with and without TLS. An
+// error of the server itself takes precedence over its rejection of TLS or plain text.
 func rootCause(err error) error {
 	connectErr, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -360,7 +359,8 @@ func rootCause(err error) error {
 	return causes
 }
 
-// storeError converts an error to one of [store.Store], or to the caller's own if the caller's context ended.
+// storeError converts an error to an error of [store.Store]. If the caller's context is done, it returns the error of that
+// context.
 func (d *database) storeError(caller context.Context, err error) error {
 	switch {
 	case d.closed.Err() != nil:
@@ -375,9 +375,8 @@ func (d *database) storeError(caller context.Context, err error) error {
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(rootCause(err))) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isConfigurationError reports whether an error needs a change of the configuration or the server:
-// wrong credentials, missing database, missing rights, a read-only server, an unexpected
-// certificate.
+// isConfigurationError reports whether the configuration or the server must be changed: wrong credentials, a missing database
+// or privilege, a read-only server, or an unexpected certificate.
 func isConfigurationError(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, errUnusable) {
 		return true
@@ -387,7 +386,7 @@ func isConfigurationError(err error) bool {
 		return false
 	}
 	switch c[:2] {
-	case "28", "3D", "3F", "42": // authorization, no database, no schema, rights
+	case "28", "3D", "3F", "42": // authorization, missing database, missing schema, missing privileges
 		return true
 	}
 	return false

@@ -1,4 +1,4 @@
-// Package postgresstore is a [store.SharedStore] in one table of a PostgreSQL database, which any number of gateways share.
+// Package postgresstore is a [store.SharedStore] in one table of a PostgreSQL database, which any number of gateways can share.
 //
 //	config.go    [Config] and its connections; connection errors without passwords
 //	store.go     methods of the store; a step of calls as the arguments of one CALL; paged listings
@@ -9,22 +9,19 @@
 //
 // # Steps
 //
-// A step is one CALL, so it takes one round trip. The procedure makes the changes in the order
-// of their keys, each with one statement that also checks the condition: row locks serialize
-// steps without deadlocks. If a condition fails, the step is rolled back. Gets run after the
-// commit, so that they return everything that was committed before.
+// A step is one CALL, so it takes one round trip. The procedure makes the changes in the order of their keys, each with one
+// statement that also checks the condition. Row locks serialize steps without deadlocks. If a condition fails, the step is
+// rolled back. Gets are executed after the commit, so that they return everything committed before.
 //
 // # Lost responses
 //
-// Each step has a random number, the same for all its attempts. It leaves a row under this
-// number for a minute, with the values that it took. A retry that finds the row reports the
-// step as done, regardless of later changes.
+// Each step has a random ID, which all its attempts share. A step stores a row under this ID for one minute, with the values
+// that it took. If a retry finds the row, it reports the step as done, regardless of later changes.
 //
-// # Following
+// # Subscriptions
 //
-// Rows of followed kinds contain the number of the transaction that wrote them. A follower
-// reads the rows that its last snapshot did not include, after each NOTIFY and every second:
-// a lost notification costs at most a second. A deleted row remains for a minute as an empty
-// row. A follower that has not read for half a minute reads everything again, as after a new
-// connection.
+// Rows of the kinds in SubscribedKinds contain the number of the transaction that wrote them. After each NOTIFY and every
+// second, a follower reads the rows that its last snapshot did not include, so a lost notification delays a change by at most a
+// second. A deleted row remains for a minute as an empty row. A follower that has not read for half a minute reads all rows
+// again, as after a reconnect.
 package postgresstore

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	heartbeatInterval = time.Second           // also the maximum delay of a change with a lost notification
-	coalesceDelay     = 20 * time.Millisecond // between reads, to report many changes at once
+	heartbeatInterval = time.Second           // also the maximum delay of a change if a notification is lost
+	coalesceDelay     = 20 * time.Millisecond // pause between reads, so that many changes are reported together
 	maxReadInterval   = 30 * time.Second      // maximum time between reads: deleted rows remain for only a minute
 )
 
-// heartbeatQuery writes to the server's log, so it fails or blocks where changes would: a
-// server that is a standby or cut off from its standbys does not count as heard.
+// heartbeatQuery writes to the server's log. It fails or blocks in the same situations as changes do: if the server is a
+// standby, or is disconnected from its standbys.
 const heartbeatQuery = `SELECT pg_logical_emit_message(true, 'caddy-fhir', '')`
 
-// changesQuery reads the rows that a snapshot did not see. Each row, and at least one, has
-// the new snapshot, the server's clock and its start time, which identifies the server.
+// changesQuery reads the rows that are not visible in a snapshot. Each row also contains the new snapshot, the server's time
+// and its start time, which identifies the server. If there are no changes, it returns one row with only these values.
 const changesQuery = `SELECT s.snapshot, s.now, s.started, e.key, CASE WHEN NOT e.gone THEN e.value END,
 		extract(epoch FROM e.expires - s.now)::float8
 	FROM (SELECT pg_current_snapshot()::text AS snapshot, clock_timestamp() AS now, pg_postmaster_start_time() AS started) AS s
 	LEFT JOIN {table} AS e ON e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
 	ORDER BY e.xid`
 
-// futureSnapshot is a snapshot that includes all future transactions: no row is new to it.
+// futureSnapshot is a snapshot that includes all future transactions, so that no row is new compared with it.
 const futureSnapshot = "9223372036854775807:9223372036854775807:"
 
-// A follower runs [Store.Subscribe].
+// A follower implements [Store.Subscribe].
 type follower struct {
 	*database
 	conn        *pgx.Conn
 	report      func(store.Update)
 	snapshot    string    // snapshot of the latest read
 	started     time.Time // start time of the server
-	readAt      time.Time // latest read, by the server's clock
+	readAt      time.Time // time of the latest read by the server's clock
 	heartbeatAt time.Time // start of the latest heartbeat
 }
 
@@ -80,7 +80,7 @@ func (s *Store) runSubscription(ctx context.Context, report func(store.Update)) 
 // listener returns the configuration of the connection that listens for notifications.
 func (s *Store) listener() *pgx.ConnConfig {
 	c := s.listenConfig.Copy()
-	if s.database.config.ListenAddress == "" { // through the pooler, if any
+	if s.database.config.ListenAddress == "" { // through the pooler, if there is one
 		s.database.pooler.setExecMode(c)
 	}
 	return c
@@ -92,7 +92,7 @@ func (f *follower) close() {
 	_ = f.conn.Close(ctx)
 }
 
-// poll reads and reports changes, after a heartbeat if one is due.
+// poll sends a heartbeat if one is due, then reads and reports changes.
 func (f *follower) poll(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(f.heartbeatAt) >= heartbeatInterval {
@@ -123,8 +123,8 @@ func (f *follower) heartbeat(ctx context.Context) error {
 	return err
 }
 
-// reportAll reports all entries in pages, each with its own snapshot: the next round
-// repeats the changes made meanwhile.
+// reportAll reports all entries in pages. Each page has a separate snapshot. Changes made in the meantime are reported again by
+// the next poll.
 func (f *follower) reportAll(ctx context.Context) error {
 	f.snapshot = futureSnapshot
 	if _, err := f.changes(ctx); err != nil {
@@ -144,7 +144,7 @@ func (f *follower) reportAll(ctx context.Context) error {
 	return nil
 }
 
-// changes reads the changes since the last snapshot.
+// changes returns the changes since the last snapshot.
 func (f *follower) changes(ctx context.Context) (changes []store.Change, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
 	defer cancel()
@@ -168,7 +168,7 @@ func (f *follower) changes(ctx context.Context) (changes []store.Change, err err
 	return changes, err
 }
 
-// wait waits for a notification, at most until the next heartbeat is due.
+// wait waits for a notification, but at most until the next heartbeat is due.
 func (f *follower) wait(ctx context.Context) error {
 	ctx, cancel := context.WithDeadline(ctx, f.heartbeatAt.Add(heartbeatInterval))
 	defer cancel()
@@ -185,14 +185,13 @@ func (f *follower) wait(ctx context.Context) error {
 	return err
 }
 
-// A clock is the server's clock: the latest reading, advanced by this process's monotonic
-// clock.
+// A clock is the server's clock: the latest reading, advanced by the local monotonic clock.
 type clock struct{ latest atomic.Pointer[clockReading] }
 
 // A clockReading is the server's time at a local time.
 type clockReading struct{ serverTime, localTime time.Time }
 
-// update stores a reading. The server's time is assumed to be from the middle of the request.
+// update stores a reading. It assumes that the server read its clock halfway between sent and received.
 func (c *clock) update(serverTime, sent, received time.Time) {
 	c.latest.Store(&clockReading{serverTime, sent.Add(received.Sub(sent) / 2)})
 }

@@ -10,16 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A capacity is the number of further rows that fit. Between two counts, each storing call
-// is assumed to add a row.
+// A capacity limits the number of rows. Between two counts, it assumes that each call that stores an entry adds a row.
 type capacity struct {
 	sql     statements
 	limit   int64
 	counted atomic.Int64 // rows at the last count
-	pending atomic.Int64 // storing calls since then
+	pending atomic.Int64 // calls since then that may have added a row
 
 	countLock chan struct{} // semaphore for counting
-	exact     bool          // exact count of a small table; guarded by countLock
+	exact     bool          // whether the last count was exact, as for small tables; guarded by countLock
 	countedAt time.Time     // time of the last count; guarded by countLock
 }
 
@@ -29,12 +28,12 @@ func newCapacity(sql statements, limit int) *capacity {
 
 func (r *capacity) estimatedRows() int64 { return min(r.counted.Load()+r.pending.Load(), r.limit) }
 
-// reserveRows reserves n rows. It returns the number of rows that fit before the reservation.
+// reserveRows reserves n rows. It returns the number of rows that were free before.
 func (r *capacity) reserveRows(n int64) int64 {
 	return r.limit - r.counted.Load() - (r.pending.Add(n) - n)
 }
 
-// lock waits at most until ctx ends.
+// lock acquires the lock. It returns an error if ctx is done first.
 func (r *capacity) lock(ctx context.Context) error {
 	select {
 	case r.countLock <- struct{}{}:
@@ -56,8 +55,8 @@ func (r *capacity) setCount(rows int64, exact bool) {
 // minCountInterval is the minimum interval between counts of a large, full table.
 const minCountInterval = time.Second
 
-// reserve reserves at most n rows for a step and returns how many fit. If n may not fit, it
-// removes expired rows and counts.
+// reserve reserves n rows for a step and returns how many are free. If fewer than n are free, it first removes expired rows and
+// counts the rows again.
 func (r *capacity) reserve(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, error) {
 	if n == 0 {
 		return 0, nil
@@ -93,8 +92,7 @@ func (r *capacity) count(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// The sweeper runs every sweepInterval on average. It removes up to maxSweepBatches batches of
-// sweepBatchSize rows.
+// The sweeper runs every sweepInterval on average. Each run removes up to maxSweepBatches batches of sweepBatchSize rows.
 const (
 	sweepInterval   = 10 * time.Second
 	sweepBatchSize  = 500
@@ -109,11 +107,11 @@ type sweeper struct {
 	running  sync.WaitGroup
 }
 
-// start starts the sweeper once.
+// start starts the sweeper, unless it is already running.
 func (s *sweeper) start() { s.once.Do(func() { s.running.Go(s.run) }) }
 
-// run removes expired rows and counts the others until the store is closed. Concurrent
-// gateways skip each other's locked rows.
+// run periodically removes expired rows and counts the others, until the store is closed. Gateways skip rows that others have
+// locked.
 func (s *sweeper) run() {
 	for {
 		select {
@@ -150,7 +148,7 @@ func (s *sweeper) removeAllExpired(ctx context.Context) error {
 	})
 }
 
-// removeExpired removes a batch of expired rows. It returns the number of removed rows.
+// removeExpired removes a batch of expired rows and returns their number.
 func (q *statements) removeExpired(ctx context.Context, conn *pgxpool.Conn) (removed int, err error) {
 	err = conn.QueryRow(ctx, q.sweep, sweepBatchSize).Scan(&removed)
 	return removed, err

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// ErrClosed is the error of calls after [Store.Close].
+// ErrClosed is returned by calls after [Store.Close].
 var ErrClosed = errors.New("the PostgreSQL store is closed")
 
 // Store is a [store.SharedStore] in a table of a PostgreSQL database. It connects on first use.
@@ -54,9 +54,9 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// Open connects, checks the server and creates a missing table. Other methods do the same
-// until it has succeeded. A [store.ErrUnavailable] is temporary; any other error is a
-// mistake in the configuration or at the server and contains a remedy.
+// Open connects, checks the server and creates the table if it is missing. Until this has succeeded, each other method does it
+// first. [store.ErrUnavailable] is temporary; any other error is caused by the configuration or the server, and its text
+// contains a remedy.
 func (s *Store) Open(ctx context.Context) error {
 	err := s.database.open(ctx)
 	if err == nil || isConfigurationError(err) {
@@ -65,7 +65,7 @@ func (s *Store) Open(ctx context.Context) error {
 	return s.database.storeError(ctx, err)
 }
 
-// Close closes all connections, including those of Follow. Later calls return [ErrClosed].
+// Close closes all connections, including those of Subscribe. Later calls return [ErrClosed].
 func (s *Store) Close() error {
 	s.database.close()
 	s.sweeper.running.Wait()
@@ -89,11 +89,11 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 
 // Entries written by [Store.Probe].
 const (
-	probeKind = "trial" // announced, although no follower uses it
+	probeKind = "trial" // kind of an announced entry that no follower uses
 	probeSize = 8 << 10
 )
 
-// Probe implements [store.Probe]: it adds and deletes an announced and an unannounced entry.
+// Probe implements [store.Probe]. It adds and deletes an announced entry and an unannounced one.
 func (s *Store) Probe(ctx context.Context) error {
 	id := strconv.FormatUint(rand.Uint64(), 36)
 	for _, kind := range []string{probeKind, "check"} {
@@ -108,7 +108,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// VolatilityReason returns why the server may lose data in a crash; "" if it does not or cannot be queried.
+// VolatilityReason returns why the server may lose data in a crash. It returns "" if no data can be lost or the server cannot
+// be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.database.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of the host may lose all data'
@@ -126,7 +127,7 @@ func (s *Store) Size() (entries, limit int) {
 	return int(s.capacity.estimatedRows()), int(s.capacity.limit)
 }
 
-// PoolStats returns the number of open connections, and of those in use.
+// PoolStats returns the number of open connections and the number of connections in use.
 func (s *Store) PoolStats() (connections, inUse int) {
 	stat := s.database.pool.Stat()
 	return int(stat.TotalConns()), int(stat.AcquiredConns())
@@ -139,15 +140,15 @@ var (
 
 // A step is a list of calls prepared for the procedure.
 type step struct {
-	calls         []*store.Call // in the caller's order
-	changes       []*store.Call // by key, to avoid deadlocks
+	calls         []*store.Call // all calls, in the caller's order
+	changes       []*store.Call // calls that change entries, by key to avoid deadlocks
 	gets          []*store.Call
 	args          arguments
-	boundedRows   int64 // maximum number of added rows of bounded kinds
-	unboundedRows int64 // maximum number of added rows of unbounded kinds
+	boundedRows   int64 // maximum number of rows added for bounded kinds
+	unboundedRows int64 // maximum number of rows added for unbounded kinds
 }
 
-// arguments are the arguments of the procedure, with an element for each change.
+// arguments are the arguments of the procedure. Each slice has an element for each change.
 type arguments struct {
 	ops       []int16
 	keys      []string
@@ -157,10 +158,10 @@ type arguments struct {
 	lifetimes []int64 // lifetimes in milliseconds
 	announced []bool
 	getKeys   []string
-	stepID    string // the same for all attempts
+	stepID    string // random ID that all attempts share
 }
 
-// newStep prepares a step. It rejects keys that a text column cannot store.
+// newStep prepares a step. It returns an error for keys that a text column cannot store.
 func newStep(calls []*store.Call, config *Config) (*step, error) {
 	p := &step{calls: calls, args: arguments{getKeys: []string{}, stepID: internalPrefix + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
@@ -186,7 +187,7 @@ func newStep(calls []*store.Call, config *Config) (*step, error) {
 	return p, nil
 }
 
-// internalPrefix is the prefix of keys of rows that are not entries.
+// internalPrefix begins the keys of rows that are not entries.
 const internalPrefix = "#"
 
 func checkKey(key string) error {
@@ -206,7 +207,7 @@ func (a *arguments) add(c *store.Call, announced bool) {
 	a.announced = append(a.announced, announced)
 }
 
-// nonNil replaces nil, which would become NULL.
+// nonNil replaces a nil slice, which would become NULL, by an empty one.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -260,8 +261,8 @@ func (p *step) setResults(values [][]byte) {
 	}
 }
 
-// callError returns the error of the failed call: the first one that fails with the current
-// values, or the one at which the procedure stopped if the values have changed since.
+// callError returns the error of the failed call. This is the first call that fails with the current values or, if the values
+// have changed since, the call at which the procedure stopped.
 func (p *step) callError(failedCall int, currentValues [][]byte) error {
 	if failedCall < 0 {
 		c := p.changes[-failedCall-1]
@@ -284,11 +285,11 @@ func (p *step) callError(failedCall int, currentValues [][]byte) error {
 	return c.Err
 }
 
-// pageRows is the maximum number of rows of a page, chosen so that a page takes a fraction of a second.
+// pageRows is the maximum number of rows of a page. Reading a page takes a fraction of a second.
 const pageRows = 2000
 
-// pageQuery reads a page: keys from $1, or after $1 if $2, with the prefix $3; values if $4.
-// U+10FFFF sorts after all keys.
+// pageQuery reads a page of rows whose keys start with $3, starting at the key $1, or after it if $2 is true. It includes the
+// values if $4 is true. U+10FFFF sorts after all keys.
 const pageQuery = `SELECT key, CASE WHEN $4 THEN value END, extract(epoch FROM expires - clock_timestamp())::float8
 	FROM {table} WHERE key >= $1 AND (key > $1 OR NOT $2) AND key < $3 || U&'\+10FFFF'
 	AND NOT gone AND expires > clock_timestamp() ORDER BY key LIMIT $5`
@@ -314,7 +315,8 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 	return s.database.eachEntry(ctx, "", true, func(e entry) error { return report(e.key, e.value, e.ttl) })
 }
 
-// eachEntry reports the entries with a prefix in the order of their keys, optionally with values.
+// eachEntry reports the entries whose keys have a prefix, in the order of their keys. It includes their values if values is
+// true.
 func (d *database) eachEntry(ctx context.Context, prefix string, values bool, report func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {

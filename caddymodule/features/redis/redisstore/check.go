@@ -27,7 +27,7 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 		return checkError(ctx, err)
 	}
 	info := parseInfo(text)
-	version := info["redis_version"] // for Valkey, the version of the compatible Redis
+	version := info["redis_version"] // for Valkey, the version of Redis with which it is compatible
 	switch {
 	case !versionAtLeast(version, 6, 2):
 		return fmt.Errorf("%w: Redis %s is too old: 6.2 or newer is required", ErrUnsuitable, version)
@@ -37,7 +37,7 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 	return checkEvictionPolicy(info)
 }
 
-// recheckPolicy checks the memory policy again, which may have changed since checkServer.
+// recheckPolicy returns an error if the memory policy has become unsuitable since checkServer.
 func recheckPolicy(ctx context.Context, server *redis.Client) error {
 	text, err := server.Info(ctx, "memory").Result()
 	if err != nil {
@@ -53,7 +53,7 @@ func checkEvictionPolicy(info map[string]string) error {
 	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when memory is full, the server evicts entries (maxmemory-policy %s), which would end sessions and make revoked tokens valid again: set maxmemory-policy noeviction, or use a dedicated server", ErrUnsuitable, info["maxmemory_policy"])}
 }
 
-// checkError separates errors that an operator must fix from temporary ones.
+// checkError distinguishes errors that an operator must fix from temporary errors.
 func checkError(ctx context.Context, err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return fmt.Errorf("%w: the server certificate is not issued by a trusted authority (tls_ca), or not for this host: %w", ErrUnsuitable, err)
@@ -92,17 +92,17 @@ func versionAtLeast(version string, major, minor int) bool {
 
 const (
 	probeEntry     = "trial"          // key of the entry that Probe writes
-	probeStream    = "trial-changes"  // the stream that announces the entry
-	probeRetention = time.Second      // retention of the announcement
-	probeSize      = 8 << 10          // size of the entry
+	probeStream    = "trial-changes"  // stream in which the entry is announced
+	probeRetention = time.Second      // how long the announcement is retained
+	probeSize      = 8 << 10          // size of the entry in bytes
 	probeTTL       = 10 * time.Second // lifetime of the entry if it is not deleted
 )
 
-// Probe implements [store.Probe]: it adds an announced entry, deletes it, and checks that the memory policy still evicts
-// nothing. In a cluster, the server is the master of the announced entries.
+// Probe implements [store.Probe]. It adds an announced entry, deletes it, and checks that the memory policy still prevents
+// eviction. In a cluster, it checks the master of the announced entries.
 func (s *Store) Probe(ctx context.Context) error {
 	add := &store.Call{Op: store.Add, Key: newStepID()}
-	_, err := s.capacity.count(ctx) // for Size, even without a limit
+	_, err := s.capacity.count(ctx) // for Size, even if there is no limit
 	if err == nil {
 		err = s.capacity.check(ctx, 1, nil)
 	}
@@ -119,7 +119,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return s.connection.call(ctx, func(ctx context.Context) error { return s.connection.eachMaster(ctx, recheckPolicy) })
 }
 
-// addMissingRights adds the missing rights to an error caused by missing rights.
+// addMissingRights adds a list of the missing rights to an error that was caused by missing rights.
 func (s *Store) addMissingRights(ctx context.Context, err error) error {
 	if store.CauseOf(err) == store.CausePermissions {
 		if missing := s.missingRightsError(ctx); missing != nil {
@@ -129,7 +129,7 @@ func (s *Store) addMissingRights(ctx context.Context, err error) error {
 	return err
 }
 
-// ProbeSubscription tries to read announcements. Everything else works without them, but each token then needs a request to the
+// ProbeSubscription tries to read announcements. Without them, everything else works, but each token requires a request to the
 // store.
 func (s *Store) ProbeSubscription(ctx context.Context) error {
 	args := &redis.XReadArgs{Streams: []string{s.names.internalKey(probeStream, announcedTag), "0"}, Count: 1, Block: -1}
@@ -137,7 +137,7 @@ func (s *Store) ProbeSubscription(ctx context.Context) error {
 	return s.addMissingRights(ctx, err)
 }
 
-// probeCall executes a call of [Store.Probe], announced in a separate stream.
+// probeCall executes a call of [Store.Probe]. The call is announced in a separate stream.
 func (s *executor) probeCall(ctx context.Context, c *store.Call) error {
 	ctx, cancel := s.connection.withTimeout(ctx)
 	defer cancel()
@@ -154,7 +154,7 @@ func (s *executor) probeCall(ctx context.Context, c *store.Call) error {
 	return err
 }
 
-// missingRightsError returns an error that lists the user's missing rights; nil if none is missing.
+// missingRightsError returns an error that lists the rights that the user lacks; nil if none is missing.
 func (s *Store) missingRightsError(ctx context.Context) error {
 	key, stream := s.names.internalKey(probeEntry, announcedTag), s.names.internalKey(probeStream, announcedTag)
 	var missing []string
@@ -181,13 +181,13 @@ func (s *Store) missingRightsError(ctx context.Context) error {
 	return fmt.Errorf("%w: the user lacks permissions (docs/operate/redis.md): %s", ErrUnsuitable, strings.Join(missing, " "))
 }
 
-// A rightCheck is a harmless command and the right it needs.
+// A rightCheck is a harmless command and the right that it requires.
 type rightCheck struct {
 	permission string
 	command    redis.Cmder
 }
 
-// queueRightChecks queues a command for every right that the store needs, except those for connecting.
+// queueRightChecks queues a command for each right that the store requires, except the rights for connecting.
 func (s *Store) queueRightChecks(ctx context.Context, p redis.Pipeliner, key, stream string) []rightCheck {
 	checks := []rightCheck{
 		{"set", p.Set(ctx, key, "", probeRetention)},
@@ -212,18 +212,20 @@ func (s *Store) queueRightChecks(ctx context.Context, p redis.Pipeliner, key, st
 	return checks
 }
 
-// isServerError reports whether err is the server's response.
+// isServerError reports whether err is an error response of the server.
 func isServerError(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
 }
 
-// isMissingRight reports whether a right is missing. For scripts, Redis 7 does not report which one.
+// isMissingRight reports whether an error was caused by a missing right. For scripts, Redis 7 does not report which right is
+// missing.
 func isMissingRight(err error) bool {
 	return hasErrorCode(err, "NOPERM") || isServerError(err) && strings.Contains(err.Error(), "The user executing the script can't")
 }
 
-// VolatilityReason returns why the server may lose data in a restart; "" if it does not or cannot be queried.
+// VolatilityReason returns why the server may lose data in a restart. It returns "" if no data can be lost or the server cannot
+// be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.connection.call(ctx, func(ctx context.Context) error { // ignore errors: other checks report them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
@@ -241,24 +243,23 @@ func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	return why
 }
 
-// ErrUnsuitable is the error of a server that must not be used because it could lose or
-// reject state.
+// ErrUnsuitable is returned for a server that must not be used, because it could lose or reject state.
 var ErrUnsuitable = errors.New("this Redis server cannot be used")
 
-// temporaryErrors are the errors of a server that has made no change but may accept it later. Network
-// errors are temporary, too.
+// temporaryErrors are error codes of a server that has changed nothing but may accept the change later. Network errors are
+// temporary as well.
 var temporaryErrors = []string{
 	"READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "MISCONF", "BUSY",
 	"UNBLOCKED", "NOAUTH", "WRONGPASS", "UNKILLABLE",
 }
 
-// convertError converts an error of the Redis client for a caller with ctx.
+// convertError converts an error of the Redis client to an error of [store.Store]. ctx is the caller's context.
 func convertError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, ErrUnsuitable):
 		return err // already converted
-	case cause != nil && !errors.Is(cause, errTimeout): // the caller has stopped waiting
+	case cause != nil && !errors.Is(cause, errTimeout): // the caller has canceled the call
 		return cause
 	case hasErrorCode(err, "OOM"):
 		return fmt.Errorf("%w: Redis has reached maxmemory", store.ErrFull)
@@ -272,7 +273,7 @@ func convertError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(err)) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isTemporary reports whether an error is temporary: a retry without a change of the program may succeed.
+// isTemporary reports whether an error is temporary, so that a retry may succeed.
 func isTemporary(err error) bool {
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		return true
@@ -285,14 +286,14 @@ func isTemporary(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients")
 }
 
-// hasErrorCode reports whether the server's response is an error with the prefix kind. Before Redis
-// 7.0, the error of a command in a script is part of another error's text.
+// hasErrorCode reports whether an error is a response of the server that begins with kind. Before Redis 7.0, the error of a
+// command in a script is embedded in the text of another error.
 func hasErrorCode(err error, kind string) bool {
 	return redis.HasErrorPrefix(err, kind) ||
 		redis.HasErrorPrefix(err, "Error running script") && strings.Contains(err.Error(), ": -"+kind+" ")
 }
 
-// The client also logs the errors that it returns: they are logged at debug level.
+// The Redis client returns errors and also logs them. Its log messages are therefore logged at debug level.
 func init() { redis.SetLogger(debugLogger{}) }
 
 type debugLogger struct{}

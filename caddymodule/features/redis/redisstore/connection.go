@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// connection reaches the servers, directly or through Sentinels.
+// connection sends calls to the servers, whose addresses are configured or found through Sentinels.
 type connection struct {
 	client    redis.UniversalClient
-	sentinels *sentinels // nil without Sentinel
+	sentinels *sentinels // nil without Sentinels
 	timeout   time.Duration
 }
 
@@ -33,27 +33,26 @@ func (c *connection) close() error {
 	return errors.Join(c.sentinels.close(), c.client.Close())
 }
 
-// withTimeout limits the duration of a call. The cause errTimeout distinguishes this limit from
-// the caller's own.
+// withTimeout limits the duration of a call. The cause errTimeout distinguishes this limit from the caller's deadline.
 func (c *connection) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
 var errTimeout = errors.New("no response from Redis within the timeout")
 
-// call makes a request with the timeout.
+// call calls request within the timeout, and converts its error.
 func (c *connection) call(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	err := request(ctx)
 	if errors.Is(err, redis.Nil) {
-		err = nil // one command of a pipeline found nothing
+		err = nil // a command of a pipeline found no value
 	}
 	return c.handleError(ctx, err)
 }
 
-// handleError converts an error of the Redis client for a caller with ctx. If the server is
-// unavailable, the Sentinels are queried for a new master in the background.
+// handleError converts an error of the Redis client. If the server is unavailable, it also queries the Sentinels for a new
+// master in the background.
 func (c *connection) handleError(ctx context.Context, err error) error {
 	err = convertError(ctx, err)
 	if errors.Is(err, store.ErrUnavailable) {
@@ -62,14 +61,14 @@ func (c *connection) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// refreshMaster starts querying the Sentinels, if any, and does not wait.
+// refreshMaster queries the Sentinels, if there are any, in the background.
 func (c *connection) refreshMaster() {
 	if c.sentinels != nil {
 		c.sentinels.refresh()
 	}
 }
 
-// master returns the server of a key.
+// master returns the client of the server that stores a key.
 func (c *connection) master(ctx context.Context, key string) (*redis.Client, error) {
 	if cluster, ok := c.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, key)
@@ -77,7 +76,7 @@ func (c *connection) master(ctx context.Context, key string) (*redis.Client, err
 	return c.client.(*redis.Client), nil
 }
 
-// eachMaster calls a function for each master, concurrently in a cluster.
+// eachMaster calls a function for each master. In a cluster, the calls are concurrent.
 func (c *connection) eachMaster(ctx context.Context, call func(context.Context, *redis.Client) error) error {
 	if cluster, ok := c.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, call)
@@ -96,34 +95,34 @@ const (
 	defaultKeyPrefix = "fhir:"
 )
 
-// Options configure a [Store]. The zero value is a local server without a password.
+// Options configure a [Store]. The zero value selects a local server without a password.
 type Options struct {
 	Address  string   // host:port or path of a Unix socket; default: localhost:6379
-	Sentinel Sentinel // discovery of the server, instead of Address
-	Cluster  []string // nodes of a cluster, host:port, instead of Address
+	Sentinel Sentinel // Sentinels through which the server is found, instead of Address
+	Cluster  []string // nodes of a cluster (host:port), instead of Address
 
 	Username string      // ACL user (Redis 6); default: the server's default user
-	Password string      // default: none
-	Database int         // database number; only 0 in a cluster
-	TLS      *tls.Config // default: no TLS
+	Password string      // password; default: none
+	Database int         // database number; must be 0 in a cluster
+	TLS      *tls.Config // TLS configuration; default: no TLS
 
-	Timeout         time.Duration // limit of a call with its retries; default: 2 s
-	KeyPrefix       string        // default: fhir:
+	Timeout         time.Duration // time limit of a call with its retries; default: 2 s
+	KeyPrefix       string        // prefix of all keys; default: fhir:
 	WaitReplicas    int           // number of replicas that must confirm a change; default: 0
-	MaxEntries      int           // maximum number of keys in the database, counted each second; default: no limit
+	MaxEntries      int           // maximum number of keys in the database, counted every second; default: no limit
 	SubscribedKinds []string      // kinds of keys that are announced when they change
 	UnboundedKinds  []string      // kinds of keys that a full server still stores
 }
 
-// Sentinel are the Sentinel processes that know the server's address.
+// Sentinel configures the Sentinel processes through which the server is found.
 type Sentinel struct {
 	Master   string   // name of the master; default: no Sentinel
-	Nodes    []string // host:port
-	Username string   // Sentinel user; default: their default user
-	Password string   // Sentinel password; default: none
+	Nodes    []string // addresses (host:port) of the Sentinels
+	Username string   // user at the Sentinels; default: their default user
+	Password string   // password at the Sentinels; default: none
 }
 
-// newConnection returns a connection, made on first use.
+// newConnection returns a connection with the options. It connects on first use.
 func (o *Options) newConnection() *connection {
 	c := &connection{timeout: o.timeout()}
 	switch {
@@ -140,13 +139,13 @@ func (o *Options) newConnection() *connection {
 	return c
 }
 
-// attemptTimeout returns half the timeout, so that an unanswered command can be sent a second time.
+// attemptTimeout returns half of the timeout, so that a command without a response can be sent a second time.
 func (o *Options) attemptTimeout() time.Duration { return o.timeout() / 2 }
 
 func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, defaultTimeout) }
 
 const (
-	maxRetries = 3 // after immediate failures
+	maxRetries = 3 // retries if attempts fail immediately
 	minBackoff = 8 * time.Millisecond
 	maxBackoff = 256 * time.Millisecond
 )
@@ -185,15 +184,14 @@ func (o *Options) clusterOptions() *redis.ClusterOptions {
 	}
 }
 
-// withoutNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity
-// avoids CLIENT SETINFO, which servers before 7.2 do not support.
+// withoutNotifications disables a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity
+// disables CLIENT SETINFO, which servers before 7.2 do not support.
 func withoutNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// sentinels find the master. All Sentinels are queried: a Sentinel isolated with an old master
-// still names that master. On disagreement, the highest configuration epoch wins, because it
-// belongs to the latest failover.
+// sentinels find the master. All Sentinels are queried, because a Sentinel that is isolated with an old master still reports
+// that master. If they disagree, the highest configuration epoch wins, because it belongs to the latest failover.
 type sentinels struct {
 	masterName  string // name of the master
 	nodes       []*redis.SentinelClient
@@ -212,10 +210,10 @@ type master struct {
 	epoch   int64 // configuration epoch, increased by each failover
 }
 
-// stragglerWait is how long findMaster waits for the remaining Sentinels once most have answered.
+// stragglerWait is how long findMaster waits for the remaining Sentinels after most have responded.
 const stragglerWait = 100 * time.Millisecond
 
-// findMaster queries all Sentinels. It closes connections to servers other than the master.
+// findMaster queries all Sentinels for the master. It closes the connections to all other servers.
 func (s *sentinels) findMaster(ctx context.Context) (master, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.dial.timeout, errTimeout)
 	defer cancel() // cancels the remaining queries
@@ -249,8 +247,8 @@ type sentinelReply struct {
 	err    error
 }
 
-// query queries one Sentinel, first for the epoch, so that the address is of this or a later
-// epoch. SENTINEL MASTER also contains an address, but for a while the old one with the new
+// query queries one Sentinel. It requests the epoch first, so that the address belongs to this epoch or a later one. The
+// response to SENTINEL MASTER also contains an address, but for a while after a failover this is the old address with the new
 // epoch.
 func (s *sentinels) query(ctx context.Context, node *redis.SentinelClient) sentinelReply {
 	info, err := node.Master(ctx, s.masterName).Result()
@@ -271,8 +269,8 @@ func (s *sentinels) query(ctx context.Context, node *redis.SentinelClient) senti
 	return sentinelReply{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
 }
 
-// chooseMaster chooses the master. Unless most Sentinels have answered, a lower epoch does not replace
-// the known master.
+// chooseMaster chooses the master. If most Sentinels have not responded, a master with a lower epoch does not replace the known
+// master.
 func (s *sentinels) chooseMaster(candidates []master, failures []error) (master, error) {
 	if len(candidates) == 0 {
 		return master{}, fmt.Errorf("no Sentinel returned the address of master %s: %w", s.masterName, errors.Join(failures...))
@@ -288,7 +286,7 @@ func (s *sentinels) chooseMaster(candidates []master, failures []error) (master,
 	return latest, nil
 }
 
-// connect connects to the master. The client does not know its address.
+// connect connects to the master. It ignores the address from the client, which does not know the master's address.
 func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 	m, err := s.findMaster(ctx)
 	if err != nil {
@@ -301,7 +299,7 @@ func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) 
 	return s.dial.startTLS(ctx, s.connections.add(conn, m.address), m.address)
 }
 
-// refresh finds the master in the background unless this is already running.
+// refresh starts finding the master in the background, unless this is already running.
 func (s *sentinels) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +309,7 @@ func (s *sentinels) refresh() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go func() {
-		_, _ = s.findMaster(ctx) // the next connection reports the error
+		_, _ = s.findMaster(ctx) // ignore errors: the next connection reports them
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -347,7 +345,7 @@ func (d dialer) tcp(ctx context.Context, address string) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// startTLS starts TLS on a connection if configured.
+// startTLS starts TLS on a connection if TLS is configured.
 func (d dialer) startTLS(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if d.tls == nil {
 		return conn, nil
@@ -363,17 +361,16 @@ func (d dialer) startTLS(ctx context.Context, conn net.Conn, address string) (ne
 	return tlsConn, nil
 }
 
-// connSet are the open connections to masters.
+// connSet contains the open connections to masters.
 type connSet struct {
 	mu   sync.Mutex
 	open map[*masterConn]struct{} // guarded by mu
 }
 
-// A masterConn is an open connection. It embeds a TCP connection so that the client can detect that
-// the server has closed it.
+// A masterConn is an open connection. It embeds a TCP connection, so that the client can detect that the server has closed it.
 type masterConn struct {
 	*net.TCPConn
-	address string // address of the server from the Sentinels
+	address string // address of the server, as reported by the Sentinels
 	set     *connSet
 }
 
@@ -396,15 +393,14 @@ func (l *masterConn) Close() error {
 	return l.TCPConn.Close()
 }
 
-// closeExcept closes the connections to all other servers: pending calls fail and the client
-// reconnects.
+// closeExcept closes the connections to all servers except the one at address. Pending calls fail, and the client reconnects.
 func (l *connSet) closeExcept(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for open := range l.open {
 		if open.address != address {
 			delete(l.open, open)
-			_ = open.TCPConn.Close() // best effort: the connection is abandoned anyway
+			_ = open.TCPConn.Close() // ignore errors: the connection is abandoned anyway
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxReadWait is the maximum wait for changes. With the heartbeat, the reported time is at
-	// most a second old, within the shortest allowed lag.
+	// maxReadWait is the maximum time to wait for changes. Together with the heartbeat, it ensures that the reported time is at
+	// most one second old, less than the shortest allowed lag.
 	maxReadWait = time.Second / 2
 
 	// readBatchSize is the maximum number of changes per read.
@@ -26,8 +26,8 @@ const (
 	heartbeatInterval = time.Second / 2
 )
 
-// Subscribe implements [store.SharedStore]. The stream contains the changes of two days: older entries of
-// a followed kind are not reported initially. It fails if [Store.Check] fails.
+// Subscribe implements [store.SharedStore]. The stream contains the changes of two days, so older entries are not reported
+// initially. Subscribe returns an error if [Store.Check] does.
 func (s *Store) Subscribe(ctx context.Context, report func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
 		return err
@@ -60,14 +60,14 @@ type follower struct {
 	executor      *executor
 	clock         *clock
 	stream        string    // name of the stream
-	lastID        string    // identifier of the latest change read
+	lastID        string    // ID of the latest change that was read
 	heartbeatAt   time.Time // start of the latest heartbeat
-	warnedInvalid bool      // an invalid stream entry was logged
+	warnedInvalid bool      // whether an invalid stream entry has been logged
 }
 
-// ensureHeartbeat makes a change unless the last one is recent, and returns its start time: the stream
-// contains all earlier changes. A server that was isolated and replaced may reject changes
-// (min-replicas-to-write) or get no confirmation (wait_replicas), so its stream is outdated.
+// ensureHeartbeat makes a change unless the last one is recent. It returns the start time of the latest change; the stream
+// contains all changes before that time. A server that was isolated and replaced has an outdated stream; it may reject the
+// change (min-replicas-to-write) or get no confirmation (wait_replicas).
 func (f *follower) ensureHeartbeat(ctx context.Context) (time.Time, error) {
 	started := time.Now()
 	if started.Sub(f.heartbeatAt) < heartbeatInterval {
@@ -95,7 +95,7 @@ func (f *follower) readBacklog(ctx context.Context) (all []store.Change, err err
 	}
 }
 
-// readChanges waits for changes. It may return none.
+// readChanges waits for changes and returns them. There may be none.
 func (f *follower) readChanges(ctx context.Context) ([]store.Change, error) {
 	readCtx, cancel := context.WithTimeoutCause(ctx, maxReadWait+f.connection.timeout, errTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (f *follower) readChanges(ctx context.Context) ([]store.Change, error) {
 	return f.process(messages), nil
 }
 
-// process records the position in the stream. It logs the first invalid entry.
+// process returns the changes in the messages and stores the position in the stream. It logs only the first invalid entry.
 func (f *follower) process(messages []redis.XMessage) []store.Change {
 	if len(messages) > 0 {
 		f.lastID = messages[len(messages)-1].ID
@@ -127,17 +127,17 @@ func (f *follower) process(messages []redis.XMessage) []store.Change {
 	return changes
 }
 
-// streamName is the stream of changes of followed kinds. heartbeatName is the key that
-// followers write to check that the server accepts changes.
+// streamName is the stream of changes of announced kinds. heartbeatName is the key to which followers write, to check that the
+// server accepts changes.
 const (
 	streamName    = "changes"
 	heartbeatName = "heartbeat"
 )
 
-// parseChanges parses entries of the stream. Step.lua writes k: the key; and, unless it was deleted, v:
-// the value, and e: the expiry in Unix ms of the server's clock.
+// parseChanges parses entries of the stream. step.lua writes the field k, the key. If the key was not deleted, it also writes
+// v, the value, and e, the expiry in Unix ms by the server's clock.
 //
-// Entries of other programs are skipped and reported as an error.
+// Entries written by other programs are skipped and reported as an error.
 func (c *clock) parseChanges(messages []redis.XMessage) (changes []store.Change, invalid error) {
 	offset := c.offset()
 	for _, m := range messages {
@@ -172,7 +172,7 @@ func parseChange(m redis.XMessage, offset time.Duration) (change store.Change, e
 	return change, nil
 }
 
-// compactChanges keeps the last change of each key, and of these only the entries that still exist.
+// compactChanges returns the last change of each key, except for entries that no longer exist.
 func compactChanges(changes []store.Change) []store.Change {
 	last := make(map[string]int, len(changes))
 	for i, c := range changes {
@@ -193,13 +193,13 @@ type clock struct{ sample atomic.Pointer[clockSample] }
 
 // A clockSample is a response with the server's time.
 type clockSample struct {
-	offset    time.Duration // offset from this process's clock
-	roundTrip time.Duration // round trip, which is twice the maximum error
+	offset    time.Duration // offset from the local clock
+	roundTrip time.Duration // round trip time; the error of the offset is at most half of it
 	takenAt   time.Time
 }
 
-// addSample adds a sample. A response that took much longer than the current sample is less
-// accurate and ignored, unless that sample is old.
+// addSample adds a sample. A sample is ignored if its response took much longer than the current sample's, because it is less
+// accurate, unless the current sample is old.
 func (c *clock) addSample(serverTime, sent time.Time) {
 	now := time.Now()
 	roundTrip := now.Sub(sent)
@@ -210,7 +210,7 @@ func (c *clock) addSample(serverTime, sent time.Time) {
 	c.sample.Store(&clockSample{offset: serverTime.Sub(sent.Add(roundTrip / 2)), roundTrip: roundTrip, takenAt: now})
 }
 
-// offset returns the offset of the server's clock from this process's.
+// offset returns the offset of the server's clock from the local clock.
 func (c *clock) offset() time.Duration {
 	if s := c.sample.Load(); s != nil {
 		return s.offset

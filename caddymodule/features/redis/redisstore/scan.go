@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// scanCount is the number of keys that Redis scans per SCAN command.
+// scanCount is the number of keys that Redis examines per SCAN command.
 const scanCount = 1000
 
-// List implements [store.Store]. It scans all keys of the database.
+// List implements [store.Store]. It scans all keys in the database.
 func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	found := map[string]bool{} // SCAN may return a key twice
 	err := s.scan(ctx, prefix, func(_ *redis.Client, _, keys []string) error {
@@ -33,8 +33,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// Entries implements [store.Exporter]. SCAN may return an entry twice while Redis resizes its table. Such entries are reported twice:
-// removing duplicates would take the memory of all keys.
+// Entries implements [store.Exporter]. While Redis resizes its table, SCAN may return an entry twice. Such entries are reported
+// twice, because removing duplicates would require keeping all keys in memory.
 func (s *Store) Entries(ctx context.Context, report func(key string, value []byte, ttl time.Duration) error) error {
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
@@ -52,7 +52,7 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 		}
 		for i, key := range keys {
 			ttl, err := lifetimes[i].Result()
-			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // deleted or expired since
+			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // deleted or expired in the meantime
 				continue
 			}
 			value, versionErr := decodeRecord(values[i].Val())
@@ -67,10 +67,10 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 	})
 }
 
-// scan reports the entries with a prefix in pages, with their server.
+// scan reports the entries whose keys have a prefix, in pages, together with their server.
 func (s *Store) scan(ctx context.Context, prefix string, report func(server *redis.Client, names, keys []string) error) error {
 	var mu sync.Mutex  // the client scans all masters concurrently
-	var firstErr error // first error of report
+	var firstErr error // first error returned by report
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			mu.Lock()
@@ -110,19 +110,19 @@ func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix str
 	}
 }
 
-// capacity limits the entries by the server's number of keys, counted periodically.
+// capacity limits the number of keys in the database, which is counted periodically.
 type capacity struct {
 	connection *connection
-	max        int64        // 0 means no limit
-	entries    atomic.Int64 // number at the last count
+	max        int64        // maximum number of keys; 0 means no limit
+	entries    atomic.Int64 // number of keys at the last count
 	counted    atomic.Int64 // time of the last count in Unix ns
 }
 
-// countInterval is how long a count is used.
+// countInterval is how long a count is valid.
 const countInterval = time.Second
 
-// check returns [store.ErrFull] if the calls do not fit. Each deleting call makes room for
-// one entry, assuming that its entry exists.
+// check returns [store.ErrFull] if the calls would exceed the limit. It assumes that each call that deletes an entry frees
+// capacity for another one.
 func (r *capacity) check(ctx context.Context, need int, calls []*store.Call) error {
 	for _, c := range calls {
 		if c.RemovesKey() {

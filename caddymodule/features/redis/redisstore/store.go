@@ -49,15 +49,15 @@ func newSet(kinds []string) map[string]bool {
 	return s
 }
 
-// Close closes all connections. Later calls fail.
+// Close closes all connections. Later calls return errors.
 func (s *Store) Close() error { return s.connection.close() }
 
 // Pool returns statistics of the connections.
 func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats() }
 
-// Check checks whether the server can keep state. It returns [ErrUnsuitable] with a remedy if the server must not be used as it is:
-// wrong password, older than 6.2, a replica, or a policy that evicts entries when memory is full. It returns an error that lists
-// the user's missing rights, and [store.ErrUnavailable] if the server does not respond.
+// Check checks whether the server is suitable for storing state. It returns [ErrUnsuitable] with a remedy if the server must
+// not be used as configured: wrong password, older than 6.2, a replica, or a policy that evicts entries when memory is full. If
+// the user lacks rights, the error lists them. If the server does not respond, the error is [store.ErrUnavailable].
 func (s *Store) Check(ctx context.Context) error {
 	err := s.connection.check(ctx)
 	if err == nil || isMissingRight(err) {
@@ -69,7 +69,8 @@ func (s *Store) Check(ctx context.Context) error {
 // Count returns the number of keys in the database, including those of other programs.
 func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.capacity.count(ctx) }
 
-// Size returns the number of keys at the last count, and the limit; 0 if only memory limits it.
+// Size returns the number of keys at the last count and the limit. A limit of 0 means that only the server's memory limits the
+// number.
 func (s *Store) Size() (entries, limit int) {
 	return int(s.capacity.entries.Load()), int(s.capacity.max)
 }
@@ -77,8 +78,8 @@ func (s *Store) Size() (entries, limit int) {
 // Now implements [store.SharedStore].
 func (s *Store) Now() time.Time { return time.Now().Add(s.clock.offset()) }
 
-// Do implements [store.Store]. In a cluster, each run of calls of one slot is an atomic step.
-// The steps are made in order until one fails.
+// Do implements [store.Store]. In a cluster, each run of consecutive calls with the same slot is an atomic step. The steps are
+// executed in order until one fails.
 func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return ctx.Err()
@@ -101,12 +102,11 @@ const (
 	// callArguments is the number of script arguments per call.
 	callArguments = 5
 
-	// stepRetention is the retention of a step's record, in multiples of the timeout. A
-	// step may be sent again until then.
+	// stepRetention is how long the record of a step is retained, in multiples of the timeout. Until then, the step may be sent
+	// again.
 	stepRetention = 10
 
-	// changeRetention is the retention of a change in the stream: longer than the
-	// revocation of the longest-lived token.
+	// changeRetention is how long a change is retained in the stream. It is longer than the lifetime of any revocation.
 	changeRetention = 49 * time.Hour
 )
 
@@ -115,11 +115,11 @@ type executor struct {
 	connection     *connection
 	names          keyNames
 	clock          *clock
-	minReplicas    int             // number of confirming replicas
-	unboundedKinds map[string]bool // kinds that a full server stores
+	minReplicas    int             // number of replicas that must confirm a change
+	unboundedKinds map[string]bool // kinds of keys that a full server still stores
 }
 
-// execute executes the runs of calls of the same slot, in order.
+// execute executes each run of consecutive calls with the same slot as one step, in order.
 func (s *executor) execute(ctx context.Context, calls []*store.Call) error {
 	ctx, cancel := s.connection.withTimeout(ctx)
 	defer cancel()
@@ -136,7 +136,7 @@ func (s *executor) execute(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// executeSlot executes calls of one slot. With confirming replicas, reads use the script, too: the
+// executeSlot executes calls with the same slot. If replicas must confirm changes, reads use the script too, because the
 // replicas must also confirm that an entry is missing.
 func (s *executor) executeSlot(ctx context.Context, calls []*store.Call) error {
 	changes := slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get })
@@ -189,7 +189,7 @@ func (s *executor) executeScript(ctx context.Context, calls []*store.Call) error
 	return nil
 }
 
-// heartbeat makes a change that no gateway reads, and queries the Sentinels.
+// heartbeat makes a change that no gateway reads, and queries the Sentinels for the current master.
 func (s *executor) heartbeat(ctx context.Context) error {
 	ctx, cancel := s.connection.withTimeout(ctx)
 	defer cancel()
@@ -200,13 +200,13 @@ func (s *executor) heartbeat(ctx context.Context) error {
 	return err
 }
 
-// scriptPrefix returns the first arguments of the script: the retention of steps and of changes, and
-// the number of calls that need room.
+// scriptPrefix returns the first arguments of the script: the retention of steps and of changes, and the number of calls that
+// require capacity.
 func (s *executor) scriptPrefix(needed int) []any {
 	return []any{milliseconds(stepRetention * s.connection.timeout), milliseconds(changeRetention), needed}
 }
 
-// callErrors is the error of a failed call.
+// callErrors maps operations to the error of a failed call.
 var callErrors = map[store.Op]error{
 	store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
 }
@@ -235,7 +235,8 @@ func (s *executor) scriptInput(calls []*store.Call) (keys []string, args []any) 
 	return keys, args
 }
 
-// countBounded counts the calls that a full server may reject. A Swap replaces an entry.
+// countBounded returns the number of calls that a full server may reject. A Swap is not one of them, because it replaces an
+// entry.
 func (s *executor) countBounded(calls []*store.Call) (n int) {
 	for _, c := range calls {
 		if c.StoresValue() && c.Op != store.Swap && !s.unboundedKinds[store.KindOf(c.Key)] {
@@ -245,12 +246,12 @@ func (s *executor) countBounded(calls []*store.Call) (n int) {
 	return n
 }
 
-// milliseconds rounds up: Redis rejects a lifetime of zero.
+// milliseconds converts a lifetime to milliseconds, rounded up because Redis rejects a lifetime of zero.
 func milliseconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// newStepID returns a new name for a step. The prefix distinguishes it from other names.
+// newStepID returns a random ID for a step. Its prefix distinguishes it from other names.
 func newStepID() string {
 	id := make([]byte, 12)
 	rand.Read(id) // never fails
@@ -259,8 +260,8 @@ func newStepID() string {
 
 var script = redis.NewScript(stepLua)
 
-// invoke runs the script for a number of calls. It returns the number of the failed call, from
-// 1, otherwise the value found by each call.
+// invoke runs the script for a number of calls. If a call fails, it returns the number of that call, counted from 1; otherwise
+// it returns the value found by each call.
 func (s *executor) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
 	sent := time.Now()
 	reply, err := s.runScript(ctx, keys, args)
@@ -275,23 +276,22 @@ func (s *executor) invoke(ctx context.Context, keys []string, args []any, calls 
 	return h.failedCall, reply[headerLength:], nil
 }
 
-// runScript runs the script and waits for replicas if it wrote something.
+// runScript runs the script. If the script wrote anything, it waits until replicas have confirmed the change.
 func (s *executor) runScript(ctx context.Context, keys []string, args []any) ([]any, error) {
 	if s.minReplicas > 0 {
 		return s.runReplicated(ctx, keys, args)
 	}
 	reply, err := script.EvalSha(ctx, s.connection.client, keys, args...).Slice()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") { // the server has restarted
+	if redis.HasErrorPrefix(err, "NOSCRIPT") { // the server has restarted and lost the script
 		reply, err = script.Eval(ctx, s.connection.client, keys, args...).Slice()
 	}
 	return reply, err
 }
 
-// errTooFewReplicas is the error of a change that would be lost with its server.
+// errTooFewReplicas is returned for a change that would be lost if its server fails.
 var errTooFewReplicas = errors.New("too few replicas confirmed the change")
 
-// runReplicated sends WAIT after the script on the same connection, because WAIT covers
-// only the changes of its connection.
+// runReplicated sends the script and WAIT on the same connection, because WAIT covers only changes from its connection.
 func (s *executor) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
 	for range maxRetries {
 		var master *redis.Client
@@ -316,7 +316,7 @@ func (s *executor) runReplicated(ctx context.Context, keys []string, args []any)
 	return nil, errors.Join(err, errTooFewReplicas)
 }
 
-// checkReplicas checks that enough replicas have the change.
+// checkReplicas returns an error unless enough replicas have confirmed the change.
 func (s *executor) checkReplicas(waitReply *redis.Cmd, reply []any) error {
 	n, err := waitReply.Int()
 	if err != nil || n >= s.minReplicas {
@@ -334,8 +334,7 @@ type replyHeader struct {
 	serverTime time.Time // time by the server's clock
 }
 
-// headerLength is the number of elements of the header. The last one is nonzero if
-// something was written.
+// headerLength is the number of elements of the header. The last element is nonzero if the script wrote anything.
 const headerLength = 4
 
 func readHeader(reply []any, calls int) (h replyHeader, err error) {
@@ -357,19 +356,19 @@ func readHeader(reply []any, calls int) (h replyHeader, err error) {
 	return h, nil
 }
 
-// keyNames builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with
-// the same tag share a slot, and one script can change only keys of one slot.
+// keyNames builds the names of keys in Redis. All names begin with the prefix. In a cluster, a hash tag in braces follows: keys
+// with the same tag share a slot, and a script can change only keys in one slot.
 type keyNames struct {
 	prefix         string
 	cluster        bool
 	announcedKinds map[string]bool // kinds of keys that are announced when they change
 }
 
-// announcedTag is the tag of all followed kinds and of their stream.
+// announcedTag is the hash tag of all announced kinds and their stream.
 const announcedTag = "followed"
 
-// tag returns the hash tag of a key: for unfollowed kinds, the identifier of its grant or
-// session, from the last colon to the first dot after it. Without a cluster, it is empty.
+// tag returns the hash tag of a key. For kinds that are not announced, this is the identifier of the grant or session, from the
+// last colon to the first dot after it. Without a cluster, the tag is empty.
 func (n keyNames) tag(key string) string {
 	switch {
 	case !n.cluster:
@@ -389,8 +388,8 @@ func (n keyNames) isAnnounced(key string) bool { return n.announcedKinds[store.K
 
 func (n keyNames) entryKey(key string) string { return n.keyPrefix(n.tag(key)) + key }
 
-// internalKey returns the name of a key that is not an entry. It begins with an exclamation mark,
-// which no kind of key begins with.
+// internalKey returns the name of a key that is not an entry. It begins with an exclamation mark, with which no kind of key
+// begins.
 func (n keyNames) internalKey(name, tag string) string { return n.keyPrefix(tag) + "!" + name }
 
 func (n keyNames) keyPrefix(tag string) string {
@@ -400,7 +399,7 @@ func (n keyNames) keyPrefix(tag string) string {
 	return n.prefix + "{" + tag + "}"
 }
 
-// parseKey returns the key of an entry from its name, or false if the name is not of an entry.
+// parseKey returns the key of an entry from its name in Redis. It returns false if the name is not that of an entry.
 func (n keyNames) parseKey(name string) (string, bool) {
 	key, isEntry := strings.CutPrefix(name, n.prefix)
 	if isEntry && n.cluster {
@@ -420,8 +419,8 @@ func (n keyNames) pattern(prefix string) string {
 
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// recordVersion is the first byte of an entry, written by step.lua; the value follows. A
-// gateway also reads the previous version, so that gateways can be upgraded one at a time.
+// recordVersion is the first byte of a stored entry, written by step.lua; the value follows. Gateways can also read the
+// previous version, so that they can be upgraded one at a time.
 const recordVersion = 1
 
 var errNewerVersion = errors.New("the entry was written by a newer version of caddy-fhir")

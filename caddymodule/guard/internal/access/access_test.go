@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// documentOf returns a stored Bundle of a type with entries, given as members of the entry.
+// documentOf returns a stored Bundle of a type with the given entries.
 func documentOf(kind string, entries ...string) string {
 	return `{"resourceType":"Bundle","id":"d","type":"` + kind + `","entry":[{` + strings.Join(entries, "},{") + `}]}`
 }
@@ -25,7 +25,7 @@ const (
 	ofBoth       = `"resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`
 )
 
-// provenancesOf returns an entry with a Provenance of eleven Observations, numbered from the given one.
+// provenancesOf returns an entry with a Provenance of eleven Observations, numbered consecutively from the given number.
 func provenancesOf(from int) string {
 	var targets []string
 	for n := range 11 {

@@ -17,8 +17,8 @@ import (
 
 var slow = flag.Bool("slow", false, "draw ten times the samples")
 
-// For random grants and resources, a bound grant covers only resources in the patient's compartment and of shared types, and
-// permits no write that names another patient.
+// For random grants and resources, a patient-bound grant covers only resources in the patient's compartment and of shared
+// types. It permits no write that refers to another patient.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	samples := 5_000
@@ -48,7 +48,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// checkCoveredResource checks a resource that a bound grant covers.
+// checkCoveredResource checks that a patient-bound grant may cover a resource.
 func checkCoveredResource(t *testing.T, scope, text string, res resource.Resource) {
 	t.Helper()
 	named := namedReferences(t, text, res.Type)
@@ -64,7 +64,7 @@ func checkCoveredResource(t *testing.T, scope, text string, res resource.Resourc
 	}
 }
 
-// checkWritten checks a resource that a bound grant permits to write.
+// checkWritten checks that a patient-bound grant may permit writing a resource.
 func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
 	t.Helper()
 	if res.Type != "Patient" && slices.ContainsFunc(namedReferences(t, text, res.Type), isOtherPatient) {
@@ -72,12 +72,12 @@ func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
 	}
 }
 
-// isOtherPatient reports whether a reference may be to a patient other than a.
+// isOtherPatient reports whether a reference may refer to a patient other than a.
 func isOtherPatient(reference string) bool {
 	return strings.Contains(reference, "Patient") && reference != "Patient/a"
 }
 
-// namedReferences returns the references of membership from decoded JSON, independently of the guard.
+// namedReferences returns the membership references of a resource. It decodes the JSON independently of the guard.
 func namedReferences(t *testing.T, text, resourceType string) []string {
 	t.Helper()
 	var decoded any
@@ -95,7 +95,7 @@ func namedReferences(t *testing.T, text, resourceType string) []string {
 	return all
 }
 
-// references returns the texts at the end of a path, through arrays.
+// references returns the strings at the end of a path, including those in arrays.
 func references(value any, path []string) []string {
 	switch value := value.(type) {
 	case string:
@@ -121,13 +121,13 @@ type sampler struct{ *rand.Rand }
 
 func pickOne[T any](d sampler, from ...T) T { return from[d.IntN(len(from))] }
 
-// types are the generated types: with one membership parameter, with several, and with a rule.
+// types are the generated types: with one membership parameter, with several, and with a special rule.
 var types = []string{
 	"Patient", "Observation", "Condition", "AllergyIntolerance", "Appointment", "Coverage", "List", "Group", "Person",
 	"RelatedPerson", "Basic", "Device", "Practitioner", "Binary", "Provenance", "Bundle", "CodeSystem",
 }
 
-// scope returns a random patient-bound scope, for the type or another.
+// scope returns a random patient-bound scope, for the given type or another one.
 func (d sampler) scope(resourceType string) string {
 	scope := pickOne(d, "patient/", "user/") + pickOne(d, resourceType, resourceType, "*", pickOne(d, types...)) + "." + pickOne(d, "cruds", "rs", "r", "cud", "read", "*")
 	if !strings.HasSuffix(scope, "read") && !strings.HasSuffix(scope, ".*") {
@@ -136,7 +136,7 @@ func (d sampler) scope(resourceType string) string {
 	return scope
 }
 
-// resource returns a random resource with references to patients in and outside of membership elements.
+// resource returns a random resource with references to patients inside and outside of membership elements.
 func (d sampler) resource() string {
 	resourceType := pickOne(d, types...)
 	members := []string{fmt.Sprintf(`"resourceType":%q,"id":%q`, resourceType, pickOne(d, "a", "b", "c"))}
@@ -173,17 +173,17 @@ func (d sampler) element(path resource.Path) string {
 	return text
 }
 
-// inner returns a random element that is unrelated to membership, or contained.
+// inner returns a random element: one unrelated to membership, or a contained resource.
 func (d sampler) inner() string {
 	return pickOne(d, d.reference(), `{"url":"x","valueReference":`+d.reference()+`}`,
 		`{"resourceType":"Observation","id":"c","subject":`+d.reference()+`}`, `{"other":`+d.reference()+`}`)
 }
 
-// reference returns a random reference: to the patient, to another, or to another type.
+// reference returns a random reference: to patient a, to another patient, or to another type.
 func (d sampler) reference() string {
 	return fmt.Sprintf(`{"reference":%q}`, pickOne(d, "Patient/a", "Patient/b", "Patient/b/_history/1", "Patient?identifier=a",
 		"https://other.example/fhir/Patient/a", "Group/a", "#c", "urn:uuid:a", "Patient/ab", "Practitioner/a"))
 }
 
-// isCovered reports whether a verdict covers a resource without further look-ups.
+// isCovered reports whether a verdict covers a resource without additional lookups.
 func isCovered(v Verdict) bool { return v.Covered && len(v.Dependencies) == 0 }

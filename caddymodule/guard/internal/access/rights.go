@@ -14,23 +14,23 @@ import (
 type Rights struct {
 	// Grants contains the grants of each scope, in the order of the scopes.
 	Grants []Grant
-	// Scopes are all scopes of the token, including those that grant nothing.
+	// Scopes are all scopes in the token, including those that grant nothing.
 	Scopes []string
 	// TypeRules are the rules for types outside of compartments.
 	TypeRules TypeRules
-	// UnusableScopeReason is the reason why some scopes grant nothing, for errors: see [Holder.UnusableScopeReason]. Empty if
-	// all scopes grant something.
+	// UnusableScopeReason is the reason why some scopes grant nothing, for errors: see [Holder.UnusableScopeReason]. It is
+	// empty if all scopes grant something.
 	UnusableScopeReason string
 
-	parameters searchparam.Set // search parameters for constraints
+	parameters searchparam.Set // search parameters with which constraints are evaluated
 	holder     Holder
 
-	unrestricted map[string]smart.Permission // on all resources of a type
+	unrestricted map[string]smart.Permission // permissions on all resources of a type
 	mayBeDenied  bool                        // see [Rights.WithoutUnrestricted]
 }
 
-// New returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a constraint that
-// cannot be checked grants nothing.
+// New returns the rights of a token's holder. A scope grants nothing if it is malformed, lacks its launch context, or has a
+// constraint that cannot be evaluated.
 func New(h Holder, shared TypeRules) *Rights {
 	r := &Rights{Scopes: strings.Fields(h.Scope), TypeRules: shared, UnusableScopeReason: h.UnusableScopeReason(), parameters: h.Parameters, holder: h}
 	for _, scope := range r.Scopes {
@@ -53,7 +53,7 @@ func (r *Rights) Add(grants ...Grant) {
 	}
 }
 
-// WithGrant returns the rights with an additional grant.
+// WithGrant returns a copy of the rights with an additional grant.
 func (r *Rights) WithGrant(g Grant) *Rights {
 	extended := *r
 	extended.Grants, extended.unrestricted = slices.Clip(r.Grants), maps.Clone(r.unrestricted)
@@ -61,22 +61,22 @@ func (r *Rights) WithGrant(g Grant) *Rights {
 	return &extended
 }
 
-// WithoutUnrestricted returns the rights for calls with resources that policies must judge: no type is covered as a whole.
+// WithoutUnrestricted returns the rights for calls whose resources policies must judge: no scope covers an entire type.
 func (r *Rights) WithoutUnrestricted() *Rights {
 	restricted := *r
 	restricted.mayBeDenied = true
 	return &restricted
 }
 
-// IsUnrestricted reports whether each of the permissions is granted on all resources of a type, or of all types. Grants without context
-// and constraint may be combined for this.
+// IsUnrestricted reports whether all the permissions are granted for every resource of a type (or of all types). Grants without
+// context and constraint may be combined for this.
 func (r *Rights) IsUnrestricted(resourceType string, p smart.Permission) bool {
 	return !r.mayBeDenied && (r.unrestricted[smart.AnyType]|r.unrestricted[resourceType])&p == p
 }
 
-// UnrestrictedTypes are the types that a scope covers without a patient or a constraint.
+// UnrestrictedTypes are the types whose resources are covered by scopes without a patient or a constraint.
 type UnrestrictedTypes struct {
-	// Names are the types by name, in alphabetical order.
+	// Names are the names of the types in alphabetical order.
 	Names []string
 	// AllTypes reports whether every type is covered.
 	AllTypes bool
@@ -85,11 +85,11 @@ type UnrestrictedTypes struct {
 	MayBeDenied bool
 }
 
-// Has reports whether the types include a type.
+// Has reports whether the types include the given type.
 func (t UnrestrictedTypes) Has(name string) bool { return t.AllTypes || slices.Contains(t.Names, name) }
 
-// UnrestrictedTypes returns the types on which the scopes of a level, such as "system", together grant all the permissions. An empty
-// level means every level.
+// UnrestrictedTypes returns the types for which the scopes of a level, such as "system", together grant all the permissions
+// without a patient or a constraint. If the level is empty, it considers scopes of all levels.
 func (r *Rights) UnrestrictedTypes(level string, p smart.Permission) UnrestrictedTypes {
 	unrestricted := map[string]smart.Permission{}
 	for _, g := range r.Grants {
@@ -107,9 +107,9 @@ func (r *Rights) UnrestrictedTypes(level string, p smart.Permission) Unrestricte
 	return t
 }
 
-// GrantsFor returns the grants that give all the permissions on a type: single grants, or several together with the same
-// patient and constraint, since .r and .s equal .rs. Under a grant that is bound to a patient, types that are shared between
-// patients can be read and searched, but not changed.
+// GrantsFor returns the grants of all the permissions on a type. Grants with the same patient and constraint are combined,
+// because .r and .s together equal .rs. Patient-bound grants permit only reading and searching types that are shared between
+// patients.
 func (r *Rights) GrantsFor(resourceType string, p smart.Permission) []Grant {
 	var found []Grant
 	for n := range r.Grants {
@@ -123,8 +123,8 @@ func (r *Rights) GrantsFor(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// PatientsWithBinaries returns the patients with DocumentReferences that open Binaries: the client may read a Binary that it
-// names in a DocumentReference of such a patient, but not every Binary. None for other types.
+// PatientsWithBinaries returns the patients whose DocumentReferences make Binaries readable: the client may read a Binary that
+// such a patient's DocumentReference refers to, but not every Binary. It returns nil for types other than DocumentReference.
 func (r *Rights) PatientsWithBinaries(resourceType string) []string {
 	if resourceType != "DocumentReference" || r.IsUnrestricted("Binary", smart.Read) {
 		return nil
@@ -138,7 +138,7 @@ func (r *Rights) PatientsWithBinaries(resourceType string) []string {
 	return patients
 }
 
-// combinedGrants returns grants that together give all the permissions on a type.
+// combinedGrants returns combinations of grants that together include all the permissions on a type.
 func (r *Rights) combinedGrants(resourceType string, p smart.Permission) []Grant {
 	var all []Grant
 	for n := range r.Grants {
@@ -173,14 +173,14 @@ func (r *Rights) applies(g *Grant, resourceType string, p smart.Permission) bool
 	return rule.judgeRead != nil && rule.isApplicable != nil && rule.isApplicable(resourceType) && p&^rule.permissions == 0
 }
 
-// isSearchable reports whether a search exists for the resources of a type that a bound grant covers. Binary and Bundle have
-// none, because FHIR has no search parameter for their patient.
+// isSearchable reports whether some search finds the resources of a type that a patient-bound grant covers. Binary and Bundle
+// cannot be searched, because FHIR has no search parameter for their patient.
 func (r *Rights) isSearchable(resourceType string) bool {
 	return resourceType == smart.AnyType || len(r.TypeRules.Confine(Search{Type: resourceType, Patient: "x"})) > 0
 }
 
-// RequiresUnrestricted reports whether grants name the permissions on a type, but have no effect because they are bound to a patient:
-// the type can only be accessed without a patient.
+// RequiresUnrestricted reports whether grants include the permissions on a type but have no effect because they are bound to a
+// patient: the type can only be accessed without a patient.
 func (r *Rights) RequiresUnrestricted(resourceType string, p smart.Permission) bool {
 	if len(r.GrantsFor(resourceType, p)) > 0 {
 		return p&smart.Search != 0 && !r.isSearchable(resourceType)
@@ -191,7 +191,7 @@ func (r *Rights) RequiresUnrestricted(resourceType string, p smart.Permission) b
 	})
 }
 
-// Types returns the types of grants with the permissions; anyType reports whether one is for all types.
+// Types returns the types of the grants with the permissions. anyType reports whether one of the grants applies to all types.
 func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	seen := map[string]bool{}
 	for _, g := range r.Grants {
@@ -208,27 +208,26 @@ func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	return types, anyType
 }
 
-// Grant is the permission of one scope. Grants are not combined, except as in [Rights.IsUnrestricted] and [Rights.GrantsFor].
+// Grant is the permission of one scope. Grants are combined only by [Rights.IsUnrestricted] and [Rights.GrantsFor].
 type Grant struct {
 	// Type is the resource type, or [smart.AnyType].
 	Type string
 	// Permission is the set of permitted interactions.
 	Permission smart.Permission
-	// Patient is the id of the patient that the grant is bound to. Empty: not bound.
+	// Patient is the id of the patient to whom the grant is bound; empty if it is not bound.
 	Patient string
 	// OnlyResource is the single resource of a grant for the user's own resource. Zero for all other grants.
 	OnlyResource interaction.Reference
-	// Constraint contains the search parameters that a resource must match. Empty: no constraint.
+	// Constraint contains the search parameters that a resource must match. If empty, there is no constraint.
 	Constraint []smart.Parameter
-	// DependsOnPolicy is true for a grant that depends on the policies' decision about each resource. The grant itself covers
-	// nothing.
+	// DependsOnPolicy is true if policies must allow each resource. The grant itself covers nothing.
 	DependsOnPolicy bool
 	// Scope is the scope in the token, for the audit log.
 	Scope string
 }
 
-// isUnrestricted reports whether the grant covers all resources of its type. Policies may still deny some of them, which only
-// [Rights.IsUnrestricted] takes into account.
+// isUnrestricted reports whether the grant covers all resources of its type. Policies may still deny some of them; only
+// [Rights.IsUnrestricted] takes that into account.
 func (g Grant) isUnrestricted() bool {
 	return !g.DependsOnPolicy && g.Patient == "" && g.OnlyResource == (interaction.Reference{}) && len(g.Constraint) == 0
 }
@@ -239,18 +238,18 @@ type Holder struct {
 	Scope string
 	// Patient is the id of the patient in the launch context. May be empty.
 	Patient string
-	// User is the user's own resource, from fhirUser. Zero if unknown, or on another server.
+	// User is the user's own resource, from fhirUser. It is zero if unknown or on another server.
 	User interaction.Reference
-	// UserPatient is the id of the patient whose data the user may see, if User is a Patient or a RelatedPerson. May be empty.
+	// UserPatient is the id of the patient whose data User may access, if User is a Patient or a RelatedPerson. May be empty.
 	UserPatient string
-	// RelationshipEnded is true if User no longer acts for the patient in the token. Patient is then empty.
+	// RelationshipEnded is true if User no longer acts for the patient in the token. In this case, Patient is empty.
 	RelationshipEnded bool
-	// Parameters are the search parameters for constraints. Zero: those of R4.
+	// Parameters are the search parameters for constraints. Default: those of R4.
 	Parameters searchparam.Set
 }
 
-// grantsForScope returns the grant of one scope for the holder; none if it is not a resource scope, or lacks its context. A
-// scope for all types remains a single grant, which is narrowed to a type when that type is checked.
+// grantsForScope returns the grant of one scope, or none if it is not a resource scope or lacks its context. A scope for all
+// types yields a single grant, which is narrowed when a type is checked.
 func (h Holder) grantsForScope(scope string) []Grant {
 	if scope == "fhirUser" && h.User != (interaction.Reference{}) {
 		return []Grant{{Type: h.User.Type, Permission: smart.Read, OnlyResource: h.User, Scope: scope}}
@@ -272,13 +271,13 @@ func (h Holder) grantsForScope(scope string) []Grant {
 	return []Grant{g}
 }
 
-// isPractitioner reports whether user/ scopes cover all records. SMART leaves this to the server; practitioners may see the
-// records of their patients, and a policy can restrict which ones.
+// isPractitioner reports whether user/ scopes cover all records. SMART leaves this decision to the server. Practitioners may
+// access the records of their patients; a policy can restrict which ones.
 func (h Holder) isPractitioner() bool {
 	return h.User.Type == "Practitioner" || h.User.Type == "PractitionerRole"
 }
 
-// UnusableScopeReason describes why a scope of the holder grants nothing, for errors; empty if all grant something.
+// UnusableScopeReason describes why one of the holder's scopes grants nothing, for errors. Empty if all grant something.
 func (h Holder) UnusableScopeReason() string {
 	for scope := range strings.FieldsSeq(h.Scope) {
 		s, ok := smart.ParseResourceScope(scope)
@@ -294,8 +293,8 @@ func (h Holder) UnusableScopeReason() string {
 	return ""
 }
 
-// isEvaluable reports whether a grant's constraint can be checked on a resource. For a grant on all types, this is decided per
-// resource.
+// isEvaluable reports whether a grant's constraint can be evaluated. For a grant on all types, this is checked for each
+// resource instead.
 func isEvaluable(g Grant, parameters searchparam.Set) bool {
 	if g.Type == smart.AnyType {
 		return true
@@ -306,9 +305,9 @@ func isEvaluable(g Grant, parameters searchparam.Set) bool {
 	})
 }
 
-// MissingScopes returns scopes, separated by spaces, that would each give the permissions on a type (empty: all types):
-// the smallest scope of each level that the token has, for all resources if unrestricted is true. Empty if no scope of these
-// levels would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
+// MissingScopes returns scopes, separated by spaces, each of which would grant the permissions on a type (empty: all types):
+// the smallest scope for each level that the token has, for all resources if unrestricted is true. It is empty if no scope of
+// these levels would suffice for this holder. The result depends only on the token, so it does not reveal stored data.
 func (r *Rights) MissingScopes(resourceType string, p smart.Permission, unrestricted bool) string {
 	if resourceType == "" {
 		resourceType = smart.AnyType
@@ -327,22 +326,22 @@ func (r *Rights) MissingScopes(resourceType string, p smart.Permission, unrestri
 	return strings.Join(missing, " ")
 }
 
-// isSufficient reports whether a grant would give its permissions on its type.
+// isSufficient reports whether a grant would include its permissions on its type.
 func (r *Rights) isSufficient(g *Grant, unrestricted bool) bool {
 	return g.Patient == "" || !unrestricted && (g.Type == smart.AnyType || r.applies(g, g.Type, g.Permission)) &&
 		(g.Permission&smart.Search == 0 || r.isSearchable(g.Type))
 }
 
-// WithoutGranted removes the scopes that the token already has, alone or through several scopes, from the scopes of a challenge:
+// WithoutGranted removes from the scopes of a challenge those that one or several of the token's scopes already cover:
 // requesting them again would not help the client.
 func (r *Rights) WithoutGranted(scopes string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(scopes), func(scope string) bool { return r.HasAnyScope([]string{scope}) }), " ")
 }
 
-// terminologyTypes are the types of definitions, which contain no patient data.
+// terminologyTypes are the types of terminology definitions, which contain no patient data.
 var terminologyTypes = []string{"CodeSystem", "ConceptMap", "NamingSystem", "ValueSet"}
 
-// TerminologyGrants returns the grants of every valid token, for [Rights.Add]: to read and search definitions.
+// TerminologyGrants returns the grants that every valid token has, for [Rights.Add]: reading and searching definitions.
 func TerminologyGrants() []Grant {
 	grants := make([]Grant, 0, len(terminologyTypes))
 	for _, t := range terminologyTypes {

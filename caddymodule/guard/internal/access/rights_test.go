@@ -14,14 +14,14 @@ var (
 	patient      = interaction.Reference{Type: "Patient", ID: "a"}
 )
 
-// TestGrants lists the patient that each kind of scope is bound to, if it grants anything.
+// Each kind of scope is bound to the listed patient, if it grants anything.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	const nothing = "nothing"
 	for _, tt := range []struct {
 		name   string
 		holder Holder
-		bound  string // patient, or that no grant results
+		bound  string // patient, or a text that means no grant
 	}{
 		{"patient", Holder{Scope: "patient/*.rs", Patient: "a"}, "a"},
 		{"patient without one", Holder{Scope: "patient/*.rs"}, nothing},
@@ -59,7 +59,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestPermissions lists whether some grant is for a type, and whether it covers the whole type.
+// TestPermissions checks whether there is a grant for a type and whether it covers all its resources.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	const create, read, update, remove, search = smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search
@@ -124,7 +124,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestAll lists the permissions on all resources of all types.
+// TestAll checks the permissions on all resources of all types.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]string{
@@ -184,7 +184,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A part of a scope does not count as that scope.
+// A token that has only a part of a scope does not have that scope.
 func TestHasOne(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]bool{"system/*.rs": true, "system/*.cruds": true, "system/ValueSet.rs": false, "system/*.r": false, "openid": false} {
@@ -194,7 +194,7 @@ func TestHasOne(t *testing.T) {
 	}
 }
 
-// Under policies that judge each resource, no type is covered as a whole, but the same resources are covered.
+// If policies judge each resource, no type is covered unconditionally, but the same resources are covered.
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
@@ -209,7 +209,7 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// A grant by rule permits the interaction, but covers no resource itself.
+// A grant that depends on a policy permits the interaction but covers no resource itself.
 func TestByRule(t *testing.T) {
 	t.Parallel()
 	g := Grant{Type: smart.AnyType, Permission: smart.Read, DependsOnPolicy: true}
@@ -224,7 +224,7 @@ func TestByRule(t *testing.T) {
 	}
 }
 
-// Each scope in a challenge would permit the request, and no scope is named if none would.
+// Each scope in a challenge would permit the request. If no scope would permit it, the challenge contains none.
 func TestChallengeScopes(t *testing.T) {
 	t.Parallel()
 	doctor := Holder{Scope: "openid user/Patient.rs", User: practitioner}

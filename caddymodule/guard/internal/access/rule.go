@@ -11,20 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Rule determines which resources of a type a patient-bound grant covers, for types that FHIR R4's Patient compartment does not
-// contain or covers too broadly. An empty field denies.
+// Rule determines which resources of a type a patient-bound grant covers, for types that are not in FHIR R4's Patient
+// compartment or whose membership is too broad. Unset fields deny.
 type Rule struct {
 	name string
-	// isApplicable reports whether a type can have the rule. Nil: no type.
+	// isApplicable reports whether the rule can be assigned to a type. Nil: to no type.
 	isApplicable func(resourceType string) bool
-	// permissions are the permissions that a bound grant may have on the type.
+	// permissions are the permissions that a patient-bound grant may have on the type.
 	permissions smart.Permission
-	// judgeRead judges a resource that is read or found. Nil: no resource is covered.
+	// judgeRead judges a resource that is read or found by a search. Nil: no resource is covered.
 	judgeRead func(c patientRecord, res resource.Resource) Verdict
 	// judgeWrite judges a covered resource that a client writes, before and after the write; read is the verdict of judgeRead.
-	// Nil: no resource.
+	// Nil: no resource may be written.
 	judgeWrite func(c patientRecord, res resource.Resource, read Verdict) Verdict
-	// confineSearch returns searches that together find all covered resources, and as few others as possible. Nil: no search.
+	// confineSearch returns searches that together find all covered resources and as few others as possible. Nil: no search.
 	confineSearch func(q Search) []Confinement
 	// hasExactTotal is true if the searches find only covered resources, so that the FHIR server's total is correct.
 	hasExactTotal bool
@@ -32,50 +32,50 @@ type Rule struct {
 	isPatientOnly bool
 	// coversEveryPatient is true if all resources of the type are covered for every patient, so that responses may include them.
 	coversEveryPatient bool
-	// mayBeReferenced reports whether records may refer to a resource of the type without a lookup. Nil: no.
+	// mayBeReferenced reports whether records may refer to a resource of the type without a lookup. Nil: false.
 	mayBeReferenced func(resourceType string) bool
-	// isIndependent reports whether a resource can be judged without looking up others. Nil: no.
+	// isIndependent reports whether a resource can be judged without looking up others. Nil: false.
 	isIndependent func(resourceType string) bool
 }
 
-// The rules. A new rule needs an entry here, in the list of rules for sites, and in the test. verdict.go judges the resources;
-// the searches are below.
+// The rules. A new rule must be added here, to the list of rules for sites, and to the test. The functions that judge resources
+// are in verdict.go, those that confine searches are below.
 var (
-	// everyoneRule: readable and searchable for every patient, never writable: the context that records refer to.
+	// everyoneRule covers resources to which all records may refer: readable and searchable for every patient, never writable.
 	everyoneRule = &Rule{
 		name: "everyone", isApplicable: anyType, permissions: smart.Read | smart.Search, judgeRead: patientRecord.judgeForEveryone,
 		confineSearch: noConfinement, hasExactTotal: true, coversEveryPatient: true, mayBeReferenced: anyType, isIndependent: anyType,
 	}
-	// unassignedRule: resources of the patient and those of no patient. Only the patient's may be written.
+	// unassignedRule covers the patient's resources and those of no patient. Only the patient's may be written.
 	unassignedRule = &Rule{
 		name: "unassigned", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeUnassigned, judgeWrite: patientRecord.judgeWriteAssigned,
 		confineSearch: confineToPatientOrNone, hasExactTotal: true, isIndependent: anyType,
 	}
-	// securityContextRule: Binary.securityContext refers to the patient, or to a resource that the grant covers.
+	// securityContextRule covers a Binary if its securityContext refers to the patient or to a covered resource.
 	securityContextRule = &Rule{
 		name: "security_context", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeSecurityContext, judgeWrite: patientRecord.requirePatientOnly,
 		confineSearch: confineToCompartment, isPatientOnly: true,
 	}
-	// aboutRule: every Provenance.target, or every entry of a document or collection, is the patient or is covered. Other types:
-	// the patient's compartment.
+	// aboutRule covers a Provenance if every target is the patient or covered, and a document or collection if every entry is.
+	// For other types, it uses the patient's compartment.
 	aboutRule = &Rule{
 		name: "about", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgeSubjects, judgeWrite: patientRecord.judgeWriteSubjects,
 		confineSearch: confineToCompartment, isPatientOnly: true, isIndependent: isJudgedByCompartment,
 	}
-	// aloneRule: in the compartment of this patient only. A Group of several patients would reveal the others.
+	// aloneRule covers resources in this patient's compartment only. A Group of several patients would reveal the others.
 	aloneRule = &Rule{
 		name: "alone", isApplicable: anyType, permissions: allPermissions, judgeRead: patientRecord.judgePatientOnly, judgeWrite: patientRecord.judgeWriteAsRead,
 		confineSearch: confineToCompartment, isPatientOnly: true, isIndependent: anyType,
 	}
-	// patientRule: the search parameter patient finds the resource for this patient only.
+	// patientRule covers a resource if its search parameter patient refers to this patient only.
 	patientRule = &Rule{
 		name: "patient", isApplicable: hasPatient, permissions: allPermissions, judgeRead: patientRecord.judgePatientParameter, judgeWrite: patientRecord.judgeWriteAsRead,
 		confineSearch: confineToPatient, isPatientOnly: true, isIndependent: anyType,
 	}
-	// closedRule: no resource.
+	// closedRule covers no resource.
 	closedRule = &Rule{name: "closed", isApplicable: anyType}
-	// compartmentRule is the default rule: R4's Patient compartment. Types outside of every compartment are definitions, to which
-	// records may refer.
+	// compartmentRule is the default rule. It covers R4's Patient compartment. Types outside of every compartment are
+	// definitions, which records may refer to.
 	compartmentRule = &Rule{
 		isApplicable: isInPatientCompartment, permissions: allPermissions, judgeRead: patientRecord.judgeCompartment, judgeWrite: patientRecord.requireSinglePatient,
 		confineSearch: confineToCompartment, hasExactTotal: true, isPatientOnly: true, mayBeReferenced: isOutsideCompartment, isIndependent: anyType,
@@ -91,13 +91,13 @@ func anyType(string) bool { return true }
 
 func isOutsideCompartment(resourceType string) bool { return !isInPatientCompartment(resourceType) }
 
-// hasPatient reports whether a type has the search parameter patient.
+// hasPatient reports whether a type has a search parameter named patient.
 func hasPatient(resourceType string) bool {
 	p, ok := searchparam.Lookup(resourceType, "patient")
 	return ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
 }
 
-// isJudgedByCompartment reports whether aboutRule judges resources of a type by their own compartment.
+// isJudgedByCompartment reports whether aboutRule judges resources of a type by their compartment membership.
 func isJudgedByCompartment(resourceType string) bool {
 	return resourceType != "Provenance" && resourceType != "Bundle"
 }
@@ -111,7 +111,7 @@ func RuleNames() []string {
 	return names
 }
 
-// FindRule returns the rule with a name; nil if it does not exist.
+// FindRule returns the rule with the given name, or nil.
 func FindRule(name string) *Rule {
 	if i := slices.IndexFunc(rules, func(r *Rule) bool { return r.name == name }); i >= 0 {
 		return rules[i]
@@ -119,16 +119,16 @@ func FindRule(name string) *Rule {
 	return nil
 }
 
-// AppliesTo reports whether a type can have the rule.
+// AppliesTo reports whether the rule can be assigned to a type.
 func (r *Rule) AppliesTo(resourceType string) bool {
 	return r.isApplicable != nil && r.isApplicable(resourceType)
 }
 
-// TypeRules are the rules by type. A type without an entry follows the Patient compartment; outside of the compartment it is
-// closed to bound grants.
+// TypeRules maps types to rules. Types without an entry follow the Patient compartment; if they are outside of it,
+// patient-bound grants do not cover them.
 type TypeRules map[string]*Rule
 
-// defaultTypeRules are the rules of types that a site does not set.
+// defaultTypeRules are the rules for types to which a site assigns none.
 var defaultTypeRules = TypeRules{
 	"Organization": everyoneRule, "Practitioner": everyoneRule, "PractitionerRole": everyoneRule, "Location": everyoneRule,
 	"HealthcareService": everyoneRule, "Endpoint": everyoneRule, "Medication": everyoneRule, "Substance": everyoneRule,
@@ -140,7 +140,7 @@ var defaultTypeRules = TypeRules{
 	"Group":         aloneRule,
 }
 
-// NewTypeRules returns the default rules with a site's changes.
+// NewTypeRules returns the default rules, overridden by own.
 func NewTypeRules(own TypeRules) TypeRules {
 	s := maps.Clone(defaultTypeRules)
 	maps.Copy(s, own)
@@ -159,7 +159,7 @@ func (s TypeRules) rule(resourceType string) *Rule {
 	return r
 }
 
-// judgeRead reports whether a resource belongs to the patient, or is readable for every patient.
+// judgeRead judges by the type's rule whether a resource belongs to the patient or is readable for every patient.
 func (c patientRecord) judgeRead(res resource.Resource) Verdict {
 	if r := c.rules.rule(res.Type); r.judgeRead != nil {
 		return r.judgeRead(c, res)
@@ -167,7 +167,7 @@ func (c patientRecord) judgeRead(res resource.Resource) Verdict {
 	return notCovered
 }
 
-// judgeWrite reports whether a client may write a resource that is inside.
+// judgeWrite judges whether a client may write a resource whose verdict for reading is read.
 func (c patientRecord) judgeWrite(res resource.Resource, read Verdict) Verdict {
 	if r := c.rules.rule(res.Type); r.judgeWrite != nil && read.Covered {
 		return r.judgeWrite(c, res, read)
@@ -175,8 +175,8 @@ func (c patientRecord) judgeWrite(res resource.Resource, read Verdict) Verdict {
 	return notCovered
 }
 
-// Confine returns searches that together find the resources of a type that a bound grant covers; none if the type cannot be
-// searched.
+// Confine returns searches that together find the resources of a type that a patient-bound grant covers, or none if the type
+// cannot be searched.
 func (s TypeRules) Confine(q Search) []Confinement {
 	r := s.rule(q.Type)
 	if r.confineSearch == nil {
@@ -190,14 +190,14 @@ func (s TypeRules) Confine(q Search) []Confinement {
 }
 
 // HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so that the number of matches
-// reveals nothing else.
+// reveals nothing about others.
 func (s TypeRules) HasExactTotal(resourceType string) bool { return s.rule(resourceType).hasExactTotal }
 
 // IsPatientOnly reports whether the covered resources of a type belong to the patient alone.
 func (s TypeRules) IsPatientOnly(resourceType string) bool { return s.rule(resourceType).isPatientOnly }
 
 // belongsToPatient reports whether a covered resource belongs to the patient. Under unassignedRule, this depends on whether it
-// names a patient.
+// refers to a patient.
 func (s TypeRules) belongsToPatient(res resource.Resource) bool {
 	return s.IsPatientOnly(res.Type) || !s.IsForAllPatients(res.Type) && NamesPatient(res)
 }
@@ -213,36 +213,36 @@ func (s TypeRules) MayBeReferenced(resourceType string) bool {
 	return r.mayBeReferenced != nil && r.mayBeReferenced(resourceType)
 }
 
-// UsesSecurityContext reports whether resources of a type are judged by their securityContextRule.
+// UsesSecurityContext reports whether resources of a type are judged by securityContextRule.
 func (s TypeRules) UsesSecurityContext(resourceType string) bool {
 	return s.rule(resourceType) == securityContextRule
 }
 
-// MayNeedLookups reports whether judging a resource of a type may require looking up others.
+// MayNeedLookups reports whether judging a resource of a type may require looking up other resources.
 func (s TypeRules) MayNeedLookups(resourceType string) bool {
 	r := s.rule(resourceType)
 	return r.isIndependent == nil || !r.isIndependent(resourceType)
 }
 
-// Search is a client's search of a type under a grant that is bound to a patient.
+// Search is a client's search of a type under a patient-bound grant.
 type Search struct {
 	// Type is the resource type.
 	Type string
 	// Patient is the id of the grant's patient.
 	Patient string
-	// Parameters are the client's parameters.
+	// Parameters are the client's search parameters.
 	Parameters []smart.Parameter
-	// InCompartment is true if the FHIR server supports searches in a patient's compartment.
+	// InCompartment is true if the FHIR server supports compartment searches (Patient/id/Type).
 	InCompartment bool
 }
 
 // Confinement confines a search to the resources that a grant covers.
 type Confinement struct {
-	// InCompartment is true for a search in the patient's compartment.
+	// InCompartment is true if the search is sent as a compartment search.
 	InCompartment bool
 	// IsPatientOnly is true if the covered resources of the type belong to the patient alone.
 	IsPatientOnly bool
-	// Parameters are additional parameters.
+	// Parameters are search parameters to add to the client's.
 	Parameters []smart.Parameter
 }
 
@@ -260,7 +260,7 @@ func confineToPatient(q Search) []Confinement {
 	return []Confinement{confinedBy("patient", "Patient/"+q.Patient)}
 }
 
-// confineToPatientOrNone confines to resources of the patient or of no patient.
+// confineToPatientOrNone confines a search to resources of the patient and of no patient.
 func confineToPatientOrNone(q Search) []Confinement {
 	if slices.ContainsFunc(q.Parameters, func(p smart.Parameter) bool {
 		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
@@ -270,7 +270,7 @@ func confineToPatientOrNone(q Search) []Confinement {
 	return append(confineToPatient(q), confinedBy(missingPatient, "true"))
 }
 
-// confineToCompartment confines to the patient's compartment: by the FHIR server's compartment search if supported, and
+// confineToCompartment confines a search to the patient's compartment: by a compartment search if the FHIR server supports it,
 // otherwise by one search for each membership parameter.
 func confineToCompartment(q Search) []Confinement {
 	if q.Type == "Patient" {
@@ -293,8 +293,8 @@ func confineToCompartment(q Search) []Confinement {
 }
 
 // Criteria returns search parameters that find a resource only as long as a grant covers it: those of the grant's constraint
-// and of its patient. Empty if no parameters can express the grant, or if they do not currently find the resource, for example
-// because only a policy allows it.
+// and of its patient. It returns none if no parameters can express the grant or if they do not currently find the resource,
+// e.g. because only a policy allows it.
 func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
 	finds := func(p smart.Parameter) bool { return r.MatchesSearch(p, res) }
 	criteria := slices.Clone(g.Constraint)
@@ -329,33 +329,33 @@ func (q Search) isConfinedBy(p smart.Parameter) bool {
 	return !isID || modifier != "" || refersOnlyToPatients(by)
 }
 
-// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this
-// holds for every element with the name patient, regardless of the parameter's targets.
+// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id identifies a patient. In R4, this
+// applies to every element with the name patient, regardless of the parameter's targets.
 func refersOnlyToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
 	})
 }
 
-// SideEffect is a side effect of storing a resource of a type. Messages and requests of the FHIR server bypass the
-// scopes of the client, so the write itself must be judged by it.
+// SideEffect is a side effect of storing a resource of a type. Messages and requests that the FHIR server sends bypass the
+// client's scopes, so the write itself must be judged by its side effects.
 type SideEffect string
 
 const (
-	// Inert is no side effect.
+	// Inert means that storing the resource has no side effect.
 	Inert SideEffect = "inert"
 	// NotifiesRecipients means that the FHIR server sends matches of a search whenever resources change (Subscription).
 	NotifiesRecipients SideEffect = "sends"
-	// TriggersSearches means that the FHIR server may execute searches in the resource's text (Task, CommunicationRequest).
+	// TriggersSearches means that the FHIR server may execute searches contained in the resource (Task, CommunicationRequest).
 	TriggersSearches SideEffect = "asks"
 	// AltersBehavior means that the resource changes the results of searches, the routing of messages, or the reaction to events.
 	AltersBehavior SideEffect = "steers"
-	// MayContainOthers means that the resource may contain one of these in another form: a Bundle of requests or a message, a
-	// topic in a Basic.
+	// MayContainOthers means that the resource may contain a resource with a side effect in another form, e.g. a Bundle of
+	// requests, a message, or a topic in a Basic.
 	MayContainOthers SideEffect = "carries"
 )
 
-// sideEffects are the effects of R4's types. Types without an entry require scopes to read and search everything.
+// sideEffects are the side effects of R4's types. Types without an entry require scopes to read and search everything.
 var sideEffects = effectsByType(map[SideEffect]string{
 	NotifiesRecipients: `Subscription`,
 	TriggersSearches:   `CommunicationRequest Task`,
@@ -393,5 +393,5 @@ func effectsByType(types map[SideEffect]string) map[string]SideEffect {
 	return byType
 }
 
-// SideEffectOf returns the side effect of storing a resource of a type; empty if undefined.
+// SideEffectOf returns the side effect of storing a resource of a type, or "" if undefined.
 func SideEffectOf(resourceType string) SideEffect { return sideEffects[resourceType] }

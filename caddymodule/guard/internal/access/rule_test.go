@@ -24,12 +24,12 @@ var samples = []struct{ name, text string }{
 	{"of a record", `{"resourceType":%q,"id":"x",` + refersTo("Observation/o") + `}`},
 }
 
-// refersTo returns members with the same reference, one for each tested type.
+// refersTo returns the members of the tested types, each with the same reference.
 func refersTo(to string) string {
 	return fmt.Sprintf(`"subject":{"reference":%[1]q},"patient":{"reference":%[1]q},"securityContext":{"reference":%[1]q},"target":[{"reference":%[1]q}]`, to)
 }
 
-// ruleResults returns the results of every field of a rule for a type. Denials are omitted.
+// ruleResults returns the results of all fields of a rule for a type. Denials are omitted.
 func ruleResults(t *testing.T, r *Rule, resourceType string) string {
 	t.Helper()
 	s := NewTypeRules(TypeRules{resourceType: r})
@@ -122,7 +122,7 @@ func TestEmptyRule(t *testing.T) {
 	}
 }
 
-// The table of docs/reference/resources.md matches the rules and the types that have them by default.
+// The table in docs/reference/resources.md matches the rules and the types to which they apply by default.
 func TestDocumentedRules(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/reference/resources.md")

@@ -11,20 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Covers reports whether a grant lets a client read a resource: the grant selects it, and it is in the record of the grant's
-// patient. Grants without a patient also cover everything that the resource carries.
+// Covers returns whether a grant lets a client read a resource: the resource must have the grant's type, match its constraint,
+// and be in the record of its patient. Grants without a patient must also cover everything that the resource carries.
 func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, smart.Read)
 }
 
-// CoversStored is like Covers, but for the stored version of a resource that a client changes. On carried resources, any permission
-// suffices.
+// CoversStored is like Covers, but for the stored version of a resource that a client changes. For carried resources, any
+// permission suffices.
 func (r *Rights) CoversStored(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, allPermissions)
 }
 
-// CoversNew is like Covers, but for both versions of a resource that a client writes. Under a grant that is bound to a patient, the
-// resource must belong to that patient alone: a write to one record must not be visible in another.
+// CoversNew is like Covers, but for both versions of a resource that a client writes. Under a patient-bound grant, the resource
+// must belong to that patient alone: a write to one record must not be visible in another.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	v := r.covers(&g, res, allPermissions)
 	if g.Patient == "" || g.OnlyResource != (interaction.Reference{}) {
@@ -43,7 +43,7 @@ func (r *Rights) covers(g *Grant, res resource.Resource, by smart.Permission) Ve
 	return r.recordOf(g.Patient, by).judge(res)
 }
 
-// selects reports whether a resource has the grant's type, and matches its constraint.
+// selects reports whether a resource has the grant's type and matches its constraint.
 func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	switch {
 	case g.DependsOnPolicy, g.Type != smart.AnyType && g.Type != res.Type:
@@ -54,18 +54,18 @@ func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
 
-// ResourceAccess contains a token's permissions on a resource that others depend on.
+// ResourceAccess contains a token's permissions on a resource that other resources depend on.
 type ResourceAccess struct {
 	// InRecord is true if the resource is in the patient's record or in every record, even if no scope covers it.
 	InRecord bool
 	// BelongsToPatient is true if the resource belongs to the patient.
 	BelongsToPatient bool
-	// Permissions are the permissions of the scopes that cover the resource. 0: no scope does.
+	// Permissions are the permissions of the scopes that cover the resource; 0 if no scope does.
 	Permissions smart.Permission
 }
 
-// AccessTo returns the token's permissions on a resource in a patient's record; without a patient, in all records. A resource
-// that depends on others has none.
+// AccessTo returns the token's permissions on a resource in a patient's record, or in all records if patient is empty. A
+// resource that depends on other resources has none.
 func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAccess) {
 	if patient != "" && !isUnconditional(patientRecord{rules: r.TypeRules, patient: patient}.judge(res)) {
 		return s
@@ -86,7 +86,7 @@ func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAcce
 
 func isUnconditional(v Verdict) bool { return v.Covered && len(v.Dependencies) == 0 }
 
-// AppliesToPatient reports whether a grant applies to the record of a patient. A grant for one patient never applies to another.
+// AppliesToPatient reports whether a grant applies to a patient's record. A grant for one patient never applies to another.
 func (g Grant) AppliesToPatient(patient string) bool { return g.Patient == "" || g.Patient == patient }
 
 // Matches reports whether a search with the parameter would find the resource. It is false if the parameter cannot be
@@ -95,7 +95,7 @@ func (r *Rights) Matches(p smart.Parameter, res resource.Resource) bool {
 	return matches(r.parameters, p, res)
 }
 
-// MatchesSearch reports whether a search with a parameter of a [Confinement] or constraint finds a resource.
+// MatchesSearch reports whether a search with a parameter of a [Confinement] or a constraint finds a resource.
 func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 	if p.Name == missingPatient {
 		return !NamesPatient(res)
@@ -107,11 +107,11 @@ func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 type Verdict struct {
 	// Covered is true if the grant covers the resource, provided that all Dependencies are covered too.
 	Covered bool
-	// Dependencies are the resources on which the resource depends. Empty if it depends on none.
+	// Dependencies are the resources on which the judged resource depends; may be empty.
 	Dependencies []interaction.Reference
-	// RequiredPermissions are alternative permissions; the token's scopes must give at least one of them on each of Dependencies.
+	// RequiredPermissions are alternatives: the scopes must grant at least one of them on each of Dependencies.
 	RequiredPermissions smart.Permission
-	// RequiresPatientOwned is true if at least one of Dependencies must belong to the patient rather than be in every record.
+	// RequiresPatientOwned is true if one of Dependencies must belong to the patient, not just be in every record.
 	RequiresPatientOwned bool
 }
 
@@ -132,21 +132,21 @@ func (v Verdict) and(ok bool) Verdict {
 // patientRecord is the part of a patient's record that a token's scopes cover.
 //
 // A resource may carry others: contained resources, the entries of a Bundle, the targets of a Provenance, and the
-// securityContextRule of a Binary. The carrier must not reveal more than the resources themselves, so the scopes must cover these
-// too. Contained resources of types that every patient may read are exempt: they exist only within the carrier and have no
+// securityContext of a Binary. The carrier must not reveal more than the carried resources would, so the scopes must also cover
+// those. Contained resources of types that every patient may read are exempt: they exist only within the carrier and have no
 // patient.
 type patientRecord struct {
 	rules       TypeRules
 	patient     string
-	rights      *Rights          // nil: carried resources need no scope
-	permissions smart.Permission // permissions; the scopes must give one of them on carried resources
+	rights      *Rights          // nil if carried resources don't need a scope
+	permissions smart.Permission // the scopes must grant one of these permissions on carried resources
 }
 
 func (r *Rights) recordOf(patient string, by smart.Permission) patientRecord {
 	return patientRecord{rules: r.TypeRules, patient: patient, rights: r, permissions: by}
 }
 
-// judge reports whether a resource is in the record.
+// judge judges whether a resource is in the record.
 func (c patientRecord) judge(res resource.Resource) Verdict {
 	if !c.allowsAllContained(res) {
 		return notCovered
@@ -154,15 +154,15 @@ func (c patientRecord) judge(res resource.Resource) Verdict {
 	return c.judgeRead(res)
 }
 
-// allows reports whether a scope covers a carried resource, regardless of its patient.
+// allows reports whether a scope covers a carried resource, whichever patient it belongs to.
 func (c patientRecord) allows(res resource.Resource) bool {
 	return c.rights == nil || slices.ContainsFunc(c.rights.Grants, func(g Grant) bool {
 		return g.Permission&c.permissions != 0 && g.AppliesToPatient(c.patient) && c.rights.selects(&g, res)
 	})
 }
 
-// scopeCoverage reports whether a scope could cover a carried resource of a type; all reports whether one covers every resource
-// of the type in the record.
+// scopeCoverage reports whether a scope could cover a carried resource of a type (some), and whether one covers every resource
+// of the type in the record (all).
 func (c patientRecord) scopeCoverage(resourceType string) (some, all bool) {
 	if c.rights == nil {
 		return true, true
@@ -176,8 +176,8 @@ func (c patientRecord) scopeCoverage(resourceType string) (some, all bool) {
 	return some, all
 }
 
-// allowsAllContained reports whether all contained resources name no other patient and are covered by the scopes. A contained
-// resource that names no patient belongs to its container.
+// allowsAllContained reports whether no contained resource refers to another patient and the scopes cover all of them. A
+// contained resource that does not refer to a patient belongs to its container.
 func (c patientRecord) allowsAllContained(res resource.Resource) bool {
 	if _, ok := res.Member("contained"); !ok {
 		return true
@@ -191,7 +191,7 @@ func (c patientRecord) allowsAllContained(res resource.Resource) bool {
 	return true
 }
 
-// mayContain reports whether the scopes cover a contained resource, and it carries no others.
+// mayContain reports whether the scopes cover a contained resource and it carries no other resources.
 func (c patientRecord) mayContain(contained resource.Resource) bool {
 	if c.mayCarryOthers(contained) {
 		return false
@@ -200,7 +200,7 @@ func (c patientRecord) mayContain(contained resource.Resource) bool {
 }
 
 // mayCarryOthers reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and
-// which are not judged. A resource of a type that the site has closed cannot be judged by itself, so it counts as carrying.
+// which are not judged. A resource of a type that the site has closed cannot be judged either, so it is treated as a carrier.
 func (c patientRecord) mayCarryOthers(contained resource.Resource) bool {
 	_, nested := contained.Member("contained")
 	_, hasSecurityContext := contained.Member("securityContext")
@@ -213,9 +213,9 @@ func (c patientRecord) mayCarryOthers(contained resource.Resource) bool {
 	return c.rules.MayNeedLookups(contained.Type)
 }
 
-// namesNoOtherPatient reports whether a contained resource names no other patient: by the references of compartment membership,
-// and by the search parameter patient, which types outside of compartments have too. A reference to a contained Patient counts
-// as another patient.
+// namesNoOtherPatient reports whether a contained resource refers to no other patient, neither by the references of compartment
+// membership nor by the search parameter patient, which types outside of compartments may also have. A reference to a contained
+// Patient is treated as a reference to another patient.
 func (c patientRecord) namesNoOtherPatient(contained, container resource.Resource) bool {
 	if contained.Type == "Patient" {
 		return true
@@ -242,16 +242,16 @@ func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resourc
 	return ok && err == nil
 }
 
-// maxDependencies is the maximum number of dependencies of a resource.
+// maxDependencies is the maximum number of dependencies per resource.
 const maxDependencies = 20
 
-// Rules for a resource that is read.
+// Rules for reading a resource: see [Rule].judgeRead.
 
 func (c patientRecord) judgeForEveryone(resource.Resource) Verdict { return coveredVerdict }
 
 func (c patientRecord) judgeUnassigned(res resource.Resource) Verdict {
 	own := smart.Parameter{Name: "patient", Value: "Patient/" + c.patient}
-	return coveredIf(matches(searchparam.Set{}, own, res) || !NamesPatient(res)) // R4's parameter, regardless of a site's definition
+	return coveredIf(matches(searchparam.Set{}, own, res) || !NamesPatient(res)) // as defined by R4, regardless of a site's definition
 }
 
 func (c patientRecord) judgeSecurityContext(res resource.Resource) Verdict {
@@ -259,7 +259,7 @@ func (c patientRecord) judgeSecurityContext(res resource.Resource) Verdict {
 	return v
 }
 
-// judgeSubjects judges a resource by everything that it is about. A resource that also names another patient is not covered,
+// judgeSubjects judges a resource by all patients it refers to. A resource that also refers to another patient is not covered,
 // because it would reveal both.
 func (c patientRecord) judgeSubjects(res resource.Resource) Verdict {
 	return c.judgeAllSubjects(res, false)
@@ -274,12 +274,12 @@ func (c patientRecord) judgePatientParameter(res resource.Resource) Verdict {
 }
 
 // judgeCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a
-// contained Patient: that person has no record on this server, so the owner of the resource is unknown.
+// contained Patient, who has no record on this server: the owner of the resource is then unknown.
 func (c patientRecord) judgeCompartment(res resource.Resource) Verdict {
 	return coveredIf(compartment.IsInPatient(res, c.patient) && !compartment.MayReferenceContained(res, res))
 }
 
-// Rules for a resource that a client writes and may read.
+// Rules for writing a resource that the client may read: see [Rule].judgeWrite.
 
 func (c patientRecord) judgeWriteAsRead(_ resource.Resource, read Verdict) Verdict { return read }
 
@@ -288,7 +288,7 @@ func (c patientRecord) judgeWriteAssigned(res resource.Resource, read Verdict) V
 	return read.and(NamesPatient(res) && (!isInPatientCompartment(res.Type) || c.namesOnlyPatient(res)))
 }
 
-// requirePatientOnly is for resources that depend on others: none of these may be shared with other patients.
+// requirePatientOnly requires for a resource with dependencies that none of these is shared with other patients.
 func (c patientRecord) requirePatientOnly(_ resource.Resource, read Verdict) Verdict {
 	return read.and(!slices.ContainsFunc(read.Dependencies, func(of interaction.Reference) bool { return !c.rules.IsPatientOnly(of.Type) }))
 }
@@ -315,7 +315,7 @@ func (c patientRecord) judgeAllSubjects(res resource.Resource, isWrite bool) Ver
 	return v
 }
 
-// judgeTargets judges a Provenance. At least one target must belong to the patient: otherwise no search would find the
+// judgeTargets judges a Provenance. At least one target must belong to the patient, because otherwise no search would find the
 // Provenance.
 func (c patientRecord) judgeTargets(res resource.Resource) Verdict {
 	v, namesPatient := c.judgeReferences(res, "target")
@@ -323,7 +323,7 @@ func (c patientRecord) judgeTargets(res resource.Resource) Verdict {
 	return v.and(namesPatient || slices.ContainsFunc(v.Dependencies, func(of interaction.Reference) bool { return !c.rules.IsForAllPatients(of.Type) }))
 }
 
-// namesOnlyPatient reports whether a resource's membership parameters name the patient and no other.
+// namesOnlyPatient reports whether a resource's membership parameters refer to the patient and to no other.
 func (c patientRecord) namesOnlyPatient(res resource.Resource) bool {
 	matching := 0
 	for id := range compartment.Patients(res) {
@@ -335,7 +335,8 @@ func (c patientRecord) namesOnlyPatient(res resource.Resource) bool {
 	return matching > 0
 }
 
-// NamesPatient reports whether a resource outside of compartments names a patient. True for types without the parameter patient.
+// NamesPatient reports whether a resource outside of compartments refers to a patient; true for types without the parameter
+// patient.
 func NamesPatient(res resource.Resource) bool {
 	parameter, _ := searchparam.Lookup(res.Type, "patient")
 	for _, path := range parameter.Paths {
@@ -347,7 +348,7 @@ func NamesPatient(res resource.Resource) bool {
 	return len(parameter.Paths) == 0
 }
 
-// hasOnlyPatient reports whether a resource's search parameter patient names the patient and no other.
+// hasOnlyPatient reports whether a resource's search parameter patient refers to the patient and to no other.
 func hasOnlyPatient(res resource.Resource, patient string) bool {
 	parameter, _ := searchparam.Lookup(res.Type, "patient")
 	namesPatient := false
@@ -364,8 +365,8 @@ func hasOnlyPatient(res resource.Resource, patient string) bool {
 	return namesPatient
 }
 
-// judgeReferences judges a resource by the references in one element, which the scopes must all cover. The Patient itself is
-// looked up only if a constraint applies to it.
+// judgeReferences judges a resource by the references in one element. The scopes must cover all referenced resources. The
+// Patient itself is looked up only if a constraint applies to it.
 func (c patientRecord) judgeReferences(res resource.Resource, element string) (v Verdict, namesPatient bool) {
 	v = Verdict{Covered: true, RequiredPermissions: c.permissions}
 	n := 0
@@ -386,8 +387,8 @@ func (c patientRecord) judgeReferences(res resource.Resource, element string) (v
 	return v.and(n > 0), namesPatient
 }
 
-// MayBeAttachment reports whether a Binary may belong to the patient because a document names it: it has no
-// securityContextRule, and a scope for the patient covers reading it.
+// MayBeAttachment reports whether a Binary can belong to the patient because a document refers to it: it has no
+// securityContext, and a scope for the patient permits reading it.
 func (r *Rights) MayBeAttachment(res resource.Resource, patient string) bool {
 	if _, hasSecurityContext := res.Member("securityContext"); hasSecurityContext || !r.TypeRules.UsesSecurityContext(res.Type) {
 		return false
@@ -395,7 +396,7 @@ func (r *Rights) MayBeAttachment(res resource.Resource, patient string) bool {
 	return slices.ContainsFunc(r.GrantsFor(res.Type, smart.Read), func(g Grant) bool { return g.Patient == patient && r.selects(&g, res) })
 }
 
-// AttachmentURLs returns the URLs of a DocumentReference's contents.
+// AttachmentURLs returns the URLs of the attachments of a DocumentReference.
 func AttachmentURLs(res resource.Resource) []string {
 	var all []string
 	for value := range res.Values(resource.Path{Elements: []string{"content", "attachment", "url"}}) {
@@ -404,7 +405,7 @@ func AttachmentURLs(res resource.Resource) []string {
 	return all
 }
 
-// NamesOnlyPatient reports whether the references of compartment membership name a patient and no other.
+// NamesOnlyPatient reports whether a resource's references of compartment membership refer to the patient and to no other.
 func NamesOnlyPatient(res resource.Resource, patient string) bool {
 	return patientRecord{patient: patient}.namesOnlyPatient(res)
 }
@@ -415,23 +416,23 @@ func isInPatientCompartment(resourceType string) bool {
 	return ok
 }
 
-// maxEntries is the maximum number of entries of a stored Bundle that is judged.
+// maxEntries is the maximum number of entries of a stored Bundle that can be judged.
 const maxEntries = 500
 
-// bundleJudge is a stored Bundle, judged by its entries.
+// bundleJudge judges a stored Bundle by its entries.
 type bundleJudge struct {
 	patientRecord
 	bundle          resource.Resource
-	isWrite         bool // a client writes it: its entries may name no other patient
+	isWrite         bool // a client writes the Bundle, so its entries may not refer to another patient
 	hasPatientEntry bool // an entry belongs to the patient
 	dependencies    []interaction.Reference
 	includedEntries map[interaction.Reference]bool
 }
 
-// judgeBundle judges a document or collection by its entries. Each entry must be covered by the scopes and belong to the patient
-// or be readable for every patient; at least one must belong to the patient. An entry without a resource or with a Bundle is
-// rejected. A document begins with a Composition of the patient (R4 documents.html). Bundles of other types are requests and
-// responses, which reveal more than their resources.
+// judgeBundle judges a document or collection by its entries. Each entry must be covered by the scopes and must belong to the
+// patient or be readable for every patient; at least one must belong to the patient. Bundles are rejected if an entry is a
+// Bundle or has no resource. A document begins with a Composition of the patient (R4 documents.html). Bundles of other types
+// are requests and responses, which reveal more than their resources.
 func (c patientRecord) judgeBundle(bundle resource.Resource, isWrite bool) Verdict {
 	d := bundleJudge{patientRecord: c, bundle: bundle, isWrite: isWrite, includedEntries: map[interaction.Reference]bool{}}
 	if kind := d.bundleType(); kind != "document" && kind != "collection" {
@@ -499,7 +500,7 @@ func isRequestOrResponse(entry []byte) bool {
 	})
 }
 
-// namesNoDifferentPatient reports whether the membership parameters of an entry name no other patient.
+// namesNoDifferentPatient reports whether the membership parameters of an entry refer to no other patient.
 func (d *bundleJudge) namesNoDifferentPatient(res resource.Resource) bool {
 	for id := range compartment.Patients(res) {
 		if id != d.patient {
@@ -509,7 +510,7 @@ func (d *bundleJudge) namesNoDifferentPatient(res resource.Resource) bool {
 	return true
 }
 
-// isLocalCopy reports whether an entry is, by its fullUrl, a copy of the resource of this server with its type and id. ok is also
+// isLocalCopy reports whether the entry's fullUrl identifies the resource of this server with the same type and id. ok is also
 // true for a URN, which identifies a resource on no server. It is false for a URL of another server, to which the entry's
 // relative references would refer (R4 bundle.html#references).
 func (d *bundleJudge) isLocalCopy(entry []byte, res resource.Resource) (isLocal, ok bool) {

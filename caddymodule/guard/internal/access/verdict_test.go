@@ -15,7 +15,7 @@ import (
 // own is the base URL of the resources in tests.
 const own = "https://own.example/fhir"
 
-// observationOf returns an Observation of a patient, with more members.
+// observationOf returns an Observation of a patient with additional members.
 func observationOf(patient, more string) string {
 	return `{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/` + patient + `"}` + more + `}`
 }
@@ -203,7 +203,7 @@ func TestSharedRules(t *testing.T) {
 }
 
 // TestDependencyPermissions checks the permissions on a resource that another resource depends on. If the resource contains or
-// carries other resources, it is readable only if a scope covers those too.
+// carries other resources, it is readable only if scopes cover those too.
 func TestDependencyPermissions(t *testing.T) {
 	t.Parallel()
 	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`
@@ -248,7 +248,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// rightsOf returns the rights of scopes with their context, and the grant of the first scope.
+// rightsOf returns the rights of scopes with their launch context, and the grant of the first scope.
 func rightsOf(t *testing.T, scopes string, own TypeRules) (*Rights, Grant) {
 	t.Helper()
 	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewTypeRules(own))
@@ -267,7 +267,7 @@ func parse(t *testing.T, text string) resource.Resource {
 	return res
 }
 
-// neededResources returns the needed resources of a verdict, sorted.
+// neededResources returns the sorted dependencies of a verdict.
 func neededResources(v Verdict) string {
 	var all []string
 	for _, n := range v.Dependencies {
@@ -277,7 +277,7 @@ func neededResources(v Verdict) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// Default shared types are never in a Patient compartment, because their resources would be other patients' records.
+// Types that are shared by default are in no Patient compartment; otherwise, other patients' records would become readable.
 func TestSharedTypesAreInNoCompartment(t *testing.T) {
 	t.Parallel()
 	for resourceType, rule := range defaultTypeRules {
@@ -287,7 +287,7 @@ func TestSharedTypesAreInNoCompartment(t *testing.T) {
 	}
 }
 
-// TestCoversNew lists the resources that a grant for patient a permits to write, and which of them it permits to read.
+// TestCoversNew checks which resources a grant for patient a permits to write, and which of them it permits to read.
 func TestCoversNew(t *testing.T) {
 	t.Parallel()
 	const (
@@ -348,7 +348,7 @@ func TestCoversNew(t *testing.T) {
 	}
 }
 
-// Only grants over all resources add up.
+// Only grants for all resources of a type are combined.
 func TestUnrestrictedGrants(t *testing.T) {
 	t.Parallel()
 	both := smart.Read | smart.Update

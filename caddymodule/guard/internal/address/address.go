@@ -1,10 +1,10 @@
-// Package address rewrites the FHIR server's addresses in responses into the clients' addresses.
+// Package address replaces the FHIR server's addresses in responses by public addresses.
 //
 //	address.go  the FHIR server's base URLs, learned from its responses, and their replacement in JSON and XML, piece by piece
-//	links.go    Bundle.link in JSON and XML; an address of the FHIR server in the entries of a Bundle
+//	links.go    Bundle.link in JSON and XML; addresses of the FHIR server in the entries of a Bundle
 //
-// Addresses below the FHIR server's base are replaced everywhere, with any escaping. Identifiers stay: canonical URLs of
-// definitions, and the systems of identifiers and codes.
+// Addresses below the FHIR server's base are replaced everywhere, whatever their escaping. Identifiers stay unchanged:
+// canonical URLs of definitions, and the systems of identifiers and codes.
 package address
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. The result does not depend
-// on the boundaries of the pieces.
+// Replacer replaces the FHIR server's base URLs by the gateway's in text that arrives in pieces. The result does not depend on
+// where the text is split.
 type Replacer struct {
 	escapes       escapeRules
 	bases         [][]byte
 	publicBase    string
-	pending       []byte // end of the earlier pieces: context, and the possible beginning of an address
-	contextLength int    // length of the part of rest that is already replaced
+	pending       []byte // end of the previous pieces: context, and the possible beginning of an address
+	contextLength int    // length of the part of pending that has already been replaced
 }
 
 const (
-	// maxLookback is the length in bytes of the text before an address that is searched for its member name.
+	// maxLookback is how many bytes before an address are searched for its member name.
 	maxLookback = 128
 	// maxSegment is the maximum length of the path segment after a base that identifies an address of the FHIR API.
 	maxSegment = 48
-	// maxEscapeWidth is the maximum width of an escaped character in bytes.
+	// maxEscapeWidth is the maximum length of an escaped character in bytes.
 	maxEscapeWidth = 10
 )
 
-// NewReplacer returns a Replacer for a text in a format. Bases that equal the gateway's are not replaced.
+// NewReplacer returns a Replacer for text in a format. Bases that equal publicBase are not replaced.
 func NewReplacer(format message.Format, bases []string, publicBase string) *Replacer {
 	r := &Replacer{escapes: jsonEscapes, publicBase: publicBase}
 	if format == message.XML {
@@ -51,13 +51,13 @@ func NewReplacer(format message.Format, bases []string, publicBase string) *Repl
 			r.bases = append(r.bases, []byte(b))
 		}
 	}
-	// Longest first, since one base may be a prefix of another.
+	// longest first, because one base may be a prefix of another
 	slices.SortFunc(r.bases, func(a, b []byte) int { return len(b) - len(a) })
 	return r
 }
 
-// Append appends a piece of the text to out, with its addresses replaced. The end of the piece is kept until the next one. The
-// last piece is appended completely.
+// Append appends a piece of the text to out and replaces its addresses. The end of the piece is retained until the next call,
+// unless the piece is the last.
 func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 	if len(r.bases) == 0 {
 		return append(out, piece...)
@@ -97,16 +97,16 @@ func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 // span is a part of a text.
 type span struct{ from, to int }
 
-// baseFinder finds base URLs that begin before an offset of a text.
+// baseFinder finds base URLs in a text.
 type baseFinder struct {
 	replacer      *Replacer
 	text          []byte
 	end           int
 	hasEscapes    bool
-	nextPositions []int // next position of each base, if known; until: none
+	nextPositions []int // next position of each base; -1 if unknown, end if there is none
 }
 
-// next returns the first base URL from an offset on.
+// next returns the first base URL at or after an offset.
 func (f *baseFinder) next(from int) (span, bool) {
 	if from >= f.end {
 		return span{}, false
@@ -135,7 +135,7 @@ func (f *baseFinder) next(from int) (span, bool) {
 	return span{first, first + length}, first < f.end
 }
 
-// nextUnescaped finds a base URL from an offset on, by its rarest character.
+// nextUnescaped finds a base URL at or after an offset by searching for its rarest character.
 func (f *baseFinder) nextUnescaped(from int, base []byte) int {
 	rarest := bytes.IndexByte(base, '/')
 	for i := range len(rareCharacters) {
@@ -159,11 +159,11 @@ func (f *baseFinder) nextUnescaped(from int, base []byte) int {
 // rareCharacters are characters of host names that are rare in FHIR JSON, rarest first.
 const rareCharacters = "qzjxkwyvbgf987654p"
 
-// nextEscaped is like next, but for a text with escaped characters.
+// nextEscaped is like next, but for text with escaped characters.
 func (f *baseFinder) nextEscaped(from int) (span, bool) {
 	e := f.replacer.escapes
 	for ; from < f.end; from++ {
-		if f.text[from] != 'h' && f.text[from] != e.firstByte { // first letter of http
+		if f.text[from] != 'h' && f.text[from] != e.firstByte { // first letter of "http"
 			continue
 		}
 		for _, b := range f.replacer.bases {
@@ -175,15 +175,15 @@ func (f *baseFinder) nextEscaped(from int) (span, bool) {
 	return span{}, false
 }
 
-// addressNames are the members and elements with an address as their value, including href and src of the narrative. In other
-// members, such as the system of an identifier, a URL below the base is an identifier.
+// addressNames are the members and elements whose value is an address, including href and src in narratives. In other members,
+// such as the system of an identifier, a URL below the base is an identifier.
 var addressNames = message.NewSet("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
 
-// resourceNames are the members and elements with the address of a resource as their value, even of a definition. The url of a
-// definition is its canonical URL, and is not replaced.
+// resourceNames are the members and elements whose value is the address of a resource, even of a definition. In contrast, the
+// url of a definition is its canonical URL and is not replaced.
 var resourceNames = message.NewSet("reference", "fullUrl", "location")
 
-// isAddress reports whether a base URL in a text begins an address of the FHIR API.
+// isAddress reports whether the base URL begins an address of the FHIR API.
 func (r *Replacer) isAddress(text []byte, base span) bool {
 	name, isValueStart := r.escapes.valueName(text, base.from)
 	if isValueStart && !addressNames[string(name)] {
@@ -221,7 +221,7 @@ func (r *Replacer) isAddress(text []byte, base span) bool {
 	return interaction.IsType(string(first))
 }
 
-// isPathCharacter reports whether a character may be part of a path segment.
+// isPathCharacter reports whether a path segment may contain a character.
 func isPathCharacter(c byte) bool {
 	switch c {
 	case '-', '.', '_', '~', '$', '%', '+', ':', '@', '*', '!':
@@ -239,18 +239,18 @@ var definitionTypes = message.NewSet(
 	"StructureDefinition", "StructureMap", "TerminologyCapabilities", "TestScript", "ValueSet",
 )
 
-// escapeRules describes how a format escapes characters, and how it names values.
+// escapeRules describes how a format escapes characters and names values.
 type escapeRules struct {
-	firstByte byte // first byte of an escape
-	// secondBytes contains the characters that can follow first if a character of a URL is escaped.
+	firstByte byte // first byte of an escape sequence
+	// secondBytes contains the possible second bytes of the escape sequence for a character in a URL.
 	secondBytes string
-	// decodeCharacter returns the character at an offset, and its width; 0 at the end of the text.
+	// decodeCharacter returns the character at an offset and its width in bytes; the width is 0 at the end of the text.
 	decodeCharacter func(text []byte, at int) (c byte, width int)
-	// valueName returns the name of the value at an offset, and whether a value begins there; empty if the name is too far away.
+	// valueName returns the name of the value at an offset (empty if it is too far away), and whether a value begins there.
 	valueName func(text []byte, at int) (name []byte, isValueStart bool)
 }
 
-// mayOccurIn reports whether a text may contain escaped characters.
+// mayOccurIn reports whether a text may contain escape sequences.
 func (e escapeRules) mayOccurIn(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, e.firstByte)
@@ -264,7 +264,7 @@ func (e escapeRules) mayOccurIn(text []byte) bool {
 	}
 }
 
-// matchEnd returns the end of a base URL that begins at an offset; 0 if none does.
+// matchEnd returns the end of the base URL that begins at an offset, or 0 if there is none.
 func (e escapeRules) matchEnd(text []byte, at int, base []byte) int {
 	for _, want := range base {
 		c, width := e.decodeCharacter(text, at)
@@ -276,7 +276,7 @@ func (e escapeRules) matchEnd(text []byte, at int, base []byte) int {
 	return at
 }
 
-// isEscaped reports whether the backslash at an offset is itself escaped. After very many backslashes, it returns true.
+// isEscaped reports whether the backslash at an offset is itself escaped. If too many backslashes precede it, it returns true.
 func (e escapeRules) isEscaped(text []byte, at int) bool {
 	if text[at] != '\\' {
 		return false
@@ -362,7 +362,7 @@ var xmlEscapes = escapeRules{
 
 func trimSpace(text []byte) []byte { return bytes.TrimRight(text, " \t\r\n") }
 
-// trailingQuoted returns the quoted text at the end of a text, if it is the name of a member.
+// trailingQuoted returns the quoted string at the end of a text if it is the name of a member.
 func trailingQuoted(text []byte, isName bool) []byte {
 	if !isName || len(text) == 0 || text[len(text)-1] != '"' {
 		return nil
@@ -380,15 +380,15 @@ func trailingWord(text []byte) []byte {
 	return text[at:]
 }
 
-// Bases contains the FHIR server's base URLs by key, that is, by the way in which clients reach the gateway. Many FHIR servers
-// derive their base from the request, so a client's request must not affect clients that use another host name. The zero value
-// is ready for use, and safe for concurrent use.
+// Bases contains the FHIR server's base URLs by key. The key identifies how clients address the gateway: many FHIR servers
+// derive their base from the request, so a request must not affect clients that use another host name. The zero value is ready
+// for use. Bases is safe for concurrent use.
 type Bases struct {
 	mu   sync.Mutex
 	keys []keyBases // most recently added last
 }
 
-// keyBases contains the bases for one way to reach the gateway.
+// keyBases contains the base URLs of one key.
 type keyBases struct {
 	name  string
 	bases []string // most recently added last
@@ -396,11 +396,11 @@ type keyBases struct {
 
 const (
 	maxKeys       = 64
-	maxBases      = 4 // per key
+	maxBases      = 4 // maximum number per key
 	maxBaseLength = 256
 )
 
-// BasesKey returns the key of a request: the headers from which FHIR servers derive their addresses.
+// BasesKey returns the key for a request. It consists of the headers from which FHIR servers derive their addresses.
 func BasesKey(r *http.Request) string {
 	name := r.Host
 	for _, forwarded := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Original-Host"} {
@@ -419,7 +419,7 @@ func (b *Bases) Get(name string) []string {
 	return nil
 }
 
-// Add adds a base to a key. If there are too many, the oldest is removed.
+// Add adds a base to a key. If the limit is exceeded, the oldest is removed.
 func (b *Bases) Add(name, base string) {
 	if !isBase(base) {
 		return
@@ -443,11 +443,11 @@ func (b *Bases) index(name string) int {
 
 var basePattern = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~%!$&()*+,;=:@-]+)*$`)
 
-// isBase reports whether a text is an absolute URL without a query.
+// isBase reports whether text is an absolute URL without a query.
 func isBase(text string) bool { return len(text) <= maxBaseLength && basePattern.MatchString(text) }
 
 // BaseOf returns the base URL in an absolute address of the FHIR server: the part before the requested path or, if the base
-// itself was requested, before the first resource type. Empty if the address does not end with the requested path.
+// itself was requested, before the first resource type. It is empty if the address does not end with the requested path.
 func BaseOf(address, requestPath string) string {
 	address, _, _ = strings.Cut(address, "?")
 	address = strings.TrimSuffix(strings.TrimSuffix(address, "/_search"), "/")
@@ -475,7 +475,7 @@ var typeSegmentPattern = regexp.MustCompile(`/([A-Z][A-Za-z]+)`)
 
 var resourcePathPattern = regexp.MustCompile(`^(.*)/([A-Z][A-Za-z]+)/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?$`)
 
-// BaseOfResource returns the base URL in the absolute address of a resource. Empty for any other address.
+// BaseOfResource returns the base URL in the absolute address of a resource, or "" for any other address.
 func BaseOfResource(address string) string {
 	match := resourcePathPattern.FindStringSubmatch(address)
 	if match == nil || !interaction.IsType(match[2]) || !isBase(match[1]) {
@@ -484,7 +484,7 @@ func BaseOfResource(address string) string {
 	return match[1]
 }
 
-// HostOf returns the host in an address, for logs.
+// HostOf returns the host of an address, for logs.
 func HostOf(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return u.Host

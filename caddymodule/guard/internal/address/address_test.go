@@ -18,7 +18,7 @@ const (
 
 func replaceAll(text, old, by string) string { return strings.ReplaceAll(text, old, by) }
 
-// rewriteInPieces rewrites a text that arrives in pieces of a size.
+// rewriteInPieces rewrites a text that arrives in pieces of size bytes.
 func rewriteInPieces(format message.Format, text string, size int, bases ...string) string {
 	r := NewReplacer(format, bases, ours)
 	var out []byte
@@ -28,7 +28,7 @@ func rewriteInPieces(format message.Format, text string, size int, bases ...stri
 	return string(r.Append(out, nil, true))
 }
 
-// TestReplacer lists texts with and without addresses. @ is the FHIR server's base URL, and # the gateway's.
+// TestReplacer rewrites texts with and without addresses. @ stands for the FHIR server's base URL, and # for the gateway's.
 func TestReplacer(t *testing.T) {
 	t.Parallel()
 	const slashes, letters = `http:\/\/backend.internal:8080\/fhir`, `\u0068ttp\u003A//backend.internal:8080/fhi\u0072`
@@ -112,7 +112,7 @@ func TestReplacerOfXML(t *testing.T) {
 	}
 }
 
-// randomJSON returns a random JSON value, before and after rewriting.
+// randomJSON returns a random JSON value before and after rewriting.
 func randomJSON(r *rand.Rand, depth int) (before, after any) {
 	switch r.IntN(map[bool]int{true: 8, false: 5}[depth > 0]) {
 	case 0:
@@ -167,7 +167,7 @@ func expectedRewrite(value any, name string, isMember bool) any {
 	return value
 }
 
-// escapedJSON writes a value with characters escaped at random.
+// escapedJSON encodes a value, with randomly escaped characters.
 func escapedJSON(r *rand.Rand, value any) string {
 	switch value := value.(type) {
 	case map[string]any:
@@ -203,7 +203,7 @@ func escapedJSON(r *rand.Rand, value any) string {
 	return string(text)
 }
 
-// Rewriting changes only the addresses of any JSON, regardless of its escapes and the boundaries of its pieces.
+// Whatever the JSON, its escapes and the boundaries of its pieces, rewriting changes only addresses.
 func TestReplacerProperty(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -226,7 +226,7 @@ func TestReplacerProperty(t *testing.T) {
 	}
 }
 
-// For any text, the boundaries of pieces do not affect the result, and no call panics.
+// For any text, the result does not depend on the boundaries of pieces, and no call panics.
 func FuzzRewriting(f *testing.F) {
 	f.Add(`{"link":[{"relation":"next","url":"`+backend+`?x"}],"entry":[{"fullUrl":"`+backend+`/Patient/1"}]}`, 3, 1)
 	f.Add(`<Bundle><link><relation value="next"/></link><entry><fullUrl value="`+backend+`/Patient/1"/></entry></Bundle>`, 7, 2)
@@ -254,7 +254,7 @@ func FuzzRewriting(f *testing.F) {
 	})
 }
 
-// TestBases lists valid base URLs. Each host name has its own base URL.
+// Only valid base URLs are stored. Each host name has separate base URLs.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	var b Bases

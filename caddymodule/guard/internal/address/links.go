@@ -13,32 +13,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// SealLinks returns the Bundle.link for clients in place of the FHIR server's.
+// SealLinks returns the Bundle.link for clients that replaces the FHIR server's links.
 type SealLinks func(links message.Links) (message.Links, error)
 
-// LinkReplacer replaces Bundle.link in a JSON text that arrives in pieces. The result does not depend on the boundaries of the
-// pieces. The rest of the text stays unchanged and unchecked.
+// LinkReplacer replaces Bundle.link in JSON text that arrives in pieces. The result does not depend on where the text is split.
+// The rest of the text is neither changed nor validated.
 type LinkReplacer struct {
 	Seal SealLinks // required
 
-	isDone    bool // Bundle.link was replaced
+	isDone    bool // Bundle.link has been replaced
 	depth     int
 	inString  bool
 	isEscaped bool   // the last character was a backslash
 	isName    bool   // the next string of the root object is a member name
 	name      []byte // current member name of the root object, as JSON
-	links     []byte // received part of Bundle.link; nil outside of it
+	links     []byte // part of Bundle.link received so far; nil outside of it
 }
 
 // maxLinksSize is the maximum size of Bundle.link in bytes.
 const maxLinksSize = 1 << 18
 
-// ErrInvalidLinks is the cause of a 502 for links that cannot be rewritten.
+// ErrInvalidLinks is the cause of a 502 if links cannot be rewritten.
 var ErrInvalidLinks = errors.New("FHIR server's links cannot be rewritten")
 
-// Append appends a piece of the text to out, with Bundle.link replaced. It fails if Bundle.link cannot be parsed or sealed.
+// Append appends a piece of the text to out, with Bundle.link replaced. It returns an error if it cannot parse or seal the
+// links.
 func (f *LinkReplacer) Append(out, piece []byte) ([]byte, error) {
-	at := 0 // the text before it is in out, or part of links
+	at := 0 // everything before at has been appended to out or links
 	for i := 0; i < len(piece) && !f.isDone; i++ {
 		if f.inString {
 			i = f.continueString(piece, i)
@@ -80,7 +81,7 @@ func (f *LinkReplacer) Append(out, piece []byte) ([]byte, error) {
 	return out, nil
 }
 
-// continueString continues a string, and returns the offset of its last character in the piece.
+// continueString continues a string and returns the offset of its last character in the piece.
 func (f *LinkReplacer) continueString(piece []byte, from int) int {
 	i := from
 	for ; i < len(piece) && f.inString; i++ {
@@ -99,7 +100,7 @@ func (f *LinkReplacer) continueString(piece []byte, from int) int {
 	return i - 1
 }
 
-// CheckJSON rejects a text that does not begin with an object or array in UTF-8.
+// CheckJSON returns an error if a text does not begin with an object or array in UTF-8.
 func CheckJSON(text []byte) error {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 && (text[0] != '{' && text[0] != '[' || len(text) > 1 && text[1] == 0) {
 		return fmt.Errorf("%w: body is not a JSON object in UTF-8", ErrInvalidLinks)
@@ -107,7 +108,7 @@ func CheckJSON(text []byte) error {
 	return nil
 }
 
-// maxNameLength is the maximum length of the name link, with all letters escaped and quotation marks.
+// maxNameLength is the maximum length of the name "link" in bytes, with quotation marks and all letters escaped.
 const maxNameLength = 26
 
 // isLink reports whether the current member of the root object is link.
@@ -116,7 +117,7 @@ func (f *LinkReplacer) isLink() bool {
 	return json.Unmarshal(f.name, &name) == nil && name == "link"
 }
 
-// sealLinks returns the links for clients. Other resources with a member link have elements without relation and url, which stay
+// sealLinks returns the links for clients. A member link of another resource has elements without relation and url, which stay
 // unchanged.
 func (f *LinkReplacer) sealLinks(text []byte) ([]byte, error) {
 	var links message.Links
@@ -134,8 +135,8 @@ func (f *LinkReplacer) sealLinks(text []byte) ([]byte, error) {
 	return sealed.Append(nil), nil
 }
 
-// ReplaceXMLLinks replaces Bundle.link in the beginning of an XML text, where FHIR puts it before the entries. Other resources
-// stay unchanged. With a nil seal, only the encoding is checked.
+// ReplaceXMLLinks replaces Bundle.link at the beginning of an XML text; FHIR puts it before the entries. Other resources stay
+// unchanged. If seal is nil, only the encoding is checked.
 func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
@@ -156,7 +157,7 @@ func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
 	b.Write(text[:x.from])
 	for _, l := range sealed {
 		b.WriteString(`<link xmlns="http://hl7.org/fhir"><relation value="`)
-		_ = xml.EscapeText(&b, []byte(l.Relation)) // never fails
+		_ = xml.EscapeText(&b, []byte(l.Relation)) // bytes.Buffer never fails
 		b.WriteString(`"/><url value="`)
 		_ = xml.EscapeText(&b, []byte(l.URL))
 		b.WriteString(`"/></link>`)
@@ -199,7 +200,7 @@ func (x *xmlLinkParser) read(parseLinks bool) error {
 	}
 }
 
-// readLink parses one link, which begins at an offset.
+// readLink parses one link that begins at offset from.
 func (x *xmlLinkParser) readLink(start *xml.StartElement, from int64) error {
 	type value struct {
 		Value string `xml:"value,attr"`
@@ -219,8 +220,8 @@ func (x *xmlLinkParser) readLink(start *xml.StartElement, from int64) error {
 	return nil
 }
 
-// EntryAddress returns the first fullUrl or response.location of an entry in the beginning of a Bundle, because the FHIR server
-// generates these. Similar members of a resource may come from a client. Empty if absent.
+// EntryAddress returns the first fullUrl or response.location of an entry at the beginning of a Bundle, because the FHIR server
+// generates these. Similar members of a resource may come from a client. It returns "" if there is none.
 func EntryAddress(format message.Format, text []byte) string {
 	if format == message.XML {
 		return entryAddressXML(xml.NewDecoder(bytes.NewReader(text)))
@@ -233,7 +234,7 @@ var errStopSearch = errors.New("found")
 
 func entryAddressJSON(c *rawjson.Cursor) (found string) {
 	text := func() error {
-		if c.Kind() == rawjson.String { // other kinds of values are no addresses
+		if c.Kind() == rawjson.String { // other kinds of values are not addresses
 			var err error
 			if found, err = c.Text(); err == nil && found != "" {
 				err = errStopSearch
@@ -277,7 +278,7 @@ func entryAddressXML(d *xml.Decoder) string {
 			continue
 		}
 		switch start.Name.Local {
-		case "Bundle", "entry", "response": // parse their content
+		case "Bundle", "entry", "response": // continue with their content
 		case "fullUrl", "location":
 			for _, a := range start.Attr {
 				if a.Name.Local == "value" {

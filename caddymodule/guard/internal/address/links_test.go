@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// recordingSealer returns a SealLinks that records the links and returns a recognizable one.
+// recordingSealer returns a SealLinks that stores the links in found and returns a recognizable link.
 func recordingSealer(found *message.Links) SealLinks {
 	return func(links message.Links) (message.Links, error) {
 		*found = links
@@ -28,7 +28,7 @@ func TestLinkFinder(t *testing.T) {
 	)
 	type test struct {
 		name, text string
-		want       string // empty: the text stays unchanged
+		want       string // empty if the text stays unchanged
 	}
 	tests := []test{
 		{"before the entries", `{` + bundle + `,"link":` + links + `,"entry":` + entries + `}`, `{` + bundle + `,"link":@,"entry":` + entries + `}`},
@@ -144,7 +144,7 @@ func TestReplaceXMLLinks(t *testing.T) {
 	}
 }
 
-// Addresses of entries are found anywhere in an entry, but not in its resource, which may be a client's.
+// Addresses are found anywhere in an entry except in its resource, which may come from a client.
 func TestOfEntry(t *testing.T) {
 	t.Parallel()
 	const (

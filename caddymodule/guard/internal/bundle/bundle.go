@@ -1,6 +1,6 @@
 // Package bundle answers batches and transactions. Each entry is handled as a separate request.
 //
-//	bundle.go       the entries of a batch, one after the other, or all at once if nothing needs judging
+//	bundle.go       a batch: entries are answered one after the other, or forwarded together if nothing needs judging
 //	transaction.go  a transaction: all entries are judged before the judged requests are sent
 //
 // References: FHIR R4, RESTful API (http.html#transaction).
@@ -30,7 +30,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Handler answers the batches and transactions of one request.
+// Handler answers the batch or transaction of one request.
 type Handler struct {
 	Server           *fhirserver.Server // client of the FHIR server
 	Judge            *judge.Judge       // judge of the FHIR server's responses
@@ -48,9 +48,9 @@ type entryHandler interface {
 	CollectWrite(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Response, error)
 	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
-	// ForwardsEntry reports whether an entry about a single resource needs no judging.
+	// ForwardsEntry reports whether an entry for a single resource passes unjudged.
 	ForwardsEntry(c message.Call, i interaction.Interaction) bool
-	// ReportDecision reports the decision about an entry after it was answered.
+	// ReportDecision reports the decision for an entry after the entry was answered.
 	ReportDecision(i interaction.Interaction, err error)
 }
 
@@ -79,8 +79,8 @@ func (s *submission) applyPrefer(c message.Call, i interaction.Interaction) {
 	}
 }
 
-// handleBatch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request,
-// independently of the FHIR server's implementation of batches.
+// handleBatch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request, so
+// the result does not depend on how the FHIR server implements batches.
 func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Response, error) {
 	out := &message.Bundle{Type: "batch-response", Total: -1}
 	var size int64
@@ -96,8 +96,8 @@ func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Resp
 	return out.Response(), nil
 }
 
-// mayForwardBundle reports whether a batch or transaction needs no judging: every entry would pass as a request, and no
-// response is a Bundle, because the links of a Bundle would have to be sealed.
+// mayForwardBundle reports whether a batch or transaction passes unjudged: every entry would pass as a single request, and no
+// response is a Bundle, whose links would have to be sealed.
 func (x *Handler) mayForwardBundle(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].toCall(); err != nil || !x.EntryHandler.ForwardsEntry(c, i) {
@@ -119,7 +119,7 @@ func (s *submission) hasDistinctFullURLs() bool {
 	return true
 }
 
-// forwardBundle forwards a Bundle that needs no judging. The Bundle is serialized again, so that the FHIR server gets exactly the
+// forwardBundle forwards a Bundle without judging it. It re-serializes the Bundle, so that the FHIR server gets exactly the
 // entries that were parsed here.
 func (x *Handler) forwardBundle(ctx context.Context, s *submission) (*message.Response, error) {
 	b := &message.Bundle{Type: s.bundleType, Total: -1}
@@ -139,7 +139,7 @@ func (x *Handler) forwardBundle(ctx context.Context, s *submission) (*message.Re
 	return x.Server.Do(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.JSON()})
 }
 
-// resourceToForward returns the resource to forward with an entry: none for a request without a body.
+// resourceToForward returns the resource to forward with an entry, or nil if the request has no body.
 func (e *submittedEntry) resourceToForward(c message.Call) []byte {
 	if c.Body == nil {
 		return nil
@@ -147,7 +147,7 @@ func (e *submittedEntry) resourceToForward(c message.Call) []byte {
 	return e.resource
 }
 
-// submission is a batch or transaction that a client sends to the base.
+// submission is a batch or transaction that a client POSTs to the base URL.
 type submission struct {
 	resourceType string
 	bundleType   string // Bundle.type
@@ -155,19 +155,19 @@ type submission struct {
 	maxEntries   int
 }
 
-// submittedEntry is an entry of a submission. Its resource stays text.
+// submittedEntry is an entry of a submission. Its resource is not parsed.
 type submittedEntry struct {
 	fullURL  string
 	resource []byte
 	method   string
 	url      string
-	header   http.Header // headers for the members of request
+	header   http.Header // request headers that correspond to the members of Bundle.entry.request
 }
 
 var errTooManyEntries = errors.New("too many entries in the Bundle")
 
 // parseSubmission parses a client's Bundle. Duplicate names in an object are an error, because FHIR servers differ in which one
-// counts. Unknown members are dropped.
+// they use. Unknown members are dropped.
 func parseSubmission(text []byte, limit int) (*submission, error) {
 	s := &submission{maxEntries: limit}
 	c := rawjson.NewCursor(text)
@@ -190,7 +190,7 @@ func parseSubmission(text []byte, limit int) (*submission, error) {
 	return s, s.validate(err)
 }
 
-// validate rejects anything but a batch or transaction.
+// validate returns an error unless the Bundle is a batch or transaction.
 func (s *submission) validate(err error) error {
 	switch {
 	case errors.Is(err, errTooManyEntries):
@@ -227,7 +227,7 @@ func (s *submission) read(c *rawjson.Cursor) error {
 	return err
 }
 
-// conditionHeaders are the headers for the members of Bundle.entry.request.
+// conditionHeaders maps members of Bundle.entry.request to headers.
 var conditionHeaders = map[string]string{
 	"ifMatch": "If-Match", "ifNoneMatch": "If-None-Match", "ifModifiedSince": "If-Modified-Since", "ifNoneExist": "If-None-Exist",
 }
@@ -250,7 +250,7 @@ func (e *submittedEntry) readRequest(c *rawjson.Cursor) error {
 	})
 }
 
-// entryMethods are the permitted methods of an entry. R4's HEAD is excluded, because its response would be an empty entry.
+// entryMethods are the permitted methods of entries. R4's HEAD is excluded, because its response would be an empty entry.
 var entryMethods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // toCall returns the entry as a separate request.
@@ -278,9 +278,9 @@ func (e *submittedEntry) toCall() (c message.Call, i interaction.Interaction, er
 	return c, i, err
 }
 
-// splitURL returns the path and query of request.url. It must be relative to the base (R4 bundle.html), and is decoded once and
-// checked like the path of a request. Absolute URLs are rejected even below the base, because proxies and servers can disagree
-// about the base.
+// splitURL returns the path and query of request.url. It must be relative to the base (R4 bundle.html). It is decoded once and
+// checked like the path of a request. Absolute URLs are rejected even if they are below the base, because proxies and servers
+// can disagree about the base.
 func (e *submittedEntry) splitURL() (path, query string, err error) {
 	path, query, _ = strings.Cut(e.url, "?")
 	if e.url == "" {
@@ -297,7 +297,7 @@ func (e *submittedEntry) splitURL() (path, query string, err error) {
 	return decoded, query, guard.CheckPath(r, "")
 }
 
-// checkHeader rejects invalid header values.
+// checkHeader returns an error if a header value is invalid.
 func (e *submittedEntry) checkHeader() error {
 	for _, values := range e.header {
 		if strings.ContainsFunc(values[0], func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -335,8 +335,8 @@ func (e *submittedEntry) parseResource() (resource.Resource, error) {
 	return res, nil
 }
 
-// newVersion returns the resource to write. It must match request.url, because some FHIR servers use the resource's id, others
-// the URL's.
+// newVersion returns the resource to write. It must match request.url, because some FHIR servers use the resource's id and
+// others the id in the URL.
 func (e *submittedEntry) newVersion(i interaction.Interaction) ([]byte, error) {
 	res, err := e.parseResource()
 	switch {
@@ -351,8 +351,8 @@ func (e *submittedEntry) newVersion(i interaction.Interaction) ([]byte, error) {
 	return e.resource, nil
 }
 
-// patchBody returns a JSON Patch, which is sent in a Binary, or a FHIRPath Patch, which is a Parameters resource (R4
-// http.html#patch).
+// patchBody returns the body of a patch: a JSON Patch, which is sent in a Binary, or a FHIRPath Patch, which is a Parameters
+// resource (R4 http.html#patch).
 func (e *submittedEntry) patchBody() ([]byte, error) {
 	res, err := e.parseResource()
 	if err != nil {
@@ -393,13 +393,13 @@ func (x *Handler) handleEntry(ctx context.Context, e *submittedEntry, size int64
 	return a, err
 }
 
-// resetForEntry begins an entry. The previous entry may have changed the cached resources.
+// resetForEntry clears the cached resources before an entry, because the previous entry may have changed them.
 func (x *Handler) resetForEntry() {
 	x.Server.ResetRequestCount()
 	x.Judge.ClearAccessCache()
 }
 
-// entryResponse is a Bundle.entry.response.
+// entryResponse is Bundle.entry.response.
 type entryResponse struct {
 	Status       string          `json:"status"`
 	Location     string          `json:"location,omitempty"`
@@ -408,7 +408,7 @@ type entryResponse struct {
 	Outcome      json.RawMessage `json:"outcome,omitempty"`
 }
 
-// responseEntry returns an entry of a batch-response or transaction-response for a response or an error.
+// responseEntry returns the entry of a batch-response or transaction-response for a response or an error.
 func responseEntry(a *message.Response, err error) message.Entry {
 	if err != nil {
 		return errorEntry(err)
@@ -430,7 +430,7 @@ func responseEntry(a *message.Response, err error) message.Entry {
 	return message.Entry{Resource: a.Body, Response: r.encode()}
 }
 
-// errorEntry returns an entry with the OperationOutcome of an error.
+// errorEntry returns the entry for an error, with an OperationOutcome.
 func errorEntry(err error) message.Entry {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -443,11 +443,11 @@ func errorEntry(err error) message.Entry {
 }
 
 func (r entryResponse) encode() []byte {
-	text, _ := json.Marshal(r) // strings and valid JSON never fail
+	text, _ := json.Marshal(r) // marshaling strings and valid JSON never fails
 	return text
 }
 
-// statusLine returns a status for an entry, which R4 requires to begin with the three digits.
+// statusLine returns the status of an entry, which must begin with the three digits (R4).
 func statusLine(status int) string {
 	if text := http.StatusText(status); text != "" {
 		return strconv.Itoa(status) + " " + text
@@ -464,7 +464,7 @@ func toInstant(date string) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// toHTTPDate converts a FHIR instant to an HTTP date; empty if it is invalid.
+// toHTTPDate converts a FHIR instant to an HTTP date; empty if invalid.
 func toHTTPDate(instant string) string {
 	t, err := time.Parse(time.RFC3339, instant)
 	if err != nil {
@@ -473,7 +473,7 @@ func toHTTPDate(instant string) string {
 	return t.UTC().Format(http.TimeFormat)
 }
 
-// checkObject returns an error for a text that would break the syntax of the surrounding Bundle.
+// checkObject returns an error if a text would break the syntax of the surrounding Bundle.
 func checkObject(text []byte) error {
 	c := rawjson.NewCursor(text).AllowDuplicates()
 	if err := c.Object(func([]byte) error { return c.Skip() }); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// A response that is not an object becomes an error, because it would break the surrounding Bundle.
+// A response that is not a JSON object becomes an error, because it would break the surrounding Bundle.
 func TestEntryOf(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -43,7 +43,7 @@ func TestAnswersOf(t *testing.T) {
 	}
 }
 
-// The parsed entries of any Bundle equal those of encoding/json, and the path of an entry's call stays below the base.
+// For any Bundle, the parsed entries equal those of encoding/json, and the path of an entry's call stays below the base.
 func FuzzSubmission(f *testing.F) {
 	for _, entry := range []string{
 		`{}`, `{"request":{"method":"GET","url":"Patient/a"}}`, `{"request":{"method":"GET","url":"//x/Patient"}}`,
@@ -68,7 +68,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// entriesByJSON parses a Bundle's entries with encoding/json, into a map because struct fields match case-insensitively.
+// entriesByJSON parses a Bundle's entries with encoding/json. It uses a map because struct fields match case-insensitively.
 func entriesByJSON(text string) (entries []json.RawMessage, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &members); err != nil || members["entry"] == nil {

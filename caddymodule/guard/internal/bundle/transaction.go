@@ -21,14 +21,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// transaction is a client's transaction in progress. Each entry is judged like a request before anything is sent. The resulting
-// writes are collected and sent to the FHIR server as one transaction. Reads and searches follow one by one afterwards, in the
-// order that R4 requires.
+// transaction is a client's transaction in progress. All entries are judged like requests before anything is sent. The
+// resulting writes are collected and sent to the FHIR server as one transaction. After that, reads and searches are executed
+// one by one, in the order that R4 requires.
 type transaction struct {
 	handler            *Handler
 	entries            []*transactionEntry
-	byFullURL          map[string]*transactionEntry // by fullUrl
-	conditionalEntries []*transactionEntry          // entries with resolved criteria
+	byFullURL          map[string]*transactionEntry // entries by fullUrl
+	conditionalEntries []*transactionEntry          // entries whose criteria have been resolved
 }
 
 // transactionEntry is an entry of a transaction.
@@ -37,14 +37,14 @@ type transactionEntry struct {
 	index            int
 	call             message.Call
 	interaction      interaction.Interaction
-	reference        interaction.Reference // written resource, as other entries refer to it while they are judged
+	reference        interaction.Reference // the written resource, for references in other entries while they are judged
 	hasPlaceholderID bool                  // the id in reference is a placeholder for the id that the FHIR server will assign
 	result           write.Result          // determines the response to a write
-	writeCall        *message.Call         // resulting request of a write; nil: nothing to write
+	writeCall        *message.Call         // request for the write; nil if nothing has to be written
 	existingResponse *message.Response
 }
 
-// handleTransaction answers a transaction. A rejected entry rejects the whole transaction.
+// handleTransaction answers a transaction. If an entry is rejected, the transaction is rejected.
 func (x *Handler) handleTransaction(ctx context.Context, s *submission) (*message.Response, error) {
 	t := &transaction{handler: x, byFullURL: map[string]*transactionEntry{}}
 	if err := t.parseAll(s); err != nil {
@@ -79,7 +79,7 @@ func (t *transaction) parseAll(s *submission) error {
 	return nil
 }
 
-// judgeAll judges all entries. Conditional entries are first, because other entries may refer to the resources that they find.
+// judgeAll judges all entries, starting with conditional ones, because other entries may refer to the resources that they find.
 func (t *transaction) judgeAll(ctx context.Context) error {
 	if err := t.expectWrites(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *transaction) judgeEntry(ctx context.Context, p *transactionEntry) error
 	return err
 }
 
-// judgeRead rejects a read that would fail, because the result of the transaction would otherwise reveal whether the resource
+// judgeRead rejects a read that would fail, because otherwise the result of the transaction would reveal whether the resource
 // exists. A resource that the transaction itself writes may be read.
 func (t *transaction) judgeRead(ctx context.Context, p *transactionEntry) error {
 	for _, other := range t.entries {
@@ -129,7 +129,7 @@ func (t *transaction) judgeRead(ctx context.Context, p *transactionEntry) error 
 	return err
 }
 
-// judgeWrite judges a write, and keeps the resulting request.
+// judgeWrite judges a write and stores the resulting request in p.
 func (t *transaction) judgeWrite(ctx context.Context, p *transactionEntry) error {
 	body, err := t.resolveReferences(p, p.call.Body)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t *transaction) judgeWrite(ctx context.Context, p *transactionEntry) error
 
 var errDuplicateWrite = errors.New("two transaction entries write the same resource")
 
-// checkDistinct rejects two entries that write the same resource (R4 http.html#trules).
+// checkDistinct returns an error if two entries write the same resource (R4 http.html#trules).
 func (t *transaction) checkDistinct() error {
 	seen := map[string]bool{}
 	for _, p := range t.entries {
@@ -175,8 +175,8 @@ func (t *transaction) checkDistinct() error {
 	return nil
 }
 
-// send sends the resulting writes to the FHIR server, and returns its responses in order. Only judged parts of the client's
-// Bundle are forwarded.
+// send sends the resulting writes to the FHIR server and returns its response entries in order. Only judged parts of the
+// client's Bundle are forwarded.
 func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	b := &message.Bundle{Type: "transaction", Total: -1}
 	var first *transactionEntry
@@ -209,7 +209,7 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	return responseEntries(a, len(b.Entries))
 }
 
-// bundleEntry returns the entry for the FHIR server. References to new resources become their fullUrl again, which the FHIR
+// bundleEntry returns the entry for the FHIR server. References to new resources are replaced by their fullUrl, which the FHIR
 // server resolves.
 func (t *transaction) bundleEntry(p *transactionEntry) message.Entry {
 	body := p.writeCall.Body
@@ -227,7 +227,7 @@ func (t *transaction) bundleEntry(p *transactionEntry) message.Entry {
 
 var errEntryMismatch = errors.New("entries of the transaction-response do not match the request")
 
-// responseEntries returns the entries of the response to a transaction.
+// responseEntries returns the entries of the response to a transaction. It returns an error if their number is not want.
 func responseEntries(a *message.Response, want int) ([]message.Entry, error) {
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func responseEntries(a *message.Response, want int) ([]message.Entry, error) {
 	return b.Entries, nil
 }
 
-// respond returns the response to the transaction after its writes.
+// respond returns the response to the transaction after its writes were executed.
 func (t *transaction) respond(ctx context.Context, responses []message.Entry) (*message.Response, error) {
 	out := &message.Bundle{Type: "transaction-response", Total: -1}
 	var size int64
@@ -286,7 +286,7 @@ func (t *transaction) clientResponse(ctx context.Context, p *transactionEntry, e
 	if err != nil {
 		return nil, err
 	}
-	p.result.Judge = of // without cached resources that other entries have changed since
+	p.result.Judge = of // does not use cached resources that other entries have changed since
 	return p.result.ClientResponse(ctx, a)
 }
 
@@ -309,8 +309,8 @@ func (p *transactionEntry) isRead() bool {
 	return false
 }
 
-// transactionError returns the error of an entry as the error of the transaction. Missing and uncovered resources both become
-// 403, so that clients cannot distinguish them.
+// transactionError turns the error of an entry into the error of the transaction. Errors for missing and for uncovered
+// resources both become 403, so that clients cannot distinguish them.
 func (p *transactionEntry) transactionError(err error) error {
 	rejection, ok := errors.AsType[*guard.Error](err)
 	if !ok {
@@ -326,9 +326,9 @@ func (p *transactionEntry) transactionError(err error) error {
 
 var errUnresolvedReference = errors.New("transaction contains an unresolved reference")
 
-// registerFullURL registers the fullUrl that other entries use to refer to the resource that an entry writes. A new resource
-// gets a random id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN:
-// with a URL, some FHIR servers would resolve references to another resource to the new one.
+// registerFullURL registers the fullUrl by which other entries refer to the resource that an entry writes. A new resource gets
+// a random id, which no other resource has, so that references to it can be judged. Its fullUrl must be a URN: if it were a
+// URL, some FHIR servers would resolve references to another resource to the new one.
 func (t *transaction) registerFullURL(p *transactionEntry) error {
 	if p.fullURL == "" || !p.isWrite() || len(p.call.Body) == 0 {
 		return nil
@@ -352,8 +352,8 @@ func isURN(s string) bool {
 	return strings.HasPrefix(s, "urn:uuid:") || strings.HasPrefix(s, "urn:oid:")
 }
 
-// resolveReferences returns the body of an entry with references to other entries replaced by the resources that these write. An
-// unresolved URN is rejected, except in a Bundle, because it may refer to its own entries.
+// resolveReferences returns the body of an entry. References to other entries are replaced by references to the resources that
+// these entries write. An unresolved URN is rejected unless the body is a Bundle, whose URNs may refer to its own entries.
 func (t *transaction) resolveReferences(p *transactionEntry, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil
@@ -369,7 +369,7 @@ func (t *transaction) resolveReferences(p *transactionEntry, text []byte) ([]byt
 	})
 }
 
-// replaceReferences replaces the literal references in a JSON text, at any depth.
+// replaceReferences replaces the literal references in JSON text, at any depth.
 func replaceReferences(text []byte, by func(literal string) (string, error)) ([]byte, error) {
 	r := referenceReplacer{cursor: rawjson.NewCursor(text).AllowDuplicates(), text: text, replace: by}
 	err := r.processValue("")
@@ -385,16 +385,16 @@ func replaceReferences(text []byte, by func(literal string) (string, error)) ([]
 	return append(r.out, text[r.copied:]...), nil
 }
 
-// referenceReplacer is a text in which references are being replaced.
+// referenceReplacer replaces the references in a text.
 type referenceReplacer struct {
 	cursor  *rawjson.Cursor
 	text    []byte
 	replace func(literal string) (string, error)
 	out     []byte
-	copied  int // length of the text that is in out
+	copied  int // length of the text that has been copied to out
 }
 
-// processValue processes a value, which is a member of this name or part of an array in it.
+// processValue processes a value: the value of a member with this name, or an element of an array in it.
 func (r *referenceReplacer) processValue(name string) error {
 	switch r.cursor.Kind() {
 	case rawjson.Object:
@@ -423,8 +423,8 @@ func (r *referenceReplacer) replaceReference() error {
 	return err
 }
 
-// checkResolved rejects remaining references to an entry, such as those in different case or in a patch: the FHIR server would
-// resolve references that were not judged.
+// checkResolved returns an error if text still contains references to an entry, e.g. in different case or in a patch, because
+// the FHIR server would resolve references that were not judged.
 func (t *transaction) checkResolved(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -441,8 +441,8 @@ func (t *transaction) checkResolved(text []byte) error {
 	return nil
 }
 
-// expectWrites registers the resources that entries will write, so that others may depend on them: see [judge.Judge.ExpectWrite].
-// Whether an entry may write its resource is judged later. The matches of criteria are not known yet.
+// expectWrites registers the resources that entries will write, so that other entries may depend on them: see
+// [judge.Judge.ExpectWrite]. Whether an entry may write its resource is judged later. Matches of criteria are not known yet.
 func (t *transaction) expectWrites() error {
 	for _, p := range t.entries {
 		if p.reference == (interaction.Reference{}) || p.interaction.Kind == interaction.Patch || p.interaction.Kind == interaction.ConditionalPatch {
@@ -473,8 +473,8 @@ func (t *transaction) expectWrite(p *transactionEntry, text []byte, isCertain bo
 	return nil
 }
 
-// registerMatch registers the match of an entry's criteria. Entries that were judged before the match was known must not refer
-// to it.
+// registerMatch registers the match of an entry's criteria. It returns an error if entries that were judged before refer to the
+// match.
 func (t *transaction) registerMatch(p *transactionEntry) error {
 	t.conditionalEntries = append(t.conditionalEntries, p)
 	found := t.matchOf(p)

@@ -1,7 +1,8 @@
-// Package export starts bulk data exports of whole types, and serves their jobs and files.
+// Package export starts bulk data exports and serves their jobs and files. Only types whose resources are all accessible can be
+// exported.
 //
-//	export.go  the kick-off: the types that a system scope covers as a whole, and the permitted parameters
-//	job.go     the job, reached by sealed links, and its files, which are streamed
+//	export.go  the kick-off: the types that a system scope covers completely, and the permitted parameters
+//	job.go     the job, accessed through sealed links, and its files, which are streamed
 //
 // References: Bulk Data Access IG 2.0.
 package export
@@ -30,19 +31,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Handler answers the exports of one request.
+// Handler answers the export requests of one client request.
 type Handler struct {
 	Server       *fhirserver.Server // sends requests to the FHIR server
 	Judge        *judge.Judge       // judges the responses of the FHIR server
 	Addresses    message.Addresses  // public addresses of the FHIR API
 	Sealing      paging.Sealing     // seals links to the job and its files
 	Binding      string             // binds links to the token
-	Request      *http.Request      // client's request
+	Request      *http.Request      // the client's request
 	Parameters   searchparam.Set    // supported search parameters
 	MaxLineBytes int64              // maximum size of a line in bytes
 }
 
-// missingExportScopes returns the scopes for an export of types, if the token has any system scope. Other tokens cannot export.
+// missingExportScopes returns the scopes for exporting types if the token has a system scope. Other tokens cannot export.
 func (x *Handler) missingExportScopes(types ...string) string {
 	if !slices.ContainsFunc(x.Judge.Rights().Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
 		return ""
@@ -52,8 +53,8 @@ func (x *Handler) missingExportScopes(types ...string) string {
 
 var errExportNotAllowed = errors.New("export cannot be restricted to the scopes")
 
-// Export starts a bulk data export (Bulk Data Access 2.0). Only system scopes export, and only types that they cover as a
-// whole. The job's address is sealed for the token.
+// Export starts a bulk data export (Bulk Data Access 2.0). It requires system scopes and exports only types that they cover
+// without constraints. The job's URL is sealed for the token.
 func (x *Handler) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	s := exportSelection{x.Judge.Rights().UnrestrictedTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
 	needed, ok := requiredTypes(i)
@@ -97,7 +98,7 @@ func (x *Handler) Export(ctx context.Context, c message.Call, i interaction.Inte
 	return x.acceptedResponse(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, AllTypes: s.AllTypes, JudgedByPolicies: s.MayBeDenied}, location)
 }
 
-// requiredTypes returns the types that the level of an export requires; ok is false for an unknown level.
+// requiredTypes returns the types that the token must cover for an export at its level; ok is false if the level is unknown.
 func requiredTypes(i interaction.Interaction) (needed []string, ok bool) {
 	switch {
 	case i.Type == "":
@@ -110,7 +111,7 @@ func requiredTypes(i interaction.Interaction) (needed []string, ok bool) {
 	return nil, false
 }
 
-// acceptedResponse returns the response with the sealed address of the job.
+// acceptedResponse returns the 202 response with the sealed URL of the job.
 func (x *Handler) acceptedResponse(ctx context.Context, j job, location string) (_ *message.Response, err error) {
 	if j.Path, j.Query, err = splitBelowBase(j.Base, location); err != nil {
 		return nil, err
@@ -124,8 +125,8 @@ func (x *Handler) acceptedResponse(ctx context.Context, j job, location string) 
 	return a, nil
 }
 
-// serverBase returns the path of the FHIR API in the FHIR server's own links, taken from the self link of a search. A proxy may
-// have replaced the path.
+// serverBase returns the path of the FHIR API in the FHIR server's own links, which a proxy may have rewritten. It is taken
+// from the self link of a search.
 func (x *Handler) serverBase(ctx context.Context) (string, error) {
 	a, err := x.Server.Do(ctx, message.NewGet("Patient", "_id=none&_count=1"))
 	if err != nil {
@@ -139,7 +140,7 @@ func (x *Handler) serverBase(ctx context.Context) (string, error) {
 	return x.Addresses.Path, nil
 }
 
-// systemScopes returns the scopes to export types; without types, the scope for all.
+// systemScopes returns the scopes for exporting types or, if there are none, the scope for all types.
 func systemScopes(types ...string) string {
 	if len(types) == 0 {
 		types = []string{smart.AnyType}
@@ -164,28 +165,27 @@ func splitBelowBase(base, link string) (path, query string, err error) {
 	return rest, u.RawQuery, nil
 }
 
-// outputFormats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). In the second value, the
-// query's plus sign was decoded to a space.
+// outputFormats are the values of _outputFormat for NDJSON (Bulk Data Access 2.0, "Query Parameters"). The second value results
+// from decoding the plus sign in a query to a space.
 var outputFormats = []string{typeNDJSON, "application/fhir ndjson", "application/ndjson", "ndjson"}
 
-// exportParameters are the permitted kick-off parameters, with the element for the value in a body (Bulk Data Access 2.0,
-// "Query Parameters"). _elements is dropped with the parameters for the format, because policies may depend on removed
-// elements.
+// exportParameters maps the permitted kick-off parameters to the element of their value in a body (Bulk Data Access 2.0, "Query
+// Parameters"). _elements and the format parameters are dropped; policies may depend on elements that _elements would remove.
 var exportParameters = map[string]string{
 	"_outputFormat": "valueString", "_since": "valueInstant", "_until": "valueInstant", "_type": "valueString",
 	"_typeFilter": "valueString", "includeAssociatedData": "valueString", "organizeOutputBy": "valueString",
 	"patient": "valueReference",
 }
 
-// exportSelection contains the types and filters that a kick-off may request.
+// exportSelection contains the types and search parameters that a kick-off may use.
 type exportSelection struct {
 	access.UnrestrictedTypes
 	interaction interaction.Interaction
-	parameters  searchparam.Set // for _typeFilter
+	parameters  searchparam.Set // search parameters for _typeFilter
 	isLenient   bool            // Prefer: handling=lenient
 }
 
-// confineParameters checks the parameters of a kick-off, and sets _type to the exported types.
+// confineParameters checks the parameters of a kick-off and sets _type to the exported types.
 func (s exportSelection) confineParameters(parameters []smart.Parameter) ([]smart.Parameter, error) {
 	var requestedTypes []string
 	forwarded := make([]smart.Parameter, 0, len(parameters)+1)
@@ -228,7 +228,7 @@ func (s exportSelection) confineParameters(parameters []smart.Parameter) ([]smar
 	return forwarded, nil
 }
 
-// splitList returns the non-empty elements of a list with commas.
+// splitList returns the non-empty elements of a comma-separated list.
 func splitList(value string) []string {
 	var words []string
 	for word := range strings.SplitSeq(value, ",") {
@@ -239,8 +239,8 @@ func splitList(value string) []string {
 	return words
 }
 
-// exportableTypes returns the covered types that an export of its level can contain: those in the Patient compartment, because
-// some FHIR servers reject others. A Group and a List name other patients.
+// exportableTypes returns the covered types that an export at its level can contain: those in the Patient compartment, because
+// some FHIR servers reject others. Group and List are excluded because they refer to other patients.
 func (s exportSelection) exportableTypes() []string {
 	if s.interaction.Type == "" {
 		return s.Names
@@ -251,8 +251,8 @@ func (s exportSelection) exportableTypes() []string {
 	})
 }
 
-// checkParameter rejects a parameter that could reveal resources that may not be exported. With policies, associated data and
-// files by patient are rejected too, because both reveal which records exist.
+// checkParameter returns an error if a parameter could reveal resources that may not be exported. If there are policies,
+// associated data and files by patient are also rejected, because both reveal which records exist.
 func (s exportSelection) checkParameter(p smart.Parameter, requestedTypes []string) error {
 	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.interaction.Type != "")
 	switch p.Name {
@@ -269,7 +269,7 @@ func (s exportSelection) checkParameter(p smart.Parameter, requestedTypes []stri
 	return nil
 }
 
-// checkFilter reports whether a _typeFilter is a list of permitted searches. A comma is part of a search unless another search
+// checkFilter reports whether a _typeFilter is a list of permitted searches. A comma belongs to a search unless another search
 // follows it.
 func (s exportSelection) checkFilter(value string, requestedTypes []string) bool {
 	var searches []string
@@ -286,9 +286,9 @@ func (s exportSelection) checkFilter(value string, requestedTypes []string) bool
 }
 
 // checkSearch reports whether a search compares only elements of one exported type. Modifiers, chains, and parameters without
-// paths, such as _content and _list, are not permitted. Some FHIR servers let a search for Patient select the patients whose
-// other records they export. With policies, such a search is therefore permitted only for exports of the system or of Patient
-// alone.
+// paths, such as _content and _list, are not permitted. On some FHIR servers, a search for Patient selects the patients whose
+// other records are exported. If there are policies, such a search is therefore permitted only in exports of the system or of
+// Patient alone.
 func (s exportSelection) checkSearch(search string, requestedTypes []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)
@@ -307,11 +307,11 @@ func (s exportSelection) checkSearch(search string, requestedTypes []string) boo
 // patientID matches a value of the kick-off parameter patient.
 var patientID = regexp.MustCompile(`^(?:Patient/)?([A-Za-z0-9.-]{1,64})$`)
 
-// patientsPerSearch is the number of patients that are looked up by one search.
+// patientsPerSearch is the maximum number of patients that one search looks up.
 const patientsPerSearch = 50
 
-// checkSubjects rejects an export of a Group or of patients that policies deny, exactly like an export of a missing Group or patient.
-// The FHIR server would export the former and reject the latter.
+// checkSubjects rejects an export of a Group or of patients that policies deny, with the same error as for a missing Group or
+// patient. The FHIR server would export a denied one, but reject a missing one.
 func (x *Handler) checkSubjects(ctx context.Context, s exportSelection, parameters []smart.Parameter) error {
 	if s.interaction.Type == "Group" {
 		of := interaction.Reference{Type: "Group", ID: s.interaction.ID}
@@ -345,7 +345,7 @@ func (x *Handler) checkSubjects(ctx context.Context, s exportSelection, paramete
 	return nil
 }
 
-// checkPatients rejects patients if one of them is denied or does not exist.
+// checkPatients returns an error if one of the patients is denied or does not exist.
 func (x *Handler) checkPatients(ctx context.Context, ids []string) error {
 	a, err := x.Server.Do(ctx, message.NewGet("Patient", smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
@@ -376,7 +376,7 @@ func (x *Handler) checkPatients(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// kickOffCall returns the kick-off with the judged parameters, by the client's method.
+// kickOffCall returns the kick-off with the judged parameters, sent by the client's method.
 func kickOffCall(c message.Call, parameters []smart.Parameter) message.Call {
 	header := http.Header{"Prefer": {"respond-async"}}
 	if c.Method != http.MethodPost {
@@ -395,7 +395,7 @@ func kickOffCall(c message.Call, parameters []smart.Parameter) message.Call {
 	if len(list) > 0 {
 		body["parameter"] = list
 	}
-	text, _ := json.Marshal(body) // strings never fail
+	text, _ := json.Marshal(body) // marshaling strings never fails
 	header.Set("Content-Type", message.TypeJSON)
 	return message.Call{Method: http.MethodPost, Path: c.Path, Header: header, Body: text}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// With policies that judge each resource, an export accepts no parameter with an effect that depends on denied resources,
-// even under scopes for all types.
+// If policies judge each resource, an export accepts no parameter whose effect depends on denied resources, even under scopes
+// for all types.
 func TestParametersOfJudgedExport(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		level            string // type of the export
+		level            string // level of the export
 		name, value      string
 		named            []string
-		ofAll, whereRule bool // accepted with a scope for all types: without and with policies
+		ofAll, whereRule bool // accepted with a scope for all types: without policies, with policies
 	}{
 		{"", "_since", "2026-01-01T00:00:00Z", nil, true, true},
 		{"", "includeAssociatedData", "LatestProvenanceResources", nil, true, false},
@@ -48,7 +48,7 @@ func TestParametersOfJudgedExport(t *testing.T) {
 	}
 }
 
-// A patient of an export must be named by id. Other references are rejected before any request.
+// Patients of an export must be identified by id. Other references are rejected before any request is sent.
 func TestPatientOfExportHasID(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"x y", "Group/1", "http://other.example/Patient/1", "Patient/", "Patient/1/_history/2", "1,Patient/1?name=x"} {

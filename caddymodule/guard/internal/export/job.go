@@ -30,20 +30,20 @@ const (
 
 // job is the content of a sealed link to a job or to one of its files.
 type job struct {
-	Path     string   `json:"p"` // on the FHIR server, below its base
+	Path     string   `json:"p"` // path on the FHIR server, below its base
 	Query    string   `json:"q,omitempty"`
 	Base     string   `json:"b"` // path of the FHIR API in the FHIR server's links
-	Request  string   `json:"r"` // kick-off as sent by the client
+	Request  string   `json:"r"` // the client's kick-off request
 	Types    []string `json:"t,omitempty"`
-	AllTypes bool     `json:"a,omitempty"` // all types
-	// JudgedByPolicies reports whether policies judged resources at the kick-off. The kick-off was then checked for leaks.
+	AllTypes bool     `json:"a,omitempty"` // the job may export all types
+	// JudgedByPolicies is true if policies judged resources at the kick-off, so that its parameters were checked for leaks.
 	JudgedByPolicies bool `json:"j,omitempty"`
 	// FileType is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines
 	// all files of this type.
 	FileType string `json:"h,omitempty"`
 }
 
-// sealJob returns the address of a job or file for the token.
+// sealJob returns the URL of a job or file for the token.
 func (x *Handler) sealJob(ctx context.Context, path string, j job) (string, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -56,10 +56,10 @@ func (x *Handler) sealJob(ctx context.Context, path string, j job) (string, erro
 	return x.Addresses.URL(path+sealed, ""), nil
 }
 
-// bindingOf returns different bindings for jobs and files.
+// bindingOf returns the binding of a link to a job or file. Bindings of jobs and files differ.
 func (x *Handler) bindingOf(path string) string { return path + x.Binding }
 
-// unsealJob returns the content of a link to a job or file, with the interaction of its kick-off. A link of another token gets
+// unsealJob returns the content of a link to a job or file, and the interaction of its kick-off. A link of another token gets
 // 404.
 func (x *Handler) unsealJob(path, sealed string) (j job, i interaction.Interaction, err error) {
 	text, err := x.Sealing.Unseal(x.Request.Context(), sealed, x.bindingOf(path), jobLifetime)
@@ -79,8 +79,8 @@ func (j job) kickOff() message.Call {
 	return message.NewGet(path, query)
 }
 
-// withCurrentPolicies returns the exports under the current policies. If policies may now deny resources but did not at the
-// kick-off, the job is rejected, because its filters may have used records that they deny.
+// withCurrentPolicies returns the handler under the current policies. If policies may now deny resources but did not at the
+// kick-off, the job is rejected, because its filters may have used records that policies deny.
 func (x *Handler) withCurrentPolicies(j job, i interaction.Interaction) (*Handler, error) {
 	of, err := x.Judge.ForCall(x.Request.Context(), j.kickOff(), i)
 	if err != nil {
@@ -131,7 +131,7 @@ func (x *Handler) jobStatus(ctx context.Context, j job) (*message.Response, erro
 	switch {
 	case err != nil:
 		return nil, err
-	case a.Status == http.StatusAccepted && j.JudgedByPolicies: // progress may count resources
+	case a.Status == http.StatusAccepted && j.JudgedByPolicies: // progress may contain a number of resources
 		return newResponse(http.StatusAccepted, nil, a, "Retry-After"), nil
 	case a.Status == http.StatusAccepted:
 		return newResponse(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
@@ -147,7 +147,7 @@ func (x *Handler) jobStatus(ctx context.Context, j job) (*message.Response, erro
 	return done, nil
 }
 
-// newResponse returns a response of the gateway with some headers of the FHIR server's response.
+// newResponse returns a response with some headers of the FHIR server's response.
 func newResponse(status int, body []byte, a *message.Response, names ...string) *message.Response {
 	out := message.NewResponse(status, body)
 	for _, name := range names {
@@ -176,7 +176,7 @@ type outputFile struct {
 
 var errManifest = errors.New("export manifest cannot be checked")
 
-// readManifest parses the result of an export. Its output must consist of types that the job may export.
+// readManifest parses the result of an export. It returns an error if the output contains types that the job may not export.
 func readManifest(j job, text []byte) (manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -190,8 +190,8 @@ func readManifest(j job, text []byte) (manifest, error) {
 	return m, nil
 }
 
-// manifest writes the result of an export with sealed links. Unknown members are dropped. Files of deleted resources may
-// contain any type, so they require a job for all types.
+// manifest returns the result of an export with sealed links. Unknown members are dropped. Files of deleted resources may
+// contain any type, so they are included only if the job may export all types.
 func (x *Handler) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
 	m, err := readManifest(j, text)
 	if err != nil {
@@ -220,8 +220,8 @@ func (x *Handler) manifest(ctx context.Context, j job, text []byte) ([]byte, err
 	return json.Marshal(m)
 }
 
-// judgeManifest reduces the output to one file for each type with a visible resource. The number and counts of the FHIR
-// server's files, empty files, and files of deletions and errors would all reveal denied resources.
+// judgeManifest reduces the output to one file for each type with a visible resource. The number of files, their counts, empty
+// files, and files of deletions and errors would all reveal denied resources.
 func (x *Handler) judgeManifest(ctx context.Context, j job, m *manifest) error {
 	server := *m
 	m.Output, m.Deleted, m.Error = []outputFile{}, nil, []outputFile{}
@@ -247,7 +247,7 @@ func (x *Handler) judgeManifest(ctx context.Context, j job, m *manifest) error {
 	return nil
 }
 
-// sealFile seals a file's address.
+// sealFile replaces a file's URL by a sealed one.
 func (x *Handler) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
 	if j.Path, j.Query, err = splitBelowBase(j.Base, file.URL); err != nil {
 		return err
@@ -260,8 +260,8 @@ func (x *Handler) sealFile(ctx context.Context, j job, file *outputFile) (err er
 // typeNDJSON is the media type of an export's files.
 const typeNDJSON = "application/fhir+ndjson"
 
-// acceptAnyFormat accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if Accept spells
-// NDJSON differently than the kick-off.
+// acceptAnyFormat accepts a file in any format. HAPI stores files as Binaries, and returns the Binary in XML if the media type
+// in Accept differs from the kick-off's, even if both mean NDJSON.
 var acceptAnyFormat = []string{"*/*"}
 
 // ServeFile returns a file of an export.
@@ -305,13 +305,13 @@ func (x *Handler) fetchManifest(ctx context.Context, j job) (manifest, error) {
 	return readManifest(j, a.Body)
 }
 
-// hasVisibleLine reports whether a file of a type contains a line that policies do not deny.
+// hasVisibleLine reports whether the files of the job's type contain a line that policies do not deny.
 func (x *Handler) hasVisibleLine(ctx context.Context, j job, m manifest) (bool, error) {
 	if x.Judge.DeniesType(ctx, j.FileType) {
-		return false, nil // without reading the files
+		return false, nil // no file has to be read
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // skip the rest of a file
+	defer cancel() // cancel the rest of the file
 	probe := &fileWriter{isVisible: x.visibleLineFilter(ctx, j), maxBytes: x.MaxLineBytes}
 	err := x.streamFiles(ctx, j, m, probe)
 	if errors.Is(err, errVisibleLine) {
@@ -365,18 +365,18 @@ func (x *Handler) visibleLineFilter(ctx context.Context, j job) func(line []byte
 	}
 }
 
-// fileWriter writes the visible lines of files, and no header before the first of them. Without a client, it only detects such
-// a line.
+// fileWriter writes the visible lines of files. It sends the header with the first visible line. If client is nil, it only
+// detects whether there is one.
 type fileWriter struct {
-	client    http.ResponseWriter // client; nil: the first visible line returns errVisibleLine
-	isHead    bool                // no body
+	client    http.ResponseWriter // nil: the first visible line returns errVisibleLine
+	isHead    bool                // response without a body
 	isVisible func(line []byte) (bool, error)
 	maxBytes  int64 // maximum size of a line or a Binary in bytes
 
 	header     http.Header // header of the current file
 	status     int         // status of the current file
 	line       bytes.Buffer
-	headerSent bool  // the header was sent to the client
+	headerSent bool  // the header has been sent to the client
 	writeErr   error // error of Write
 }
 
@@ -415,7 +415,7 @@ func (f *fileWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// isBinary reports whether the file is sent as JSON, that is, as the Binary in which the FHIR server stores it.
+// isBinary reports whether the file is sent as JSON, i.e. as the Binary in which the FHIR server stores it.
 func (f *fileWriter) isBinary() bool {
 	return (&message.Response{Header: f.header}).IsJSON()
 }
@@ -429,7 +429,7 @@ func (f *fileWriter) bufferPart(p []byte) error {
 	return nil
 }
 
-// writeLines writes the complete lines, and buffers the rest.
+// writeLines writes the complete lines and buffers the rest.
 func (f *fileWriter) writeLines(p []byte) error {
 	for {
 		line, rest, complete := bytes.Cut(p, []byte("\n"))
@@ -466,7 +466,7 @@ func (f *fileWriter) flushLine() error {
 	return err
 }
 
-// sendHeader writes the header, once.
+// sendHeader sends the header unless it has been sent.
 func (f *fileWriter) sendHeader() {
 	if f.headerSent {
 		return
@@ -508,11 +508,11 @@ func (f *fileWriter) endFile() error {
 	return f.flushLine()
 }
 
-// unwrapBinary returns the content of a Binary with NDJSON.
+// unwrapBinary returns the NDJSON in a Binary.
 func unwrapBinary(text []byte) ([]byte, error) {
 	var binary struct {
 		ResourceType, ContentType string
-		Data                      []byte // base64
+		Data                      []byte // base64 in JSON
 	}
 	if err := json.Unmarshal(text, &binary); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotNDJSON, err)

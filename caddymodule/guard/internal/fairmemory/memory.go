@@ -1,20 +1,20 @@
-// Package fairmemory limits the memory that all requests use together, and gives each client and each person a share. Older
-// requests have priority.
+// Package fairmemory limits the memory that all requests use together. Each client and each person has a share. Older requests
+// have priority.
 //
-//	Share.Grow ── larger than the whole memory ──► ErrExceedsMemory
-//	   │ immediately, if there is room for the person, the client and all, and no older request waits for the same
+//	Share.Grow ── larger than the entire memory ──► ErrExceedsMemory
+//	   │ immediately, if the person's, the client's and the total memory suffice and no older request waits for the same
 //	   ▼
 //	waits for the maximum it may need ── timeout, or the youngest request of a deadlock ──► ErrBusy
 //	   │ until others release memory
 //	   ▼
 //	more bytes ──► Share.ShrinkTo, Share.Release
 //
-// A reader learns the length of a response only while reading it, so it holds one part while it waits for the next. With
-// golang.org/x/sync/semaphore, readers deadlock: of 20 readers of 16 MiB in steps of 64 KiB of 128 MiB, all failed after
-// their patience of 10 s. Here the youngest is rejected for the oldest: 18 succeeded, all within 1.2 s.
+// A reader learns the length of a response only while reading it, so it occupies memory while it waits for more. With
+// golang.org/x/sync/semaphore, readers deadlock: of 20 readers of 16 MiB in steps of 64 KiB of 128 MiB, all failed when their
+// patience of 10 s was exhausted. Here the youngest is rejected in favor of the oldest: 18 succeeded, all within 1.2 s.
 //
-// A client that reads its responses slowly holds their memory for that time, but only its own share: requests that wait for
-// one owner's share are overtaken by those of others, and occupy only their share of the places.
+// A client that reads its responses slowly occupies their memory for that time, but only in its own share: requests that wait
+// for one owner's share are overtaken by those of other owners, and can fill only part of the queue.
 package fairmemory
 
 import (
@@ -30,9 +30,9 @@ import (
 const MaxWaiting = 1000
 
 var (
-	// ErrBusy is returned while other requests use the memory. A retry may succeed.
+	// ErrBusy means that other requests use the memory. A retry may succeed.
 	ErrBusy = errors.New("memory limit reached by concurrent requests")
-	// ErrExceedsMemory is returned if a share would be larger than the whole memory.
+	// ErrExceedsMemory means that a share would be larger than the entire memory.
 	ErrExceedsMemory = errors.New("request exceeds the memory limit")
 )
 
@@ -42,20 +42,20 @@ type Memory struct {
 
 	mu         sync.Mutex
 	total      pool
-	ownerPools map[Owner]*pool // pools of the owners that use memory
-	latestAge  uint64          // number of shares that have grown so far; the age of the latest
-	waiters    []*waiter       // shares that hold bytes first, then by age
+	ownerPools map[Owner]*pool // pools of the owners that currently use memory
+	latestAge  uint64          // number of shares that have grown so far, i.e. the age of the latest one
+	waiters    []*waiter       // shares that have bytes come first, then in order of age
 }
 
-// pool is the memory of a group of shares: the whole memory, or an owner's part.
+// pool is the memory that a group of shares may use: the entire memory, or an owner's part.
 type pool struct {
 	size, used       int64
-	activeShares     int // registeredShares with bytes
-	registeredShares int // shares that have grown and are not released
+	activeShares     int // shares that have bytes
+	registeredShares int // shares that have grown and have not been released
 }
 
-// canGrant reports whether a share may have more bytes. The only holder of an owner may exceed the owner's part, so that a small
-// memory suffices for any single request.
+// canGrant reports whether a share may get more bytes. If only one share of an owner has bytes, it may exceed the owner's part,
+// so that a small memory suffices for any single request.
 func (p *pool) canGrant(s *Share, bytes int64) bool {
 	return p.used == s.used || bytes <= p.size-p.used
 }
@@ -64,27 +64,27 @@ func (p *pool) canGrant(s *Share, bytes int64) bool {
 type waiter struct {
 	share     *Share
 	bytes     int64
-	reserved  int64      // part of bytes that is needed later
-	blockedBy *pool      // pool without room, or with an earlier waiter
-	result    chan error // receives the single result without blocking
+	reserved  int64      // part of bytes that the share does not need yet
+	blockedBy *pool      // pool that is exhausted or has an earlier waiter
+	result    chan error // buffered, for the single result
 }
 
-// New returns a memory of a size in bytes. Patience is the maximum total waiting time of a share.
+// New returns a memory of size bytes. patience is the maximum total waiting time of a share.
 func New(size int64, patience time.Duration) *Memory {
 	return &Memory{maxWait: patience, total: pool{size: size}, ownerPools: map[Owner]*pool{}}
 }
 
-// InUse returns the number of bytes that all shares hold.
+// InUse returns the number of bytes that all shares use.
 func (m *Memory) InUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.total.used
 }
 
-// Size returns the size in bytes.
+// Size returns the size of the memory in bytes.
 func (m *Memory) Size() int64 { return m.total.size }
 
-// growOrEnqueue gives a share more bytes, or makes it wait for the maximum that it may need.
+// growOrEnqueue grants a share more bytes, or enqueues it to wait for the maximum that it may need.
 func (m *Memory) growOrEnqueue(s *Share, bytes, maxBytes int64) (*waiter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,7 +127,7 @@ func (m *Memory) register(s *Share) {
 	s.pools = append(s.pools, &m.total)
 }
 
-// mayGrow reports whether all pools of a share have room, and no preceding waiter lacks one of them.
+// mayGrow reports whether no pool of a share is exhausted and no preceding waiter waits for one of them.
 func (m *Memory) mayGrow(s *Share, bytes int64) bool {
 	for _, w := range m.waiters {
 		if s.compare(w.share) < 0 {
@@ -140,8 +140,8 @@ func (m *Memory) mayGrow(s *Share, bytes int64) bool {
 	return s.exhaustedPool(bytes, nil) == nil
 }
 
-// isQueueFullFor reports whether a share without bytes may not wait. The waiting shares of a client may occupy as many places as
-// remain free, those of a person half as many.
+// isQueueFullFor reports whether a share without bytes may not wait. The waiting shares of a client may be as many as the free
+// entries of the queue, those of a person half as many.
 func (m *Memory) isQueueFullFor(s *Share) bool {
 	free := MaxWaiting - len(m.waiters)
 	for i, owner := range s.owners {
@@ -169,7 +169,7 @@ func (m *Memory) enqueue(w *waiter) *waiter {
 	return w
 }
 
-// allocate gives a share bytes, including ahead bytes that are needed later.
+// allocate grants bytes to a share, including ahead bytes that it needs later.
 func (m *Memory) allocate(s *Share, bytes, ahead int64) {
 	for _, p := range s.pools {
 		if s.used == 0 && bytes > 0 {
@@ -181,7 +181,7 @@ func (m *Memory) allocate(s *Share, bytes, ahead int64) {
 	s.reserved = ahead
 }
 
-// shrink takes back the bytes of a share beyond a size, and its unused bytes.
+// shrink releases the unused bytes of a share and those beyond a size.
 func (m *Memory) shrink(s *Share, to int64) {
 	if to = min(to, s.used-s.reserved); to == s.used {
 		return
@@ -195,9 +195,9 @@ func (m *Memory) shrink(s *Share, to int64) {
 	m.grantWaiting()
 }
 
-// grantWaiting grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the
-// same pool, to prevent starvation of large shares. Shares of other owners overtake a share if its owner's part is exhausted.
-// In a deadlock of holders, the youngest is rejected.
+// grantWaiting grants memory to waiting shares, in order, until their pools are exhausted. A share never overtakes one that
+// waits for the same pool, to prevent starvation of large shares. If an owner's part is exhausted, shares of other owners
+// overtake. In a deadlock between shares that have bytes, the youngest is rejected.
 func (m *Memory) grantWaiting() {
 	if len(m.waiters) == 0 {
 		return
@@ -217,8 +217,8 @@ func (m *Memory) grantWaiting() {
 	}
 }
 
-// deadlockVictim returns the youngest holder in a deadlock, or nil. A waiter can continue if a holder of the pool that it lacks
-// is not waiting, or can itself continue.
+// deadlockVictim returns the youngest share in a deadlock, or nil. A waiter can continue if another share with bytes in the
+// pool that blocks it is not waiting or can itself continue.
 func (m *Memory) deadlockVictim() *waiter {
 	blocked, blockedShares := slices.Clone(m.waiters), map[*pool]int{}
 	for _, w := range blocked {
@@ -242,7 +242,7 @@ func (m *Memory) deadlockVictim() *waiter {
 	return nil
 }
 
-// addToCounts adds n to the number of holders in each pool with bytes that a waiter holds.
+// addToCounts adds n to the counts of the pools in which the waiter's share has bytes.
 func (w *waiter) addToCounts(holders map[*pool]int, n int) {
 	if w.share.used > 0 {
 		for _, p := range w.share.pools {
@@ -257,7 +257,7 @@ func (m *Memory) finishWaiter(at int, result error) {
 	m.waiters = slices.Delete(m.waiters, at, at+1)
 }
 
-// cancelWait removes a waiter that gives up, unless it already has a result.
+// cancelWait removes a waiter from the queue, unless it already has a result.
 func (m *Memory) cancelWait(w *waiter, cause error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -268,7 +268,7 @@ func (m *Memory) cancelWait(w *waiter, cause error) error {
 	return <-w.result
 }
 
-// release takes back all bytes of a share, and ends its wait.
+// release releases all bytes of a share and stops its wait.
 func (m *Memory) release(s *Share) {
 	s.isReleased = true
 	if at := slices.IndexFunc(m.waiters, func(w *waiter) bool { return w.share == s }); at >= 0 {
@@ -284,22 +284,22 @@ func (m *Memory) release(s *Share) {
 	s.pools = nil
 }
 
-// Share is the part of a [Memory] that one request uses. Create one with [Memory.Share], and release it. While it grows, only
+// Share is the memory that one request uses. Create it with [Memory.Share] and release it after use. While Grow waits, only
 // Release may be called.
 type Share struct {
-	memory        *Memory       // nil: unlimited
-	remainingWait time.Duration // remaining
+	memory        *Memory       // nil if unlimited
+	remainingWait time.Duration // remaining time to wait for memory
 	owners        []Owner
 
 	// Guarded by the memory's mutex.
-	pools      []*pool // of the owners, then of all; nil before it grows
-	age        uint64  // 1 for the first share that grew
+	pools      []*pool // pools of the owners, then the total pool; nil before the first Grow
+	age        uint64  // 1 for the oldest share
 	used       int64
-	reserved   int64 // part of held that is not in use yet
+	reserved   int64 // part of used that is not in use yet
 	isReleased bool
 }
 
-// Share returns an empty share that counts toward its owners' parts. Without owners, only the size of the memory limits it.
+// Share returns an empty share of the owners' parts. Without owners, only the size of the memory limits it.
 func (m *Memory) Share(owners ...Owner) *Share {
 	if m == nil {
 		return &Share{}
@@ -307,7 +307,7 @@ func (m *Memory) Share(owners ...Owner) *Share {
 	return &Share{memory: m, remainingWait: m.maxWait, owners: owners}
 }
 
-// exhaustedPool returns the first pool of the share that is short or has no room for more bytes; nil if all pools have room.
+// exhaustedPool returns the first pool of the share that is in exhausted or cannot grant the bytes; nil if all pools can.
 func (s *Share) exhaustedPool(bytes int64, exhausted map[*pool]bool) *pool {
 	for _, p := range s.pools {
 		if exhausted[p] || !p.canGrant(s, bytes) {
@@ -317,7 +317,7 @@ func (s *Share) exhaustedPool(bytes int64, exhausted map[*pool]bool) *pool {
 	return nil
 }
 
-// compare orders waiting shares: holders first, because they release bytes once they can continue, then by age.
+// compare orders waiting shares: those that have bytes first, because they release them once they can continue, then by age.
 func (s *Share) compare(other *Share) int {
 	if hasBytes := s.used > 0; hasBytes != (other.used > 0) {
 		if hasBytes {
@@ -328,9 +328,9 @@ func (s *Share) compare(other *Share) int {
 	return cmp.Compare(s.age, other.age)
 }
 
-// Grow adds bytes. If it must wait, it waits for the maximum that the share may still need, so that it waits only once. It
-// waits until ctx ends or the patience of the memory, in total for the share, is exhausted. It returns [ErrBusy],
-// [ErrExceedsMemory] or the cause of ctx's end.
+// Grow adds bytes to the share. If it must wait, it waits for the maximum that the share may still need, so that it waits only
+// once. It waits until ctx is canceled or the memory's patience is exhausted, which limits the total wait of the share. It
+// returns [ErrBusy], [ErrExceedsMemory] or the cancellation cause of ctx.
 func (s *Share) Grow(ctx context.Context, bytes, maxBytes int64) error {
 	if s.memory == nil {
 		return nil
@@ -361,7 +361,7 @@ func (s *Share) InUse() int64 {
 	return s.used - s.reserved
 }
 
-// ShrinkTo releases the unused bytes of the share, and all bytes beyond the given number.
+// ShrinkTo releases the share's unused bytes and all bytes beyond the given number.
 func (s *Share) ShrinkTo(bytes int64) {
 	if s.memory == nil {
 		return
@@ -371,7 +371,7 @@ func (s *Share) ShrinkTo(bytes int64) {
 	s.memory.shrink(s, bytes)
 }
 
-// Release releases all bytes permanently. A later Grow, for example by a handler that is still writing, fails.
+// Release permanently releases all bytes. A later Grow fails, e.g. by a handler that is still writing.
 func (s *Share) Release() {
 	if s.memory == nil {
 		return
@@ -381,14 +381,14 @@ func (s *Share) Release() {
 	s.memory.release(s)
 }
 
-// Owner is a client, a person or a network. All shares of an owner together get a limited part of the memory.
+// Owner is a client, a person or a network. All shares of an owner together can use only part of the memory.
 type Owner struct {
 	kind, issuer, id string
-	divisor          int64 // divisor of the memory's size
+	divisor          int64 // the owner's part is the memory's size divided by this
 }
 
-// Part of the memory for an owner. A person's part is half of a client's, so that one person cannot use up the part that a
-// client's other users need.
+// Parts of the memory. A person's part is half of a client's, so that one person cannot exhaust the part that the client's
+// other users need.
 const (
 	clientDivisor = 2
 	personDivisor = 2 * clientDivisor

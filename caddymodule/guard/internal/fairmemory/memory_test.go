@@ -16,13 +16,13 @@ const (
 	patience = 10 * time.Second
 )
 
-// inBubble runs a test with a new memory in a synctest bubble.
+// inBubble runs a test with a new Memory in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, m *Memory)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, New(size, patience)) })
 }
 
-// newGrownShare returns a new share with some bytes.
+// newGrownShare returns a new share with the given number of bytes.
 func newGrownShare(t *testing.T, m *Memory, bytes int64) *Share {
 	t.Helper()
 	s := m.Share()
@@ -32,7 +32,7 @@ func newGrownShare(t *testing.T, m *Memory, bytes int64) *Share {
 	return s
 }
 
-// growInBackground grows a share in the background, and returns the channel of the result. It must be called in a bubble.
+// growInBackground grows a share in a goroutine and returns the channel for the result. It must be called in a bubble.
 func growInBackground(ctx context.Context, s *Share, bytes int64) chan error {
 	result := make(chan error, 1)
 	go func() { result <- s.Grow(ctx, bytes, bytes) }()
@@ -40,7 +40,7 @@ func growInBackground(ctx context.Context, s *Share, bytes int64) chan error {
 	return result
 }
 
-// checkPending fails if a result is available.
+// checkPending fails the test if a result is available.
 func checkPending(t *testing.T, result chan error) {
 	t.Helper()
 	synctest.Wait()
@@ -51,7 +51,7 @@ func checkPending(t *testing.T, result chan error) {
 	}
 }
 
-// wantResult fails unless the result is available and correct.
+// wantResult fails the test unless the expected result is available.
 func wantResult(t *testing.T, result chan error, want error) {
 	t.Helper()
 	synctest.Wait()
@@ -147,7 +147,7 @@ func TestOldestFirst(t *testing.T) {
 		first := growInBackground(t.Context(), old, 60)
 		holder.ShrinkTo(60)
 		checkPending(t, first)
-		checkPending(t, late) // although there is enough memory for it
+		checkPending(t, late) // waits, although there is enough memory
 		holder.ShrinkTo(30)
 		wantResult(t, first, nil)
 		checkPending(t, late)
@@ -205,7 +205,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// The patience limits the total wait of a share, in one or several waits.
+// The patience limits the total wait of a share, whether it waits once or several times.
 func TestPatienceInAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := newGrownShare(t, m, 100), m.Share()
@@ -220,19 +220,19 @@ func TestPatienceInAll(t *testing.T) {
 	})
 }
 
-// A share that must wait does so once, for the maximum that it may need, and releases what it did not need.
+// A share waits only once, for the maximum that it may need, and releases what it did not need.
 func TestAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := newGrownShare(t, m, 60), m.Share()
 		for range 2 {
-			if err := s.Grow(t.Context(), 10, 50); err != nil { // immediately, so without memory ahead
+			if err := s.Grow(t.Context(), 10, 50); err != nil { // granted immediately, so nothing is reserved
 				t.Fatal(err)
 			}
 		}
 		first := make(chan error, 1)
 		go func() { first <- s.Grow(t.Context(), 30, 60) }()
 		checkPending(t, first)
-		holder.ShrinkTo(30) // enough for now, but not for the maximum
+		holder.ShrinkTo(30) // enough for now but not for the maximum
 		checkPending(t, first)
 		holder.ShrinkTo(20)
 		wantResult(t, first, nil)
@@ -304,15 +304,15 @@ func TestPlaces(t *testing.T) {
 		if err := m.Share().Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow of one too many = %v, want %v", err, ErrBusy)
 		}
-		result := growInBackground(t.Context(), holder, 1) // a holder needs no place
+		result := growInBackground(t.Context(), holder, 1) // a share that has bytes may wait even if the queue is full
 		checkPending(t, result)
 		holder2.Release()
 		wantResult(t, result, nil)
 	})
 }
 
-// A thousand shares of various sizes, up to all memory, finish without deadlock, most of them successfully and
-// within their patience.
+// A thousand shares of various sizes, up to the entire memory, finish without a deadlock, and most of them within their
+// patience.
 func TestThousand(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		var served atomic.Int64
@@ -338,7 +338,7 @@ func TestThousand(t *testing.T) {
 	})
 }
 
-// fill grows a share in small steps, and reports whether it succeeded.
+// fill grows a share in small steps and reports whether it succeeded.
 func fill(ctx context.Context, m *Memory, r *rand.Rand) bool {
 	s := m.Share()
 	defer s.Release()
@@ -350,12 +350,12 @@ func fill(ctx context.Context, m *Memory, r *rand.Rand) bool {
 	return true
 }
 
-// shareOf returns a share of a person with a client.
+// shareOf returns a share owned by a person and a client.
 func (m *Memory) shareOf(person, client string) *Share {
 	return m.Share(Person("issuer", person), Client("issuer", client))
 }
 
-// newOwnedShare returns a share of a person with a client that holds some bytes.
+// newOwnedShare returns a share with some bytes that is owned by a person and a client.
 func newOwnedShare(t *testing.T, m *Memory, person, client string, bytes int64) *Share {
 	t.Helper()
 	s := m.shareOf(person, client)
@@ -365,7 +365,7 @@ func newOwnedShare(t *testing.T, m *Memory, person, client string, bytes int64) 
 	return s
 }
 
-// TestOwnersPart lists the requests that wait while two shares of alice with the client app hold 20 bytes of 100.
+// While two shares of person alice and client app use 20 of 100 bytes, requests beyond an owner's part wait.
 func TestOwnersPart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -402,7 +402,7 @@ func TestOwnersPart(t *testing.T) {
 	}
 }
 
-// The only request of an owner may take all memory; the next one may only take the rest of the owner's part.
+// The only request of an owner may use the entire memory. The next one may use only the rest of the owner's part.
 func TestOnlyHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		large := newOwnedShare(t, m, "alice", "app", 60)
@@ -416,7 +416,7 @@ func TestOnlyHolder(t *testing.T) {
 	})
 }
 
-// Requests that wait for their owner's part do not delay others, and do not take all places.
+// Requests that wait for their owner's part do not delay others and do not fill the queue.
 func TestNeighborOfWaiters(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder := newOwnedShare(t, m, "alice", "app", 50)
@@ -439,19 +439,19 @@ func TestNeighborOfWaiters(t *testing.T) {
 		if time.Since(start) != 0 {
 			t.Errorf("neighbors waited for %v", time.Since(start))
 		}
-		checkPending(t, growInBackground(t.Context(), m.shareOf("bob", "app"), 21)) // exceeds the client's half, but there is a place
+		checkPending(t, growInBackground(t.Context(), m.shareOf("bob", "app"), 21)) // waits: it exceeds the client's half, but the queue is not full
 		cancel()
 	})
 }
 
-// Requests of one client do not overtake each other: otherwise a large request could wait forever.
+// Requests of one client do not overtake each other; otherwise, a large request could wait forever.
 func TestOwnersOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := newOwnedShare(t, m, "alice", "app", 20), newOwnedShare(t, m, "bob", "app", 20)
 		large := growInBackground(t.Context(), m.shareOf("carol", "app"), 25)
 		small := growInBackground(t.Context(), m.shareOf("dave", "app"), 5)
 		checkPending(t, large)
-		checkPending(t, small) // although there is enough memory for it
+		checkPending(t, small) // waits, although there is enough memory
 		first.Release()
 		wantResult(t, large, nil)
 		wantResult(t, small, nil)
@@ -459,13 +459,13 @@ func TestOwnersOrder(t *testing.T) {
 	})
 }
 
-// A share that waits for room, after waiting for its client's part, does not block a younger holder.
+// A share that waits for total memory, after waiting for its client's part, does not block a younger one that has bytes.
 func TestHoldersFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		slow := newOwnedShare(t, m, "alice", "app", 30)
 		early := growInBackground(t.Context(), m.Share(Client("issuer", "app")), 40)
 		neighbor := newOwnedShare(t, m, "bob", "other", 60)
-		slow.ShrinkTo(10) // room for the client, but not for 40 more in total
+		slow.ShrinkTo(10) // the client's part allows 40 more bytes, but the total does not
 		checkPending(t, early)
 		late := growInBackground(t.Context(), neighbor, 40)
 		checkPending(t, late)
@@ -476,7 +476,7 @@ func TestHoldersFirst(t *testing.T) {
 	})
 }
 
-// In a deadlock within owners' parts, the youngest holder is rejected immediately, although there is room for other owners.
+// If shares of the same owners deadlock, the youngest is rejected immediately, although other owners could still use memory.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	type holder struct {
@@ -486,7 +486,7 @@ func TestDeadlock(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		holders []holder // oldest first
-		refused int      // -1: none
+		refused int      // index of the rejected share; -1 for none
 	}{
 		{"of a person", []holder{{"alice", "app", 10, 10}, {"alice", "other", 10, 10}}, 1},
 		{"of a client", []holder{{"alice", "app", 20, 5}, {"bob", "app", 20, 5}, {"carol", "app", 10, 5}}, 2},
@@ -528,7 +528,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// No state is kept for owners without requests, nor for requests that need no memory.
+// No state is stored for owners without requests or for requests that don't need memory.
 func TestOwnersAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second, idle := newOwnedShare(t, m, "alice", "app", 10), newOwnedShare(t, m, "bob", "app", 10), m.shareOf("carol", "other")

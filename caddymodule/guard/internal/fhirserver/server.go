@@ -1,5 +1,5 @@
-// Package fhirserver sends requests to the FHIR server through the next handler, in uncompressed JSON, within the limits of a
-// request and the shared memory. Redirects and requests for credentials by the FHIR server are rejected.
+// Package fhirserver sends requests for uncompressed JSON to the FHIR server through the next handler, within the limits per
+// request and the shared memory. If the FHIR server redirects or requests credentials, its response is rejected.
 package fhirserver
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// Server sends the FHIR server the requests for one client's request.
+// Server sends requests to the FHIR server on behalf of one client request.
 type Server struct {
 	base          string              // path of the FHIR API
-	Limits        Limits              // of the request
+	Limits        Limits              // limits per client request
 	Next          message.NextHandler // forwards requests to the FHIR server
-	clientRequest *http.Request       // client's request
+	clientRequest *http.Request       // the client's request
 	requestCount  int                 // number of requests sent so far
 	Share         *fairmemory.Share   // share of the memory for judged bodies and responses
-	// Observe is called with each response that is judged. Default: none.
+	// Observe is called with each response that is judged. Optional.
 	Observe func(c message.Call, a *message.Response)
 }
 
-// New returns the Server for a client's request r, which has a share of the memory.
+// New returns the Server for a client's request r, whose memory is taken from share.
 func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
 		ResponseBytes: cmp.Or(max(l.ResponseBytes, 0), defaultMaxBytes), BodyBytes: cmp.Or(max(l.BodyBytes, 0), defaultMaxBytes),
@@ -49,16 +49,16 @@ func (x *Server) RequestCount() int { return x.requestCount }
 // ResetRequestCount resets the counter for the next entry of a bundle: the limit applies per entry.
 func (x *Server) ResetRequestCount() { x.requestCount = 0 }
 
-// nonForwardedHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they
-// describe that request's conditions, body and preferences. A call sets its own.
+// nonForwardedHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http. They
+// describe the conditions, body and preferences of the client's request; calls set their own.
 var nonForwardedHeaders = message.NewSet(
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
 	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // spelled like this in HAPI
+	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // HAPI uses this spelling
 )
 
-// Do sends a call to the next handler, and returns the response in uncompressed JSON, so that it can be judged.
+// Do sends a call to the next handler and returns the response as uncompressed JSON, so that it can be judged.
 func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, error) {
 	buffered, err := x.DoBuffered(ctx, c)
 	defer buffered.Release()
@@ -70,8 +70,8 @@ func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, err
 	return &a, nil
 }
 
-// DoBuffered is Do for a response that is valid until it is released. Each part is admitted within the size limit and the available
-// memory.
+// DoBuffered is like Do, but the response is valid only until it is released. Each part is read only within the size limit and
+// the available memory.
 func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.ResponseBuffer, error) {
 	if x.requestCount++; x.requestCount > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: request less data at once.", x.Limits.Requests)
@@ -90,14 +90,14 @@ func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.Respo
 	return buffered, err
 }
 
-// Stream sends a call to the next handler, which streams the response to w in the media types of accept.
+// Stream sends a call to the next handler, which streams the response to w. accept contains the acceptable media types.
 func (x *Server) Stream(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error {
 	r := x.newRequest(ctx, c)
 	r.Header["Accept"] = accept
 	return x.Next.ServeHTTP(w, r)
 }
 
-// newRequest derives the request for a call from the client's request. They share no mutable state.
+// newRequest derives the request for a call from the client's request. The two requests share no mutable state.
 func (x *Server) newRequest(ctx context.Context, c message.Call) *http.Request {
 	r := x.clientRequest.WithContext(ctx)
 	r.Method = c.Method
@@ -106,7 +106,7 @@ func (x *Server) newRequest(ctx context.Context, c message.Call) *http.Request {
 		r.URL.Path += "/" + c.Path
 	}
 	r.RequestURI = r.URL.RequestURI()
-	r.Header = x.clientRequest.Header.Clone() // headers about the client; those about the request are removed next
+	r.Header = x.clientRequest.Header.Clone() // headers that describe the client; those that describe its request are removed below
 	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return nonForwardedHeaders[name] })
 	maps.Copy(r.Header, c.Header)
 	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{message.TypeJSON}, []string{"identity"}
@@ -118,13 +118,13 @@ func (x *Server) newRequest(ctx context.Context, c message.Call) *http.Request {
 	return r
 }
 
-// MaxMemoryWait is the maximum time that a request waits for memory.
+// MaxMemoryWait is the maximum total time that a client request waits for memory.
 const MaxMemoryWait = 10 * time.Second
 
-// copiesPerByte is the memory that a judged byte counts for: the original and the rewritten copy.
+// copiesPerByte is the memory reserved per judged byte: for the original and the rewritten copy.
 const copiesPerByte = 2
 
-// Reserve reserves memory for bytes to be judged, and waits if necessary. maxBytes is the maximum, including later bytes.
+// Reserve reserves memory for bytes to be judged and waits if necessary. maxBytes is the maximum, including later bytes.
 func (x *Server) Reserve(ctx context.Context, bytes int, maxBytes int64) error {
 	err := x.Share.Grow(ctx, copiesPerByte*int64(bytes), copiesPerByte*maxBytes)
 	if errors.Is(err, fairmemory.ErrExceedsMemory) {
@@ -139,10 +139,10 @@ func (x *Server) Reserve(ctx context.Context, bytes int, maxBytes int64) error {
 	return nil
 }
 
-// MemoryInUse returns the amount of memory that the request uses.
+// MemoryInUse returns the number of bytes that the client request uses.
 func (x *Server) MemoryInUse() int64 { return x.Share.InUse() }
 
-// ReleaseExcept releases the memory reserved since a point in time, except for a response that is still in use.
+// ReleaseExcept releases the memory beyond since (see [Server.MemoryInUse]), except for response a, which is still in use.
 func (x *Server) ReleaseExcept(since int64, a *message.Response) {
 	if a != nil {
 		since += copiesPerByte * int64(len(a.Body))
@@ -150,7 +150,7 @@ func (x *Server) ReleaseExcept(since int64, a *message.Response) {
 	x.Share.ShrinkTo(since)
 }
 
-// LimitBody limits the client's body to one byte more than the limit, and reserves memory while it is read.
+// LimitBody returns a reader that limits the client's body to one byte more than the limit and reserves memory while reading.
 func (x *Server) LimitBody(ctx context.Context, body io.Reader) io.Reader {
 	remaining := x.Limits.BodyBytes
 	return &reservingReader{io.LimitReader(body, remaining+1), func(bytes int) error {
@@ -159,7 +159,7 @@ func (x *Server) LimitBody(ctx context.Context, body io.Reader) io.Reader {
 	}}
 }
 
-// reservingReader reserves memory for a body while it is read.
+// reservingReader reserves memory for a body while reading it.
 type reservingReader struct {
 	io.Reader
 	reserve func(bytes int) error
@@ -174,13 +174,13 @@ func (r *reservingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Limits are the limits of a single request. The zero value means the defaults.
+// Limits are the limits per client request. The zero value means the defaults.
 type Limits struct {
-	// ResponseBytes is the maximum size of a judged response in bytes. A larger one is withheld. Default: 16 MiB.
+	// ResponseBytes is the maximum size of a judged response in bytes; larger ones are withheld. Default: 16 MiB.
 	ResponseBytes int64
-	// BodyBytes is the maximum size of a judged body in bytes. A larger one is rejected. Default: 16 MiB.
+	// BodyBytes is the maximum size of a judged request body in bytes; larger ones are rejected. Default: 16 MiB.
 	BodyBytes int64
-	// Requests is the maximum number of requests to the FHIR server for one request, or for one entry of a bundle. Default: 64.
+	// Requests is the maximum number of requests to the FHIR server per client request or entry of a bundle. Default: 64.
 	Requests int
 	// Entries is the maximum number of entries in a batch or transaction. Default: 500.
 	Entries int
@@ -192,19 +192,19 @@ const (
 	defaultEntries  = 500
 )
 
-// MaxResponseSize returns the maximum size of a judged response for an amount of memory: a sixteenth of it, and at least the default.
+// MaxResponseSize returns the default maximum size of a judged response: 1/16 of memory (bytes), but at least 16 MiB.
 func MaxResponseSize(memory int64) int64 { return max(defaultMaxBytes, memory/16) }
 
-// minMemoryFactor is the minimum memory in multiples of the largest response: for a response and a body that is judged by it,
-// each counted twice.
+// minMemoryFactor is the minimum size of the memory as a multiple of the maximum response: it must suffice for a response and a
+// request body that is judged by it, with two copies each.
 const minMemoryFactor = 2 * copiesPerByte
 
 const defaultMemory = 256 << 20
 
 var errMemoryTooSmall = errors.New("max_memory is too small: it must be at least")
 
-// NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit requires
-// it.
+// NewMemory returns a memory of size bytes for responses up to the limit in l. If size is 0, it is 256 MiB, or more if the
+// limit requires it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	minSize := minMemoryFactor * cmp.Or(max(l.ResponseBytes, 0), defaultMaxBytes)
 	if size <= 0 {
@@ -217,10 +217,10 @@ func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 }
 
 // backend is the FHIR server behind the next handler. It rejects responses that concern only the gateway and the FHIR server
-// with 502, and decompresses FHIR resources.
+// with 502. It decompresses FHIR resources.
 type backend struct{ next message.NextHandler }
 
-// ServeHTTP implements message.NextHandler. A rejected response leaves w untouched.
+// ServeHTTP implements message.NextHandler. It writes nothing to w if the response is rejected.
 func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) (err error) {
 	response := &responseWriter{ResponseWriter: w, isHead: r.Method == http.MethodHead}
 	for i, name := range gatewayHeaders {
@@ -239,7 +239,7 @@ func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) (err error) {
 }
 
 // gatewayHeaders are response headers that the FHIR server may not set for clients: credentials and sessions between the
-// gateway and the FHIR server, software versions, and addresses that are not rewritten.
+// gateway and the FHIR server, software versions, and addresses that the gateway does not rewrite.
 var gatewayHeaders = [...]string{
 	"Alt-Svc", "Authentication-Info", "Clear-Site-Data", "Link", "Proxy-Authenticate", "Proxy-Authentication-Info", "Refresh",
 	"Server", "Set-Cookie", "Trailer", "Www-Authenticate", "X-Powered-By",
@@ -249,14 +249,14 @@ var gatewayHeaders = [...]string{
 type responseWriter struct {
 	http.ResponseWriter
 	isHead        bool
-	gatewayValues [len(gatewayHeaders)][]string // values set by other handlers of the gateway
+	gatewayValues [len(gatewayHeaders)][]string // values that other handlers of the gateway set
 	headerWritten bool
-	rejection     error // cause if nothing of the response may reach the client
+	rejection     error // why no part of the response may reach the client
 	inflater      *inflater
 }
 
-// WriteHeader implements http.ResponseWriter. Informational responses are dropped, because they contain headers of the FHIR
-// server. The switch to WebSocket is a final response.
+// WriteHeader implements http.ResponseWriter. Informational responses are dropped because they contain headers of the FHIR
+// server. The switch to WebSocket is treated as a final response.
 func (x *responseWriter) WriteHeader(status int) {
 	if x.headerWritten || status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
@@ -279,7 +279,7 @@ func (x *responseWriter) WriteHeader(status int) {
 // ErrBackendResponse is the cause of a 502 for a response that concerns only the gateway and the FHIR server.
 var ErrBackendResponse = errors.New("FHIR server response rejected")
 
-// checkStatus rejects requests for credentials and redirects, which only the gateway's administrator can resolve.
+// checkStatus rejects redirects and requests for credentials, which only the gateway's administrator can resolve.
 func checkStatus(status int, header http.Header) error {
 	rejection := &guard.Error{Status: http.StatusBadGateway}
 	switch {
@@ -289,7 +289,7 @@ func checkStatus(status int, header http.Header) error {
 	case status/100 == 3 && status != http.StatusNotModified:
 		host := "a different address"
 		if u, err := url.Parse(header.Get("Location")); err == nil && u.Host != "" {
-			host = u.Host // without path and query, which may contain a signature
+			host = u.Host // without path and query, because they may contain a signature
 		}
 		rejection.Description = "The FHIR server responded with a redirect, which is not forwarded to clients."
 		rejection.Err = fmt.Errorf("%w: status %d: the FHIR server redirects to %s; set the final address in reverse_proxy, or switch off redirects to file storage", ErrBackendResponse, status, host)
@@ -299,7 +299,7 @@ func checkStatus(status int, header http.Header) error {
 	return rejection
 }
 
-// decompress decompresses FHIR resources, which some FHIR servers compress although the gateway requests identity. Other
+// decompress decompresses FHIR resources; some FHIR servers compress them although the gateway requests identity. Other
 // content, such as files, stays unchanged.
 func (x *responseWriter) decompress(status int, header http.Header) error {
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(header["Content-Encoding"], ",")))
@@ -341,7 +341,8 @@ func (x *responseWriter) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// Header implements http.ResponseWriter. It hides the client's headers while another goroutine decompresses.
+// Header implements http.ResponseWriter. While another goroutine decompresses, it returns an empty header
+// instead of the client's.
 func (x *responseWriter) Header() http.Header {
 	if x.inflater != nil {
 		return http.Header{}
@@ -349,7 +350,7 @@ func (x *responseWriter) Header() http.Header {
 	return x.ResponseWriter.Header()
 }
 
-// close waits for the rest of a compressed response.
+// close waits until a compressed response has been decompressed completely.
 func (x *responseWriter) close() error {
 	if x.inflater == nil {
 		return nil
@@ -368,7 +369,7 @@ func (x *responseWriter) close() error {
 	}
 }
 
-// FlushError flushes the written part.
+// FlushError flushes the part written so far.
 func (x *responseWriter) FlushError() error {
 	if x.rejection != nil || x.inflater != nil {
 		return nil
@@ -376,7 +377,7 @@ func (x *responseWriter) FlushError() error {
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
-// Unwrap gives http.ResponseController access to other features of the writer.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (x *responseWriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 // inflater decompresses the bytes written to it.
@@ -385,7 +386,7 @@ type inflater struct {
 	done chan error
 }
 
-// newInflater returns an inflater that writes to w. While a Write to the inflater runs, nothing else may use w.
+// newInflater returns an inflater that writes to w. w must not be used elsewhere during a Write to the inflater.
 func newInflater(open func(io.Reader) (io.ReadCloser, error), w io.Writer) *inflater {
 	from, to := io.Pipe()
 	x := &inflater{to, make(chan error, 1)}
@@ -406,7 +407,7 @@ func inflate(open func(io.Reader) (io.ReadCloser, error), from io.Reader, w io.W
 		return err
 	}
 	if _, err = io.Copy(w, r); err == nil {
-		_, err = io.Copy(io.Discard, from) // read the checksum; trailing data must not block the writer
+		_, err = io.Copy(io.Discard, from) // reads the checksum; trailing data must not block the writer
 	}
 	return err
 }

@@ -27,12 +27,12 @@ type exportJob struct {
 	manifest string
 }
 
-// isExport reports whether a request is about an export, and not in [Server.Handlers].
+// isExport reports whether a request starts an export or accesses its job.
 func isExport(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && (i.Operation == "$export" || i.Operation == "$export-poll-status")
 }
 
-// export starts an export, or serves its job. Like HAPI, it stores each file as a Binary.
+// export starts an export or serves its job. Like HAPI, it stores each file as a Binary.
 func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body []byte) {
 	if i.Operation == "$export-poll-status" {
 		s.serveJobStatus(w, parameterValue(i.Parameters, "_jobId"))
@@ -55,7 +55,7 @@ func (s *Server) export(w http.ResponseWriter, i interaction.Interaction, body [
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// serveJobStatus returns the status in progress the first time.
+// serveJobStatus reports a job as in progress once, then as complete.
 func (s *Server) serveJobStatus(w http.ResponseWriter, id string) {
 	n, err := strconv.Atoi(id)
 	if err != nil || n >= len(s.jobs) {
@@ -79,14 +79,14 @@ func parseExportParameters(body []byte) (list []smart.Parameter) {
 			ValueReference                  struct{ Reference string }
 		}
 	}
-	_ = json.Unmarshal(body, &b) // no parameters
+	_ = json.Unmarshal(body, &b) // no parameters if it fails
 	for _, p := range b.Parameter {
 		list = append(list, smart.Parameter{Name: p.Name, Value: p.ValueString + p.ValueInstant + p.ValueReference.Reference})
 	}
 	return list
 }
 
-// runExport writes the files of an export: one or more per type, one for deletions, and a manifest.
+// runExport writes the files of an export (at least one per type, one for deletions) and its manifest.
 func (s *Server) runExport(id int, i interaction.Interaction, parameters []smart.Parameter, format string) exportJob {
 	lines := map[string][]string{}
 	var deleted, names []string
@@ -150,7 +150,7 @@ func (s *Server) isExported(res resource.Resource, i interaction.Interaction, pa
 		var group struct {
 			Member []struct{ Entity struct{ Reference string } }
 		}
-		_ = json.Unmarshal(s.currentVersion("Group/"+i.ID), &group) // no members
+		_ = json.Unmarshal(s.currentVersion("Group/"+i.ID), &group) // no members if it fails
 		for _, m := range group.Member {
 			patients = append(patients, strings.TrimPrefix(m.Entity.Reference, "Patient/"))
 		}
@@ -165,7 +165,7 @@ func isInPatientCompartment(resourceType string) bool {
 	return ok
 }
 
-// serveContent returns the content of a Binary, if the client accepts any format.
+// serveContent returns the content of a Binary if the client accepts any format.
 func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, i interaction.Interaction, text []byte) bool {
 	var binary struct {
 		ContentType     string

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// serveNextPage returns the page of one of the server's own links.
+// serveNextPage returns the page for the token of a next link.
 func (s *Server) serveNextPage(w http.ResponseWriter, token string) {
 	n, err := strconv.Atoi(token)
 	if err != nil || n >= len(s.pages) {
@@ -85,7 +85,7 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 	})
 }
 
-// matchesChain reports whether a resource matches a chain or _has; ok reports whether the parameter is one of these.
+// matchesChain reports whether a resource matches a chain or _has. ok is false for other parameters.
 func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches, ok bool) {
 	search := func(of, name string) interaction.Interaction {
 		return interaction.Interaction{Kind: interaction.TypeSearch, Type: of, Parameters: []smart.Parameter{{Name: name, Value: p.Value}}}
@@ -114,7 +114,7 @@ func (s *Server) matchesChain(res resource.Resource, p smart.Parameter) (matches
 	}), true
 }
 
-// currentVersion returns the current version of a resource; nil if it does not exist.
+// currentVersion returns the current version of a resource, or nil if there is none.
 func (s *Server) currentVersion(key string) []byte {
 	versions := s.versions[key]
 	if len(versions) == 0 {
@@ -123,7 +123,7 @@ func (s *Server) currentVersion(key string) []byte {
 	return versions[len(versions)-1]
 }
 
-// sortMatches sorts by the parameters of _sort. Resources without a value are last.
+// sortMatches sorts by the keys of _sort. Resources without a value come last.
 func (s *Server) sortMatches(p page) {
 	if p.bundleType != "searchset" {
 		return
@@ -172,7 +172,7 @@ func (s *Server) findIncluded(i interaction.Interaction, matches []searchMatch) 
 	return all[len(matches):]
 }
 
-// refersTo reports whether a resource refers to another by Type:parameter.
+// refersTo reports whether one resource refers to another by a search parameter, given as Type:parameter.
 func (s *Server) refersTo(from, to resource.Resource, by string) bool {
 	parts := strings.Split(by, ":")
 	if len(parts) < 2 || parts[0] != from.Type {
@@ -182,7 +182,7 @@ func (s *Server) refersTo(from, to resource.Resource, by string) bool {
 	return slices.Contains(sample.References(from, parameter), interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
-// writePage writes the first entries of a page, with a link to the rest.
+// writePage writes the first entries of a page and a link to the rest.
 func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	links := `{"relation":"self","url":` + strconv.Quote(self) + `}`
 	now := p.entries[:min(len(p.entries), max(p.count, 0))]

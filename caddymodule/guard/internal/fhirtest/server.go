@@ -1,13 +1,13 @@
-// Package fhirtest is a small in-memory FHIR R4 server for tests of the guard. It has no access control, so that tests see what
-// the guard withholds.
+// Package fhirtest is a small in-memory FHIR R4 server for tests of the guard. It has no access control, so tests detect what
+// the guard fails to withhold.
 //
 //	server.go  resources and their versions; requests, batches and transactions; create, update, delete and FHIRPath Patch, by
 //	           id with If-Match or, except for the patch, by criteria
 //	search.go  read, vread, history; searches by type, in a compartment and of the system; includes; pages
 //	export.go  $export of the system, of patients and of groups, with files that are stored as Binaries
 //
-// Its searches use package searchparam. Where FHIR servers differ, it behaves like HAPI: _getpages, links with its own
-// address, 410 for deleted resources.
+// Its searches use package searchparam. Where FHIR servers differ, it behaves like HAPI: _getpages, links with its own address,
+// 410 for deleted resources.
 package fhirtest
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Address is the server's own base URL, which differs from the clients' as behind a proxy.
+// Address is the server's own base URL. It differs from the clients' base URL, as it does behind a proxy.
 const Address = "http://backend.internal:8080/fhir"
 
 // Server is an in-memory FHIR server. It is safe for concurrent use.
@@ -40,36 +40,36 @@ type Server struct {
 	Base string
 	// Parameters are the supported search parameters. Default: those of R4.
 	Parameters searchparam.Set
-	// OnRequest, if set, is called with each request.
+	// OnRequest is called with each request. Optional.
 	OnRequest func(r *http.Request)
-	// ShufflesTies makes each response use another order where _sort leaves it open, as FHIR servers may. Only the response's own
-	// link continues that order.
+	// ShufflesTies makes each response use a different order where _sort does not define one, as FHIR servers may. Only the
+	// links of a response continue in the same order.
 	ShufflesTies bool
-	// TruncatedCount is the _count with which pages have neither a next link nor a total, like HAPI's if duplicates have filled
-	// them.
+	// TruncatedCount is the value of _count for which pages have neither a next link nor a total. HAPI returns such pages if
+	// duplicates have filled them.
 	TruncatedCount int
-	// OmitsTotals omits the total of searches.
+	// OmitsTotals makes searches return no total.
 	OmitsTotals bool
-	// ChecksReferences rejects a resource that refers to a missing one, as HAPI does.
+	// ChecksReferences makes the server reject a resource that refers to a missing one, as HAPI does.
 	ChecksReferences bool
 	// MinCount and MaxCount limit the number of matches on a page, regardless of _count. Default: no limits.
 	MinCount, MaxCount int
-	// Handlers are handlers for other requests, such as operations and jobs, by path below the base.
+	// Handlers are handlers for additional requests, such as operations and jobs, by path below the base.
 	Handlers map[string]http.HandlerFunc
 
-	// SendsContent returns the content of a Binary if the request accepts none of FHIR's formats.
+	// SendsContent makes the server return the content of a Binary if the request accepts no FHIR format.
 	SendsContent bool
-	// IgnoresIfMatch ignores If-Match on deletes, as HAPI does.
+	// IgnoresIfMatch makes the server ignore If-Match on deletes, as HAPI does.
 	IgnoresIfMatch bool
 
 	mu       sync.Mutex
-	versions map[string][][]byte // by Type/id, oldest first; nil for a deletion
+	versions map[string][][]byte // by Type/id, oldest first; nil marks a deletion
 	order    []string
 	pages    []page
 	jobs     []exportJob
 }
 
-// New returns a server with resources.
+// New returns a server that contains resources.
 func New(resources ...string) *Server {
 	s := &Server{versions: map[string][][]byte{}}
 	for _, text := range resources {
@@ -78,7 +78,7 @@ func New(resources ...string) *Server {
 	return s
 }
 
-// Put stores a resource under its type and id, as a new version. It panics without an id, which is an error of the test.
+// Put stores a resource under its type and id, as a new version. It panics if the id is missing (a mistake in the test).
 func (s *Server) Put(text string) {
 	res, err := resource.Parse([]byte(text))
 	if err != nil || res.ID == "" {
@@ -89,7 +89,7 @@ func (s *Server) Put(text string) {
 	s.addVersion(interaction.Reference{Type: res.Type, ID: res.ID}, []byte(text))
 }
 
-// Delete deletes a resource such as Patient/1, if it exists.
+// Delete deletes the resource with a reference such as Patient/1, if it exists.
 func (s *Server) Delete(reference string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Server) Delete(reference string) {
 	}
 }
 
-// Get returns the current version of a resource such as Patient/1; empty if it does not exist.
+// Get returns the current version of the resource with a reference such as Patient/1, or "" if it does not exist.
 func (s *Server) Get(reference string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Server) Get(reference string) string {
 	return string(versions[len(versions)-1])
 }
 
-// All returns the current versions by reference, such as Patient/1. A deleted resource is empty.
+// All returns the current versions by reference, such as Patient/1. The version of a deleted resource is "".
 func (s *Server) All() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Server) All() map[string]string {
 	return all
 }
 
-// addVersion adds a version, with its number in meta.
+// addVersion adds a version and sets its number in meta.
 func (s *Server) addVersion(of interaction.Reference, text []byte) []byte {
 	key := of.String()
 	if s.versions[key] == nil {
@@ -141,7 +141,7 @@ func (s *Server) addVersion(of interaction.Reference, text []byte) []byte {
 	return text
 }
 
-// page is the rest of a search.
+// page contains the remaining matches of a search.
 type page struct {
 	interaction interaction.Interaction
 	bundleType  string // Bundle.type
@@ -164,12 +164,12 @@ func writeResponse(w http.ResponseWriter, status int, text []byte) {
 	_, _ = w.Write(text)
 }
 
-// writeOutcome writes an OperationOutcome with revealing diagnostics, as careless servers do.
+// writeOutcome writes an OperationOutcome with diagnostics that reveal details, as careless servers do.
 func writeOutcome(w http.ResponseWriter, status int, text string) {
 	writeResponse(w, status, []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":`+strconv.Quote(text)+`}]}`))
 }
 
-// parameterValue returns the value of a parameter; empty if it is missing.
+// parameterValue returns the value of a parameter, or "" if it is missing.
 func parameterValue(parameters []smart.Parameter, name string) string {
 	for _, p := range parameters {
 		if p.Name == name {
@@ -220,7 +220,7 @@ type submittedBundle struct {
 	}
 }
 
-// serveBundle answers a batch or transaction. In a transaction, the URNs of new resources are replaced by their addresses
+// serveBundle answers a batch or transaction. In a transaction, the URNs of new resources are replaced by their references
 // everywhere.
 func (s *Server) serveBundle(w http.ResponseWriter, body []byte) {
 	var b submittedBundle
@@ -251,7 +251,7 @@ func (s *Server) serveBundle(w http.ResponseWriter, body []byte) {
 	writeResponse(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"`+b.Type+`-response","entry":[`+strings.Join(responses, ",")+`]}`))
 }
 
-// urnReplacer returns the replacer for the URNs of new resources.
+// urnReplacer returns a replacer that replaces the URNs of new resources.
 func (s *Server) urnReplacer(b submittedBundle) *strings.Replacer {
 	var pairs []string
 	next := len(s.order)
@@ -283,7 +283,7 @@ func (s *Server) serveEntry(method, target string, body []byte, header http.Head
 	return w
 }
 
-// encodeResponse returns a response as an entry.
+// encodeResponse returns a response as a Bundle entry.
 func encodeResponse(w *httptest.ResponseRecorder) string {
 	text := `{"response":{"status":"` + strconv.Itoa(w.Code) + `"`
 	for member, header := range map[string]string{"location": "Location", "etag": "Etag"} {
@@ -371,7 +371,7 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, i interactio
 // literalReference matches a reference to a resource of the server.
 var literalReference = regexp.MustCompile(`"reference":"([A-Z][A-Za-z]+/[A-Za-z0-9.-]+)"`)
 
-// storeVersion adds a version, and returns it in the response.
+// storeVersion adds a version and writes it as the response.
 func (s *Server) storeVersion(w http.ResponseWriter, of interaction.Reference, body []byte, existed bool) {
 	status := http.StatusCreated
 	if existed {
@@ -384,7 +384,7 @@ func (s *Server) storeVersion(w http.ResponseWriter, of interaction.Reference, b
 	writeResponse(w, status, text)
 }
 
-// writeMatching writes the resource that matches the criteria of a conditional interaction.
+// writeMatching executes a conditional write on the resource that matches the criteria.
 func (s *Server) writeMatching(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
 	var found []resource.Resource
 	for _, key := range s.order {

@@ -1,7 +1,7 @@
-// Package judge decides whether a token's rights cover a resource, and how policies change that decision.
+// Package judge decides whether a token's rights cover a resource and how policies change that decision.
 //
-// Policies decide first, then the grants of package access, together with the resources on which a resource depends. No other
-// package decides about resources. In case of doubt, the decision is a rejection.
+// Policies are evaluated first, then the grants (package access), including those for the resources on which a resource
+// depends. No other package makes access decisions for resources. When in doubt, access is denied.
 package judge
 
 import (
@@ -21,27 +21,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// requester sends requests to the FHIR server, and counts them.
+// requester sends requests to the FHIR server and counts them.
 type requester interface {
 	Do(ctx context.Context, c message.Call) (*message.Response, error)
 	RequestCount() int
 }
 
-// Judge decides about requests and resources by the token's rights and the policies. [Judge.ForCall] derives the judge of a
-// single call from the judge of the client's request.
+// Judge makes the access decisions for requests and resources, by the token's rights and the policies. [Judge.ForCall] derives
+// the judge of a single call from the judge of the client's request.
 type Judge struct {
 	Server         requester         // looks up resources that others depend on
 	Addresses      message.Addresses // public addresses of the FHIR API
-	Policies       []rule.Policy     // override the rights
-	Request        *http.Request     // client's request
-	Token          *guard.Token      // of the client; may be nil
-	GrantedRights  *access.Rights    // of the token, and the call's additions from policies
-	policyJudgment policyJudgment    // of the policies, about the call
-	cachedAccess   accessByKey       // resources looked up as dependencies of others
-	expectedAccess accessByKey       // resources that the transaction will write
+	Policies       []rule.Policy     // policies, which override the rights
+	Request        *http.Request     // the client's request
+	Token          *guard.Token      // the client's token; may be nil
+	GrantedRights  *access.Rights    // rights of the token, with those that policies add for the call
+	policyJudgment policyJudgment    // the policies' judgement of the call
+	cachedAccess   accessByKey       // access to resources looked up as dependencies
+	expectedAccess accessByKey       // access to resources that the transaction will write
 }
 
-// accessByKey are the token's permissions on resources in patients' records.
+// accessByKey maps resources in patients' records to the token's permissions.
 type accessByKey map[accessKey]access.ResourceAccess
 
 type accessKey struct {
@@ -60,8 +60,8 @@ func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
 	return x.policyJudgment.deniesType(ctx, resourceType)
 }
 
-// MayForward reports whether policies permit forwarding a client's request and its response unjudged, which the scopes
-// already permit. A search by POST must be judged: its form, which policies need, is not read yet.
+// MayForward reports whether policies permit forwarding a client's request and its response unjudged; the scopes have to permit
+// that as well. A search by POST must be judged, because policies need its form, which has not been read yet.
 func (x *Judge) MayForward(c message.Call, i interaction.Interaction) bool {
 	if len(x.Policies) == 0 {
 		return true
@@ -70,8 +70,8 @@ func (x *Judge) MayForward(c message.Call, i interaction.Interaction) bool {
 	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
-// ForCall returns the judge of one call, with the policies' judgement of the call and the resulting rights. Each entry of a
-// bundle is a call.
+// ForCall returns the judge for one call, with the policies' judgement of the call and the resulting rights. Each entry of a
+// bundle is a separate call.
 func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Interaction) (*Judge, error) {
 	if len(x.Policies) == 0 {
 		return x, nil
@@ -90,7 +90,7 @@ func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Inter
 	return &of, nil
 }
 
-// PolicyEffect returns the effect of the policies on a resource in the call; empty if the scopes decide.
+// PolicyEffect returns the effect of the policies on a resource in the call; empty if the scopes determine access.
 func (x *Judge) PolicyEffect(ctx context.Context, res resource.Resource) rule.Effect {
 	if x.MayDeny() && isExportFile(res) {
 		return rule.Deny
@@ -98,7 +98,7 @@ func (x *Judge) PolicyEffect(ctx context.Context, res resource.Resource) rule.Ef
 	return x.policyJudgment.judgeResource(ctx, x.Request, res).Effect
 }
 
-// IsCovered reports whether one of the grants covers the resource, unless a policy decides.
+// IsCovered reports whether a policy allows the resource or, if no policy applies, whether one of the grants covers it.
 func (x *Judge) IsCovered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
 	return x.isCoveredBy(ctx, res, grants, (*access.Rights).Covers)
 }
@@ -119,7 +119,7 @@ func (x *Judge) isCoveredBy(ctx context.Context, res resource.Resource, grants [
 	return false, nil
 }
 
-// CheckVerdict reports whether a verdict holds, after looking up the resources that it needs.
+// CheckVerdict looks up the dependencies of a verdict and reports whether access to them suffices.
 func (x *Judge) CheckVerdict(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
 	if !v.Covered {
 		return false, nil
@@ -135,14 +135,14 @@ func (x *Judge) CheckVerdict(ctx context.Context, g access.Grant, v access.Verdi
 	return own, nil
 }
 
-// IsInRecord reports whether a resource is in the record of a grant's patient, or in every record, even if no scope covers it.
+// IsInRecord reports whether a resource is in the record of the grant's patient or in every record, even if no scope covers it.
 func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
 	s, err := x.resourceAccess(ctx, g.Patient, of)
 	return s.InRecord, err
 }
 
-// resourceAccess looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource
-// are not looked up.
+// resourceAccess looks up the token's permissions on a resource that another resource depends on. Dependencies of the resource
+// itself are not looked up.
 func (x *Judge) resourceAccess(ctx context.Context, patient string, of interaction.Reference) (access.ResourceAccess, error) {
 	key := accessKey{of, patient}
 	if s, found := x.expectedAccess[key]; found {
@@ -152,7 +152,7 @@ func (x *Judge) resourceAccess(ctx context.Context, patient string, of interacti
 		return s, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
-		return access.ResourceAccess{}, nil // no FHIR resource, or a dot segment
+		return access.ResourceAccess{}, nil // not a FHIR resource, or a dot segment
 	}
 	a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
@@ -190,8 +190,8 @@ func (x *Judge) BelongsToBoundPatient(res resource.Resource) bool {
 	return slices.ContainsFunc(boundPatients(x.GrantedRights.Grants), func(patient string) bool { return x.GrantedRights.AccessTo(res, patient).BelongsToPatient })
 }
 
-// ExpectWrite sets the access to a resource that the transaction will write, whatever is stored. An uncertain write gives no
-// permissions.
+// ExpectWrite sets the access to a resource that the transaction will write, whatever is currently stored. A write that is not
+// certain grants no permissions.
 func (x *Judge) ExpectWrite(res resource.Resource, isCertain bool) {
 	if x.expectedAccess == nil {
 		x.expectedAccess = accessByKey{}
@@ -205,17 +205,16 @@ func (x *Judge) ExpectWrite(res resource.Resource, isCertain bool) {
 	}
 }
 
-// ClearAccessCache clears the cached access, because the previous entry of a bundle may have changed the resources.
+// ClearAccessCache clears the cache, because the previous entry of a bundle may have changed resources.
 func (x *Judge) ClearAccessCache() { x.cachedAccess = nil }
 
-// ReadCovered returns the requested resource from a response if one of the grants covers reading it. A resource that does not
-// exist and a resource that is not covered get the same rejection after the same number of requests, so that clients cannot
-// distinguish them.
+// ReadCovered returns the requested resource from a response if one of the grants covers reading it. A missing resource and an
+// uncovered one get the same rejection after the same number of requests, so that clients cannot distinguish them.
 func (x *Judge) ReadCovered(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	return x.readJudged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
-// ReadForUpdate is like ReadCovered, but for a resource that is to be changed.
+// ReadForUpdate is like ReadCovered, but for a resource that the client changes.
 func (x *Judge) ReadForUpdate(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	return x.readJudged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
@@ -231,7 +230,7 @@ func (x *Judge) readJudged(ctx context.Context, of interaction.Reference, grants
 
 func (x *Judge) readCoveredBy(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictFunc) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
-		// A status that depends on the resource, such as 410, would reveal that it exists or existed.
+		// A status that depends on the resource, such as 410, would reveal that the resource exists or existed.
 		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 			return resource.Resource{}, message.ServerFailure(a)
 		}
@@ -251,8 +250,8 @@ func (x *Judge) readCoveredBy(ctx context.Context, of interaction.Reference, gra
 	return res, err
 }
 
-// PadRejection pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
-// another, so that timing does not reveal existence. requestsBefore is the number of requests before the resource was judged.
+// PadRejection sends lookups of the patient until a rejection has caused as many requests as for a resource with a dependency,
+// so that timing does not reveal existence. requestsBefore is the number of requests before the resource was judged.
 func (x *Judge) PadRejection(ctx context.Context, resourceType string, grants []access.Grant, requestsBefore int, rejection error) error {
 	if !errors.Is(rejection, message.ErrNotCovered) || !x.GrantedRights.TypeRules.MayNeedLookups(resourceType) {
 		return rejection
@@ -279,9 +278,9 @@ func boundPatients(grants []access.Grant) []string {
 	return all
 }
 
-// policyJudgment is the judgement of all policies about one call. With the zero value, the scopes decide.
+// policyJudgment is the judgement of all policies for one call. The zero value means that the scopes determine access.
 type policyJudgment struct {
-	rule.Decision // about the whole call
+	rule.Decision // decision for the call as a whole
 
 	mayDeny, mayAllow   bool // some policy may deny or allow resources
 	conditionalPolicies []conditionalPolicy
@@ -293,7 +292,7 @@ type conditionalPolicy struct {
 	resources rule.Resources
 }
 
-// evaluatePolicies judges a call by all policies. Metadata is public, and requested without a token.
+// evaluatePolicies judges a call by all policies, except for metadata, which is public and requested without a token.
 func (x *Judge) evaluatePolicies(ctx context.Context, c message.Call, i interaction.Interaction, reportErrors bool) (j policyJudgment) {
 	if i.Kind == interaction.Capabilities {
 		return j
@@ -315,7 +314,7 @@ func (x *Judge) evaluatePolicies(ctx context.Context, c message.Call, i interact
 	return j
 }
 
-// combineDecisions combines the decisions of two policies: a denial wins, then the first allowance.
+// combineDecisions combines the decisions of two policies: a denial takes precedence, then the first permission.
 func combineDecisions(d, next rule.Decision) rule.Decision {
 	switch {
 	case next.Effect != "" && next.Effect != rule.Allow:
@@ -349,12 +348,12 @@ func (j policyJudgment) dependsOn(element string) bool {
 	return slices.ContainsFunc(j.conditionalPolicies, func(o conditionalPolicy) bool { return o.resources.DependsOn(element) })
 }
 
-// maxDeletedVersions is the number of versions that are searched for the last version before a deletion.
+// maxDeletedVersions is the maximum number of versions that are searched for the last one before a deletion.
 const maxDeletedVersions = 10
 
 // CheckCurrent rejects a request for older versions of a resource if a policy denies its current version, because a label that
-// is added later protects all versions. For a deleted resource, the last version before the deletion counts. The rejection is
-// that of a missing resource.
+// is added later protects all versions. For a deleted resource, the last version before the deletion is judged. The error is
+// the same as for a missing resource.
 func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) error {
 	if !x.MayDeny() {
 		return nil
@@ -401,8 +400,8 @@ func (x *Judge) checkVersion(ctx context.Context, of interaction.Reference, text
 	return err
 }
 
-// isExportFile reports whether a resource is a Binary in which a FHIR server, such as HAPI, stores a file of an export.
-// Policies cannot judge the resources in such a file.
+// isExportFile reports whether a resource is a Binary in which a FHIR server, such as HAPI, stores an export file. Policies
+// cannot judge the resources in such a file.
 func isExportFile(res resource.Resource) bool {
 	if res.Type != "Binary" {
 		return false
@@ -411,8 +410,8 @@ func isExportFile(res resource.Resource) bool {
 	return strings.Contains(strings.ToLower(resource.Text(contentType)), "ndjson")
 }
 
-// policyGrant returns the grant for an interaction that policies allow: over the whole type, or depending on their decision about
-// each resource. An operation may involve any type. A bundle needs no grant, because its entries are judged.
+// policyGrant returns the grant for an interaction that policies allow. It covers the entire type, or depends on the policies'
+// decision for each resource. Operations may involve any type. A bundle doesn't need a grant, because its entries are judged.
 func policyGrant(j policyJudgment, i interaction.Interaction) access.Grant {
 	g := access.Grant{Type: i.Type, Permission: i.Permission(), DependsOnPolicy: j.Effect != rule.Allow, Scope: "allow " + j.Rule}
 	if i.Kind == interaction.Operation {
@@ -424,12 +423,12 @@ func policyGrant(j policyJudgment, i interaction.Interaction) access.Grant {
 	return g
 }
 
-// maxReferrers is the maximum number of DocumentReferences that name a Binary. With more, the Binary is withheld.
+// maxReferrers is the maximum number of DocumentReferences that refer to a Binary. If there are more, the Binary is withheld.
 const maxReferrers = 20
 
-// ReadCurrent is [Judge.ReadCovered] for the current version of a resource. A Binary with a securityContext is judged by it. Any
-// other Binary, such as those of HAPI, is readable if a DocumentReference that the token's scopes cover names it as an
-// attachment, and no DocumentReference of another patient does.
+// ReadCurrent is like [Judge.ReadCovered], but for the current version of a resource. A Binary with a securityContext is judged
+// by it. Any other Binary, such as those of HAPI, is readable if a DocumentReference that the token's scopes cover has it as an
+// attachment and no DocumentReference of another patient does.
 //
 // The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
 // its existence.
@@ -459,8 +458,8 @@ func (x *Judge) ReadCurrent(ctx context.Context, of interaction.Reference, grant
 	return res, err
 }
 
-// attachmentURLs returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients
-// and of the FHIR server.
+// attachmentURLs returns the URLs by which an attachment may refer to a resource: relative ones, and those below the base URLs
+// of clients and of the FHIR server.
 func (x *Judge) attachmentURLs(of interaction.Reference, a *message.Response) []string {
 	all := []string{of.String(), "/" + of.String(), x.Addresses.URL(of.String(), "")}
 	own := message.WithoutVersion(a.Header.Get("Content-Location"))
@@ -471,7 +470,7 @@ func (x *Judge) attachmentURLs(of interaction.Reference, a *message.Response) []
 	return slices.DeleteFunc(slices.Compact(all), func(address string) bool { return strings.ContainsAny(address, `,|$\`) })
 }
 
-// referrers returns the DocumentReferences of all patients with one of the addresses as their location.
+// referrers returns the DocumentReferences of all patients whose location is one of the addresses.
 func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
 	c := message.NewGet("DocumentReference", smart.EncodeParameters([]smart.Parameter{
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},
@@ -487,7 +486,7 @@ func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bun
 	return x.Addresses.ParseSearchResponse(a, true, nil, message.Call{}.SentTerms)
 }
 
-// isAttachment reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
+// isAttachment reports whether a DocumentReference of the patient that a scope covers refers to one of the addresses, and no
 // DocumentReference of another patient does.
 func (x *Judge) isAttachment(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
 	if referrers.Links.Find("next") != "" || len(referrers.Entries) > maxReferrers {
@@ -513,11 +512,11 @@ func (x *Judge) isAttachment(ctx context.Context, patient string, addresses []st
 	return found, nil
 }
 
-// DependsOnBinaryData reports whether policies may look at the data of a Binary.
+// DependsOnBinaryData reports whether policies may evaluate the data of a Binary.
 func (x *Judge) DependsOnBinaryData() bool { return x.policyJudgment.dependsOn("data") }
 
-// BinaryCall returns the call for the part of a Binary that is needed to judge it: without its data, which may be long, unless
-// policies look at the data.
+// BinaryCall returns the call for the part of a Binary that is needed to judge it: without its data, which may be large, unless
+// policies evaluate the data.
 func (x *Judge) BinaryCall(path string) message.Call {
 	if x.DependsOnBinaryData() {
 		return message.NewGet(path, "")
@@ -525,8 +524,8 @@ func (x *Judge) BinaryCall(path string) message.Call {
 	return message.GetBinaryMetadata(path)
 }
 
-// MayAttach reports whether a resource in a patient's record may name a Binary as an attachment: the client may read the
-// Binary, or the transaction writes it. Otherwise the attachment would make the Binary readable, see [Judge.ReadCurrent].
+// MayAttach reports whether a resource in a patient's record may refer to a Binary as an attachment: the client may read the
+// Binary, or the transaction writes it. Otherwise, the attachment would make the Binary readable: see [Judge.ReadCurrent].
 func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Reference) (bool, error) {
 	if s, found := x.expectedAccess[accessKey{of, patient}]; found && s.Permissions != 0 {
 		return true, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// pathResponses are the responses of a FHIR server by path. Other paths get 404.
+// pathResponses are a FHIR server's responses by path. Other paths get 404.
 type pathResponses map[string]*message.Response
 
 func (s pathResponses) Do(_ context.Context, c message.Call) (*message.Response, error) {
@@ -55,7 +55,7 @@ func (vipResources) Evaluate(_ context.Context, res resource.Resource) rule.Deci
 	return rule.Decision{}
 }
 
-// fixedPolicy decides about each request, or about each of its resources.
+// fixedPolicy returns the same effect for each request, or for each of its resources.
 type fixedPolicy struct {
 	rule.Decision
 	ofResources bool
@@ -84,8 +84,8 @@ func (r fixedResources) Evaluate(context.Context, resource.Resource) rule.Decisi
 	return r.by.Decision
 }
 
-// Policies combine in any order: a denial wins, then an allowance; otherwise the scopes decide. An unknown effect denies. Each
-// policy gets its own errors, and no policy is called after a denial.
+// Policies can be combined in any order: a denial takes precedence, then a permission; otherwise, the scopes determine access.
+// An unknown effect denies. Each policy gets its own errors, and no policy is evaluated after a denial.
 func TestPoliciesCombine(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("failed")
@@ -134,7 +134,7 @@ func TestPoliciesCombine(t *testing.T) {
 	}
 }
 
-// Elements that any policy looks at are requested, and a type that any policy denies is denied.
+// Elements that any policy evaluates are requested. A type that any policy denies is denied.
 func TestPoliciesOfResources(t *testing.T) {
 	t.Parallel()
 	j := (&Judge{Policies: []rule.Policy{
@@ -146,8 +146,8 @@ func TestPoliciesOfResources(t *testing.T) {
 	}
 }
 
-// Older versions require that the FHIR server returns the current version of the same resource and no policy denies it. For a
-// deleted resource, the version before counts.
+// Older versions are returned only if the FHIR server returns the current version of the same resource and no policy denies it.
+// For a deleted resource, the version before the deletion is judged.
 func TestCheckCurrent(t *testing.T) {
 	t.Parallel()
 	const plain, star = `{"resourceType":"Patient","id":"1"}`, `{"resourceType":"Patient","id":"1","meta":{"security":[{"code":"VIP"}]}}`
@@ -231,7 +231,7 @@ func TestProvenanceOfPatient(t *testing.T) {
 	}
 }
 
-// Only DocumentReferences that name a Binary as an attachment open it, regardless of other matches of the FHIR server's search.
+// A Binary is readable only through DocumentReferences that have it as an attachment, whatever else the search returns.
 func TestReferrerNamesBinary(t *testing.T) {
 	t.Parallel()
 	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewTypeRules(nil))
@@ -262,7 +262,7 @@ func TestReferrerNamesBinary(t *testing.T) {
 	}
 }
 
-// The addresses in a search for a Binary contain no separator of search values.
+// The addresses in a search for a Binary contain no separators of search values.
 func TestAddressesOfBinary(t *testing.T) {
 	t.Parallel()
 	x := Judge{Addresses: message.Addresses{Base: "https://fhir.example.org/fhir/R4"}}

@@ -17,22 +17,22 @@ import (
 
 // Response is a response that is buffered until it is judged.
 type Response struct {
-	Status    int           // HTTP status
-	Header    http.Header   // as the FHIR server sent them, until they are localized
-	Body      []byte        // complete
+	Status    int           // HTTP status code
+	Header    http.Header   // the FHIR server's headers until they are localized
+	Body      []byte        // complete body
 	IsOutcome bool          // the body is the outcome of a write, not a resource
-	Buffer    *bytes.Buffer // buffer of the body, returned to the pool after the response is sent; may be nil
+	Buffer    *bytes.Buffer // buffer that contains Body, returned to the pool after the response is sent; may be nil
 }
 
 // TypeJSON is the media type of every judged response.
 const TypeJSON = "application/fhir+json"
 
-// NewResponse returns a response of the gateway.
+// NewResponse returns a response that the gateway generates.
 func NewResponse(status int, body []byte) *Response {
 	return &Response{Status: status, Header: http.Header{"Content-Type": {TypeJSON + "; charset=utf-8"}}, Body: body}
 }
 
-// WithBody returns the response with another body.
+// WithBody returns a copy of the response with a different body.
 func (a *Response) WithBody(body []byte) *Response {
 	return &Response{Status: a.Status, Header: a.Header, Body: body}
 }
@@ -50,7 +50,7 @@ const (
 	XML
 )
 
-// FormatOfMediaType returns the format of a Content-Type; NoFormat unless it is JSON or XML.
+// FormatOfMediaType returns the format of a Content-Type, or NoFormat if it is neither JSON nor XML.
 func FormatOfMediaType(contentType string) Format {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch media = strings.ToLower(strings.TrimSpace(media)); {
@@ -65,22 +65,22 @@ func FormatOfMediaType(contentType string) Format {
 // IsJSON reports whether the Content-Type is FHIR JSON.
 func (a *Response) IsJSON() bool { return FormatOfMediaType(a.Header.Get("Content-Type")) == JSON }
 
-// droppedHeaders describe the connection, or the original body of a response, which may change.
+// droppedHeaders describe the connection or the original body of a response. The gateway may change both.
 var droppedHeaders = []string{
 	"Accept-Ranges", "Connection", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range",
 	"Digest", "Keep-Alive", "Repr-Digest", "Trailer", "Transfer-Encoding",
 }
 
-// DropBodyHeaders removes the headers of a body that may change.
+// DropBodyHeaders removes the headers that describe a body, because the gateway may change it.
 func DropBodyHeaders(header http.Header) {
 	for _, name := range droppedHeaders {
 		delete(header, name)
 	}
 }
 
-// Write sends the response. It evaluates If-None-Match and If-Modified-Since of a GET itself, and may send 304: the FHIR server
-// gets the request without them, because its 304 would not depend on whether the client may read the resource (RFC 9110
-// §13.1.2).
+// Write sends the response. For GET, it evaluates If-None-Match and If-Modified-Since itself and may send 304. The FHIR server
+// gets the request without these headers, because its 304 would not depend on whether the client may read the resource (RFC
+// 9110 §13.1.2).
 func (a *Response) Write(w http.ResponseWriter, r *http.Request) error {
 	for name, values := range a.Header {
 		if !slices.Contains(droppedHeaders, name) {
@@ -111,8 +111,8 @@ func (a *Response) Write(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// isUnmodifiedSince evaluates If-Modified-Since, which If-None-Match overrides (RFC 9110 §13.1.3). Without Last-Modified,
-// meta.lastUpdated of the resource counts.
+// isUnmodifiedSince evaluates If-Modified-Since, which If-None-Match overrides (RFC 9110 §13.1.3). If there is no
+// Last-Modified, it uses meta.lastUpdated of the resource.
 func (a *Response) isUnmodifiedSince(header http.Header) bool {
 	since, err := http.ParseTime(header.Get("If-Modified-Since"))
 	if err != nil || len(header["If-Modified-Since"]) > 1 || header["If-None-Match"] != nil {
@@ -130,7 +130,7 @@ func (a *Response) isUnmodifiedSince(header http.Header) bool {
 	return !res.Meta.LastUpdated.Truncate(time.Second).After(since)
 }
 
-// HasNoContent reports whether responses with a status never have content (RFC 9110 §15.2, §15.3.5, §15.3.6, §15.4.5).
+// HasNoContent reports whether responses with the status never have content (RFC 9110 §15.2, §15.3.5, §15.3.6, §15.4.5).
 func HasNoContent(status int) bool {
 	return status/100 == 1 || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
@@ -150,19 +150,19 @@ func IsNotModified(header http.Header, etag string) bool {
 	return false
 }
 
-// ResponseBuffer is a ResponseWriter that buffers the admitted part of a response.
+// ResponseBuffer is a ResponseWriter that buffers a response as long as its function admit permits.
 type ResponseBuffer struct {
-	// Response is the buffered response, valid until release.
+	// Response is the buffered response; it is valid until Release.
 	Response Response
 
 	body     *bytes.Buffer
 	admit    func(bytes int) error
-	admitErr error // by admit
+	admitErr error // error of admit
 	isDone   bool
 }
 
-// BufferResponse calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
-// released, even with an error. If a write is refused, the resulting abort of a proxy is not an additional failure.
+// BufferResponse calls the next handler and buffers its response. admit is called before each part is buffered. The result must
+// be released, even after an error. If admit refuses a part, the resulting abort of a proxy is not reported as another failure.
 func BufferResponse(next NextHandler, r *http.Request, admit func(bytes int) error) (h *ResponseBuffer, err error) {
 	h = &ResponseBuffer{Response: Response{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
 	defer func() {
@@ -178,7 +178,7 @@ func BufferResponse(next NextHandler, r *http.Request, admit func(bytes int) err
 	return h, err
 }
 
-// Buffers is a pool of buffers for responses of unknown length. It keeps no large ones.
+// Buffers is a pool of buffers for responses of unknown length. Large buffers are not returned to it.
 var Buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // maxBuffer is the maximum capacity of a pooled buffer in bytes.
@@ -192,8 +192,8 @@ func (h *ResponseBuffer) Release() {
 	}
 }
 
-// Detach returns the buffer for a response that is not sent yet; the caller must give it back. Nil if the next handler may still
-// write to it.
+// Detach returns the buffer for a response that has not been sent yet; the caller must release it by [ReleaseBuffer]. It
+// returns nil if the next handler may still write to the buffer.
 func (h *ResponseBuffer) Detach() *bytes.Buffer {
 	if !h.isDone {
 		return nil
@@ -202,7 +202,7 @@ func (h *ResponseBuffer) Detach() *bytes.Buffer {
 	return h.body
 }
 
-// ReleaseBuffer returns a buffer to the pool. Its content must not be in use any more.
+// ReleaseBuffer returns a buffer to the pool. Its content may no longer be used.
 func ReleaseBuffer(b *bytes.Buffer) {
 	if b.Cap() <= maxBuffer {
 		b.Reset()
@@ -240,20 +240,20 @@ var (
 	ErrNoResponse       = errors.New("the next handler wrote no response")
 )
 
-// RepanicUnlessAborted repeats a panic, unless a proxy aborted because the gateway refused to read more of its response.
+// RepanicUnlessAborted panics again, unless a proxy aborted because the gateway refused to read more of its response.
 func RepanicUnlessAborted(cause any, rejection error) {
 	if aborted, _ := cause.(error); cause != nil && (rejection == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
 		panic(cause)
 	}
 }
 
-// NextHandler forwards requests to the FHIR server. It is caddyhttp.Handler without a dependency on Caddy.
+// NextHandler forwards requests to the FHIR server. It equals caddyhttp.Handler, without a dependency on Caddy.
 type NextHandler interface {
-	// ServeHTTP handles a request. After an error, no response was written.
+	// ServeHTTP handles a request. If it returns an error, it has not written a response.
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
 }
 
-// NewWithheldError rejects a response of the FHIR server.
+// NewWithheldError returns the error for a response of the FHIR server that is withheld.
 func NewWithheldError(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's response cannot be checked against the access token.",
@@ -261,7 +261,7 @@ func NewWithheldError(err error) *guard.Error {
 	}
 }
 
-// NewRewriteError rejects a response with links or addresses that cannot be rewritten. A *guard.Error is returned unchanged.
+// NewRewriteError returns the error for links or addresses that cannot be rewritten. It returns a *guard.Error unchanged.
 func NewRewriteError(err error) error {
 	if rejection, ok := errors.AsType[*guard.Error](err); ok {
 		return rejection
@@ -272,7 +272,7 @@ func NewRewriteError(err error) error {
 	}
 }
 
-// NewTooLongError rejects a response of the FHIR server that is larger than the limit in bytes.
+// NewTooLongError returns the error for a response of the FHIR server that exceeds the limit in bytes.
 func NewTooLongError(limit int64) *guard.Error {
 	return &guard.Error{
 		Status:      http.StatusBadGateway,
@@ -281,7 +281,7 @@ func NewTooLongError(limit int64) *guard.Error {
 	}
 }
 
-// RequireJSON rejects a response that is not JSON.
+// RequireJSON returns an error if the response is not JSON.
 func (a *Response) RequireJSON() error {
 	if !a.IsJSON() {
 		return NewWithheldError(fmt.Errorf("response has Content-Type %q, not JSON", a.Header.Get("Content-Type")))

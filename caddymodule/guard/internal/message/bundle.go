@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Bundle is a Bundle with resources that stay text.
+// Bundle is a Bundle whose resources are stored as text.
 type Bundle struct {
-	ResourceType string  // Bundle, or another type if the resource is not a Bundle
+	ResourceType string  // Bundle, or the actual type if the resource is not a Bundle
 	Type         string  // Bundle.type
 	Total        int     // -1 if unknown
 	Links        Links   // Bundle.link
@@ -26,25 +26,25 @@ type Bundle struct {
 
 // Entry is a Bundle.entry.
 type Entry struct {
-	FullURL        string             // fullUrl
-	Resource       []byte             // resource as text
-	ParsedResource resource.Resource  // if it was parsed to be judged
-	Ranks          []searchparam.Rank // by the keys of _sort, once computed
-	Mode           string             // search.mode
-	Search         []byte             // search as text
-	Request        []byte             // request as text
-	Response       []byte             // response as text
+	FullURL        string             // Bundle.entry.fullUrl
+	Resource       []byte             // Bundle.entry.resource as text
+	ParsedResource resource.Resource  // the resource, if it was parsed for judging
+	Ranks          []searchparam.Rank // ranks by the sort keys of _sort, once computed
+	Mode           string             // Bundle.entry.search.mode
+	Search         []byte             // Bundle.entry.search as text
+	Request        []byte             // Bundle.entry.request as text
+	Response       []byte             // Bundle.entry.response as text
 }
 
-// ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. With an error, the
-// result may contain the type of another resource.
+// ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. If it returns an
+// error, ResourceType may be the type of another resource.
 func ParseBundle(text []byte) (*Bundle, error) {
 	r := bundleReader{bundle: &Bundle{Total: -1}, cursor: rawjson.NewCursor(text).AllowDuplicates()}
 	return r.read()
 }
 
-// ParseSearchResponse parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an
-// object are an error. The entries are appended to a list, which may be nil.
+// ParseSearchResponse parses the response to a search. If isJudged is true, it parses all resources, and duplicate names in an
+// object are an error. It appends the entries to list, which may be nil.
 func (to Addresses) ParseSearchResponse(a *Response, isJudged bool, list []Entry, sent func() SentTerms) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, searchRejection(a, sent)
@@ -65,7 +65,7 @@ func (to Addresses) ParseSearchResponse(a *Response, isJudged bool, list []Entry
 	return b, nil
 }
 
-// searchRejection returns the FHIR server's rejection of a search, with its reasons about the client's input.
+// searchRejection returns the error for a search that the FHIR server rejected, with reasons about the client's input.
 func searchRejection(a *Response, sent func() SentTerms) error {
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 		return ServerFailure(a)
@@ -79,7 +79,7 @@ func searchRejection(a *Response, sent func() SentTerms) error {
 type bundleReader struct {
 	bundle    *Bundle
 	cursor    *rawjson.Cursor
-	resources *resource.Reader // nil: resources are not judged
+	resources *resource.Reader // nil if resources are not judged
 }
 
 func (r *bundleReader) read() (*Bundle, error) {
@@ -117,7 +117,7 @@ func (r *bundleReader) readMember(name []byte) (err error) {
 	return err
 }
 
-// readEntry parses an entry. The fullUrl of a judged entry is not read, because the resource identifies itself.
+// readEntry parses an entry. It skips the fullUrl of a judged entry, because the resource identifies itself.
 func (r *bundleReader) readEntry() error {
 	r.bundle.Entries = append(r.bundle.Entries, Entry{})
 	e := &r.bundle.Entries[len(r.bundle.Entries)-1]
@@ -146,7 +146,7 @@ func (r *bundleReader) readEntry() error {
 	})
 }
 
-// readMode parses search.mode of an entry, without an allocation for the usual modes.
+// readMode parses search.mode of an entry. It does not allocate for the usual modes.
 func readMode(c *rawjson.Cursor) (mode string, err error) {
 	err = c.Object(func(name []byte) error {
 		if string(name) != "mode" {
@@ -166,9 +166,9 @@ func readMode(c *rawjson.Cursor) (mode string, err error) {
 	return mode, err
 }
 
-// Response returns the Bundle as a response. Its buffer returns to the pool once it is sent.
+// Response returns the Bundle as a response, whose buffer is returned to the pool after it is sent.
 func (b *Bundle) Response() *Response {
-	size := 256 // estimate, rarely too small
+	size := 256 // estimated size, rarely too small
 	for _, l := range b.Links {
 		size += len(l.URL) + 64
 	}
@@ -184,7 +184,7 @@ func (b *Bundle) Response() *Response {
 	return a
 }
 
-// JSON writes the Bundle.
+// JSON returns the Bundle as JSON.
 func (b *Bundle) JSON() []byte { return b.Response().Body }
 
 func (b *Bundle) append(out []byte) []byte {
@@ -232,13 +232,13 @@ func (e *Entry) append(out []byte) []byte {
 	return append(out, '}')
 }
 
-// Addresses are the addresses of the FHIR API for clients.
+// Addresses contains the public addresses of the FHIR API.
 type Addresses struct {
-	Path string // path of the API
-	Base string // URL of the API; empty: links are relative
+	Path string // path of the FHIR API
+	Base string // URL of the FHIR API; links are relative if it is empty
 }
 
-// URL returns the client address of a path below the FHIR base.
+// URL returns the public address of a path below the FHIR base.
 func (to Addresses) URL(path, query string) string {
 	u := strings.TrimSuffix(cmp.Or(to.Base, to.Path)+"/"+path, "/")
 	if query != "" {
@@ -259,7 +259,7 @@ func (to Addresses) Parse(text []byte) (resource.Resource, error) {
 // ResourceURL matches the type, id and version at the end of a resource's URL.
 var ResourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
 
-// LocalURL returns the client address of a resource, regardless of the FHIR server's base URL.
+// LocalURL returns the public address of a resource, whatever the FHIR server's base URL.
 func (to Addresses) LocalURL(address string) (string, bool) {
 	address, _, _ = strings.Cut(address, "?")
 	if match := ResourceURL.FindStringSubmatch(address); match != nil {
@@ -277,13 +277,13 @@ func WithoutVersion(reference string) string {
 // Links is the value of Bundle.link.
 type Links []Link
 
-// Link is a Bundle.link.
+// Link is an element of Bundle.link.
 type Link struct {
-	Relation string `json:"relation"` // self, next, … (RFC 8288)
-	URL      string `json:"url"`      // target
+	Relation string `json:"relation"` // self, next etc. (RFC 8288)
+	URL      string `json:"url"`      // target URL
 }
 
-// Find returns the URL of the link with a relation; empty if none has it.
+// Find returns the URL of the link with a relation, or "" if there is none.
 func (all Links) Find(relation string) string {
 	for _, l := range all {
 		if l.Relation == relation {
@@ -293,7 +293,7 @@ func (all Links) Find(relation string) string {
 	return ""
 }
 
-// Append writes the value of Bundle.link. An empty list must be omitted, because FHIR has no empty arrays.
+// Append appends the value of Bundle.link. FHIR has no empty arrays, so callers must omit an empty list.
 func (all Links) Append(out []byte) []byte {
 	out = append(out, '[')
 	for i, l := range all {
@@ -307,8 +307,8 @@ func (all Links) Append(out []byte) []byte {
 	return append(out, ']')
 }
 
-// VisitStrings calls visit with each string in a JSON text, and with the name of the member that contains it directly or in an
-// array.
+// VisitStrings calls visit for each string in a JSON text. name is the name of the member that contains the string directly or
+// in an array.
 func VisitStrings(text []byte, visit func(name, value string) error) error {
 	return visitStrings(rawjson.NewCursor(text).AllowDuplicates(), "", visit)
 }
@@ -344,11 +344,11 @@ func References(text []byte) ([]string, error) {
 // QuoteJSON returns s as a JSON string.
 func QuoteJSON(s string) string { return string(appendQuoted(nil, s)) }
 
-// appendQuoted appends s as a JSON string. Most strings need no escapes.
+// appendQuoted appends s as a JSON string. It is fast if s contains nothing to escape.
 func appendQuoted(out []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text, _ := json.Marshal(s) // never fails for a string
+			text, _ := json.Marshal(s) // marshaling a string never fails
 			return append(out, text...)
 		}
 	}

@@ -2,8 +2,8 @@
 //
 //	call.go     a request: the client's, an entry of a bundle, or one of the gateway; the formats that a client accepts
 //	answer.go   a response, buffered until it is judged
-//	bundle.go   a Bundle with resources that stay text; its links, public addresses, references
-//	refusal.go  rejections, with the FHIR server's issues about the client's input
+//	bundle.go   a Bundle whose resources are stored as text; its links, public addresses, references
+//	refusal.go  rejections, including the FHIR server's issues that concern the client's input
 //
-// It imports grants for rejections that name the missing scopes, but sends no requests and judges nothing.
+// The package imports package access for rejections that contain the missing scopes, but sends no requests and judges nothing.
 package message

@@ -34,12 +34,12 @@ var (
 	ErrBusy = errors.New("memory limit reached")
 )
 
-// Forbidden rejects a request that no scope allows (RFC 6750 §3.1), or that could reveal more than the scopes allow.
+// Forbidden returns the error for a request that no scope allows (RFC 6750 §3.1) or that could reveal too much.
 func Forbidden(cause error, format string, args ...any) *guard.Error {
 	return guard.InsufficientScope(fmt.Sprintf(format, args...), cause)
 }
 
-// DeniedByPolicy rejects a request that a policy denies. No other scope would help.
+// DeniedByPolicy returns the error for a request that a policy denies. It contains no scopes, because none would help.
 func DeniedByPolicy(d rule.Decision) *guard.Error {
 	rejection := &guard.Error{
 		Status: http.StatusForbidden, Description: fmt.Sprintf("Denied by the access rule %s of this server.", d.Rule),
@@ -51,25 +51,25 @@ func DeniedByPolicy(d rule.Decision) *guard.Error {
 	return rejection
 }
 
-// NotFound rejects a request for a resource that does not exist or is not covered. Both rejections are identical.
+// NotFound returns the error for a resource that does not exist or is not covered. It is the same in both cases.
 func NotFound() *guard.Error {
 	return &guard.Error{Status: http.StatusNotFound, Description: "The resource does not exist, or the access token does not cover it.", Err: ErrNotCovered}
 }
 
-// IsNotCovered reports whether a rejection is for a missing or uncovered resource.
+// IsNotCovered reports whether a rejection means that a resource is missing or not covered.
 func IsNotCovered(err error) bool { return errors.Is(err, ErrNotCovered) }
 
-// InvalidRequest rejects a request that is malformed, regardless of the token.
+// InvalidRequest returns the error for a request that is malformed whatever its token.
 func InvalidRequest(err error, format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}
 }
 
-// TooCostly rejects a request that would need too many requests to the FHIR server, or too much memory.
+// TooCostly returns the error for a request that would require too many requests to the FHIR server or too much memory.
 func TooCostly(format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrTooCostly}
 }
 
-// ServerFailure reports a failure of the FHIR server, without its message, which may be about any resource.
+// ServerFailure returns the error for a failure of the FHIR server, without its message, which may concern any resource.
 func ServerFailure(a *Response) *guard.Error {
 	rejection := &guard.Error{Status: a.Status, Description: "The FHIR server failed to process the request.", Err: fmt.Errorf("FHIR server responded with status %d", a.Status)}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil {
@@ -78,7 +78,7 @@ func ServerFailure(a *Response) *guard.Error {
 	return rejection
 }
 
-// InsufficientScope rejects an interaction that no scope allows.
+// InsufficientScope returns the error for an interaction that no scope allows.
 func InsufficientScope(rights *access.Rights, i interaction.Interaction) error {
 	of := i.Type
 	if of == "" || of == smart.AnyType {
@@ -93,10 +93,10 @@ func InsufficientScope(rights *access.Rights, i interaction.Interaction) error {
 	return rejection.WithScope(MissingScopes(rights, i))
 }
 
-// maxChallengeTypes is the maximum number of types in _type that a challenge names scopes for.
+// maxChallengeTypes is the maximum number of types in _type for which a challenge contains scopes.
 const maxChallengeTypes = 16
 
-// MissingScopes returns the scopes that each allow an interaction, or part of a search over several types.
+// MissingScopes returns the scopes, each of which would allow an interaction or part of a search of several types.
 func MissingScopes(rights *access.Rights, i interaction.Interaction) string {
 	if of := searchedTypes(i); len(of) > 0 {
 		var all []string
@@ -128,7 +128,7 @@ func searchedTypes(i interaction.Interaction) (types []string) {
 	return types
 }
 
-// UnrestrictedScopeRequired rejects a request that requires scopes to read and search everything.
+// UnrestrictedScopeRequired returns the error for a request that requires scopes to read and search everything.
 func UnrestrictedScopeRequired(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
 	return Forbidden(cause, format, args...).WithScope(rights.MissingScopes(smart.AnyType, ReadSearch, true))
 }
@@ -136,13 +136,13 @@ func UnrestrictedScopeRequired(rights *access.Rights, cause error, format string
 // ErrInvalidSearch means that a search is not a valid FHIR search.
 var ErrInvalidSearch = errors.New("invalid search")
 
-// ErrInvalidBody means that a body is unsuitable for the request.
+// ErrInvalidBody means that the body does not match the request.
 var ErrInvalidBody = errors.New("request body cannot be checked")
 
-// ReadSearch are the permissions for seeing all resources of a type.
+// ReadSearch are the permissions that are required to access all resources of a type.
 const ReadSearch = smart.Read | smart.Search
 
-// CheckParameterNames rejects parameters that are not on a list.
+// CheckParameterNames returns an error if a parameter is not in the list of allowed names.
 func CheckParameterNames(operation string, parameters []smart.Parameter, allowed []string) error {
 	for _, p := range parameters {
 		if !slices.Contains(allowed, p.Name) {
@@ -152,20 +152,20 @@ func CheckParameterNames(operation string, parameters []smart.Parameter, allowed
 	return nil
 }
 
-// Issue is an OperationOutcome.issue about the client's input.
+// Issue is an OperationOutcome.issue that concerns the client's input.
 type Issue struct {
 	Severity    string        `json:"severity"`              // fatal, error, warning or information
-	Code        string        `json:"code"`                  // code of IssueType
-	Diagnostics string        `json:"diagnostics,omitempty"` // text for people
-	Details     *issueDetails `json:"details,omitempty"`     // text for the code
-	Expression  []string      `json:"expression,omitempty"`  // FHIRPath of the elements
+	Code        string        `json:"code"`                  // code of the value set IssueType
+	Diagnostics string        `json:"diagnostics,omitempty"` // text for humans
+	Details     *issueDetails `json:"details,omitempty"`     // text for Code
+	Expression  []string      `json:"expression,omitempty"`  // FHIRPath expressions of the affected elements
 }
 
 type issueDetails struct {
 	Text string `json:"text,omitempty"`
 }
 
-// requestIssueTypes are the issue types about the request itself. Other types are about stored resources.
+// requestIssueTypes are the issue types that concern the request itself. Other types concern stored resources.
 var requestIssueTypes = NewSet("invalid", "structure", "required", "value", "invariant", "code-invalid", "extension", "not-supported", "too-long", "processing")
 
 var (
@@ -177,7 +177,7 @@ var (
 const maxIssues = 50
 
 // ClientIssues returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client
-// may have.
+// may get.
 func ClientIssues(a *Response, s SentTerms) []Issue {
 	var outcome struct {
 		ResourceType string
@@ -201,7 +201,7 @@ func ClientIssues(a *Response, s SentTerms) []Issue {
 	return issues
 }
 
-// InvalidBodyResponse returns the FHIR server's rejection of an invalid body; nil if the response has no such issue.
+// InvalidBodyResponse returns the FHIR server's rejection of an invalid body, or nil if it contains no issue for the client.
 func InvalidBodyResponse(a *Response, s SentTerms) *Response {
 	issues := ClientIssues(a, s)
 	for i := range issues {
@@ -214,7 +214,7 @@ func InvalidBodyResponse(a *Response, s SentTerms) *Response {
 	return NewResponse(a.Status, text)
 }
 
-// ExplainRejection returns a text followed by the FHIR server's reasons, if any.
+// ExplainRejection returns text, followed by the FHIR server's reasons if there are any.
 func ExplainRejection(text string, a *Response, s SentTerms) string {
 	for _, i := range ClientIssues(a, s) {
 		if i.Diagnostics != "" {
@@ -224,13 +224,13 @@ func ExplainRejection(text string, a *Response, s SentTerms) string {
 	return text
 }
 
-// WriteRejected is the description for a rejected write without a reason.
+// WriteRejected is the description of a rejected write if no reason is known.
 const WriteRejected = "The FHIR server rejected the write."
 
 // SentTerms contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
 type SentTerms map[string]bool
 
-// maxSentTerms is the maximum number of names and values. A client with more could use the FHIR server's messages as an oracle.
+// maxSentTerms limits the names and values. With more, a client could use the FHIR server's messages as an oracle.
 const maxSentTerms = 2000
 
 func (s SentTerms) add(piece string) {
@@ -239,7 +239,7 @@ func (s SentTerms) add(piece string) {
 	}
 }
 
-// AddParameters adds the parameters of a search: their values, and the parts of dates, numbers and tokens.
+// AddParameters adds the values of search parameters, and the parts of dates, numbers and tokens.
 func (s SentTerms) AddParameters(all []smart.Parameter) SentTerms {
 	for _, p := range all {
 		s.add(p.Name)
@@ -259,7 +259,7 @@ func (s SentTerms) AddParameters(all []smart.Parameter) SentTerms {
 
 // AddBody adds the names and values of a JSON body, up to its first syntax error.
 func (s SentTerms) AddBody(text []byte) SentTerms {
-	_ = s.addValue(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is not repeated
+	_ = s.addValue(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is ignored
 	return s
 }
 
@@ -290,12 +290,12 @@ func (s SentTerms) addValue(c *rawjson.Cursor) error {
 
 // SentTerms returns the names and values in a call.
 func (c Call) SentTerms() SentTerms {
-	parameters, _ := smart.ParseParameters(c.Query) // malformed parameters are not repeated
+	parameters, _ := smart.ParseParameters(c.Query) // malformed parameters are ignored
 	return SentTerms{}.AddParameters(parameters).AddBody(c.Body)
 }
 
-// filterReason returns a FHIR server's message about the client's input, reduced to the input and known words: it omits names,
-// numbers, ids and addresses from other resources. Empty if too little is left, or if the message is about other resources.
+// filterReason reduces a FHIR server's message about the client's input to the input and known words: it omits names, numbers,
+// ids and addresses from other resources. It returns "" if too little is left or the message concerns other resources.
 func (s SentTerms) filterReason(text string) string {
 	if len(s) > maxSentTerms || len(text) > maxReason || otherResourcePattern.MatchString(text) {
 		return ""
@@ -309,10 +309,10 @@ func (s SentTerms) filterReason(text string) string {
 	return strings.Join(sentences, ". ")
 }
 
-// sentenceEnd separates sentences: the sentence about the mistake is often followed by a list of supported values.
+// sentenceEnd separates sentences. The sentence about the mistake is often followed by a list of supported values.
 var sentenceEnd = regexp.MustCompile(`\.\s+`)
 
-// knownWords returns the known words of a sentence. Empty if too little is left.
+// knownWords returns the known words of a sentence, or "" if too little is left.
 func (s SentTerms) knownWords(text string) string {
 	var output []string
 	words, knownWords := 0, 0
@@ -332,11 +332,11 @@ func (s SentTerms) knownWords(text string) string {
 }
 
 const (
-	maxReason    = 1000 // bytes
+	maxReason    = 1000 // maximum length in bytes
 	omissionMark = "…"
 )
 
-// piecePattern matches quoted text, and words with the punctuation around them.
+// piecePattern matches quoted text, and words with adjacent punctuation.
 var piecePattern = regexp.MustCompile(`[^\s"'\pL\pN_]*"([^"]*)"[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*'([^']*)'[^\s"'\pL\pN_]*|[^\s"'\pL\pN_]*([^\s"'()\[\]{},;=]*[^\s"'()\[\]{},;:.=!?])[^\s"'\pL\pN_]*|\S+`)
 
 var lettersPattern = regexp.MustCompile(`[\pL\pN_]`)
@@ -351,10 +351,10 @@ func (s SentTerms) mayRepeat(piece string) bool {
 		isElementPath(piece) || specificationPattern.MatchString(piece)
 }
 
-// specificationPattern matches addresses of the FHIR specification, and the numbers of HAPI's messages.
+// specificationPattern matches addresses of the FHIR specification and the numbers of HAPI's messages.
 var specificationPattern = regexp.MustCompile(`^(http://hl7\.org/fhir/(StructureDefinition|ValueSet|CodeSystem)/[A-Za-z-]{1,64}(\|[0-9.]{1,8})?|HAPI-[0-9]{4})$`)
 
-// isElementPath reports whether a piece is an element path, such as Observation.status.
+// isElementPath reports whether a piece is an element path such as Observation.status.
 func isElementPath(piece string) bool {
 	resourceType, _, _ := strings.Cut(piece, ".")
 	return elementPathPattern.MatchString(piece) && interaction.IsType(resourceType)
@@ -362,7 +362,7 @@ func isElementPath(piece string) bool {
 
 var elementPathPattern = regexp.MustCompile(`^[A-Z][A-Za-z]*(\.[a-z][A-Za-z]*(\[[0-9]{1,3}\])?(\[x\])?){1,10}$`)
 
-// knownVocabulary are the usual words of FHIR servers' messages about a request. It contains no names of persons.
+// knownVocabulary contains the usual words of FHIR servers' messages about a request. It contains no names of persons.
 var knownVocabulary = NewSet(strings.Fields(`
 	a an and are as at be been but by can cannot could did do does for from had has have how in into is it its more must
 	no not of on once only or should supported than that the their there this to too use used uses using was were when

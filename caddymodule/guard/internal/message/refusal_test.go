@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// A FHIR server's message is repeated only with the client's own input and known words.
+// Of a FHIR server's message, only the client's own input and known words are repeated.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	s := SentTerms{}.AddBody([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).

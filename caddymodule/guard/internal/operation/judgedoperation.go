@@ -21,39 +21,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// judgedOperation is an operation in progress with a response that is judged resource by resource.
+// judgedOperation is an operation in progress whose response is judged resource by resource.
 type judgedOperation struct {
 	handler    *Handler
 	call       message.Call // the client's call
-	serverCall message.Call // for the FHIR server
+	serverCall message.Call // the call to send to the FHIR server
 	operation  Operation
 
-	parameters []smart.Parameter // of the call for the FHIR server
+	parameters []smart.Parameter // parameters of serverCall
 
-	pageSize         int    // entries per page
+	pageSize         int    // number of entries per page
 	coversEverything bool   // a grant covers all types, so no entry is withheld
 	hasPolicies      bool   // policies may deny resources
-	patient          string // id of the Patient on which the operation is called; empty for other resources and types
+	patient          string // id of the Patient on which the operation is called; empty if it is called on another resource or a type
 }
 
 // judgedEntries are the covered entries of one or more pages.
 type judgedEntries struct {
 	matches   []message.Entry
 	included  []message.Entry
-	hasHidden bool // an uncovered entry exists, or may exist on other pages
+	hasHidden bool // an uncovered entry exists here or may exist on other pages
 }
 
-// operationRules are the rules for a known operation under bound scopes.
+// operationRules are the rules for a known operation under patient-bound scopes.
 type operationRules struct {
-	// allowsInstance is true for an operation on a resource, which whole scopes may also call on a type. False: on types only.
+	// allowsInstance is true for an operation on a resource; unrestricted scopes may also use it on a type. False: types only.
 	allowsInstance bool
-	// parameters are the parameters that reveal no other resource.
+	// parameters are the names of the parameters that do not reveal other resources.
 	parameters []string
-	// formatPatient formats the parameter that confines the response to a patient. Nil: no such parameter.
+	// formatPatient formats the parameter that restricts the response to a patient. Nil: no such parameter.
 	formatPatient func(id string) string
 }
 
-// rulesByOperation are the operations with rules. Other operations, which a site has listed, keep all their parameters.
+// rulesByOperation contains the rules by operation. Operations without rules, which a site has configured, keep all parameters.
 var rulesByOperation = map[string]operationRules{
 	"$everything": {allowsInstance: true, parameters: []string{"start", "end", "_since", "_type", "_count"}},
 	"$lastn": {
@@ -66,7 +66,7 @@ var rulesByOperation = map[string]operationRules{
 	},
 }
 
-// handleJudged answers an operation with the covered resources of its response, from a position on.
+// handleJudged answers an operation with the covered resources of its response, starting at a position.
 func (x *Handler) handleJudged(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
 	grants := x.Judge.Rights().GrantsFor(i.Type, op.Permission)
 	if len(grants) == 0 {
@@ -89,16 +89,16 @@ func (x *Handler) handleJudged(ctx context.Context, c message.Call, i interactio
 	return j.executeWithRules(ctx, i, rules, at)
 }
 
-// isBoundPatient reports whether an operation is called on the Patient that a grant is bound to. The Patient need not be read
-// first: if it does not exist, the FHIR server reports so.
+// isBoundPatient reports whether an operation is called on a Patient to which a grant is bound. That Patient need not be read
+// first: if it does not exist, the FHIR server reports it.
 func (x *Handler) isBoundPatient(i interaction.Interaction, grants []access.Grant) bool {
 	return i.Type == "Patient" && !x.Judge.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
 		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.DependsOnPolicy
 	})
 }
 
-// execute calls the FHIR server with parameters in the query. If the client requests no page size, the FHIR server's pages are
-// as long as those of searches.
+// execute calls the operation on the FHIR server, with parameters in the query. If the client requests no page size, the pages
+// are as long as those of searches.
 func (j *judgedOperation) execute(ctx context.Context, serverCall message.Call, parameters []smart.Parameter, at paging.BranchPosition) (*message.Response, error) {
 	parameters = slices.Clone(parameters)
 	for k, p := range parameters {
@@ -107,10 +107,10 @@ func (j *judgedOperation) execute(ctx context.Context, serverCall message.Call, 
 		}
 		n, err := strconv.Atoi(p.Value)
 		if err != nil || n <= 0 {
-			return nil, message.InvalidRequest(errInvalidParameters, "_count must be a positive number.")
+			return nil, message.InvalidRequest(errInvalidParameters, "_count must be a positive integer.")
 		}
 		j.pageSize = n
-		if j.hasPolicies { // longer pages, so that a visible next entry can be found within the limit on requests
+		if j.hasPolicies { // longer pages, so that the next visible entry is found within the limit on requests
 			parameters[k].Value = strconv.Itoa(max(n, search.DefaultCount))
 		}
 	}
@@ -122,7 +122,7 @@ func (j *judgedOperation) execute(ctx context.Context, serverCall message.Call, 
 	return j.readPage(ctx, at)
 }
 
-// executeWithRules answers an operation with rules. It calls the FHIR server by GET, with the judged parameters.
+// executeWithRules answers an operation with rules. It sends the judged parameters to the FHIR server by GET.
 func (j *judgedOperation) executeWithRules(ctx context.Context, i interaction.Interaction, rules operationRules, at paging.BranchPosition) (*message.Response, error) {
 	isUnrestricted := j.handler.coversType(j.operation, i.Type)
 	switch {
@@ -156,8 +156,8 @@ func (j *judgedOperation) executeWithRules(ctx context.Context, i interaction.In
 
 var errInvalidParameters = errors.New("operation parameters cannot be checked")
 
-// Parameters returns the parameters of the query and of a Parameters body as one list (R4 operations.html#3.2.0.4), without
-// those for the format: responses are JSON, and incomplete resources cannot be judged.
+// Parameters returns the parameters of the query and of a Parameters body as one list (R4 operations.html#3.2.0.4). It omits
+// format parameters, because responses are JSON and partial resources cannot be judged.
 func Parameters(c message.Call, i interaction.Interaction) ([]smart.Parameter, error) {
 	bodyParameters, err := parseParameters(c.Body)
 	if err != nil {
@@ -171,7 +171,7 @@ func isFormatParameter(p smart.Parameter) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_summary", "_elements"}, p.Name)
 }
 
-// parseParameters parses a Parameters resource with values that are primitive or references.
+// parseParameters parses a Parameters resource whose values are primitive or references.
 func parseParameters(body []byte) ([]smart.Parameter, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -218,7 +218,7 @@ func parseParameter(members map[string]json.RawMessage) (p smart.Parameter, err 
 	return p, nil
 }
 
-// parsePrimitive returns a string, number or boolean in the form of a query parameter.
+// parsePrimitive returns a string, number or boolean in the syntax of a query parameter.
 func parsePrimitive(text []byte) (s string, err error) {
 	switch text[0] {
 	case '"':
@@ -230,9 +230,9 @@ func parsePrimitive(text []byte) (s string, err error) {
 	return string(text), nil
 }
 
-// confineToPatient confines an operation that selects the latest resources to the patient of a grant. Among the records of
-// several patients, or with records that a constraint hides, a missing result would reveal a hidden one. found is false if the
-// client names another patient, for whom the result is empty.
+// confineToPatient restricts an operation that selects the latest resources to the patient of a grant. If it selected among the
+// records of several patients, or among records that a constraint hides, a missing result would reveal a hidden one. found is
+// false if the client requests another patient, for whom the result is empty.
 func (j *judgedOperation) confineToPatient(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := boundPatients(j.handler.Judge.Rights().GrantsFor(i.Type, j.operation.Permission))
 	if len(patients) == 0 {
@@ -272,14 +272,14 @@ func boundPatients(grants []access.Grant) []string {
 	return patients
 }
 
-// coversAllTypes reports whether a grant is for all types, without a constraint.
+// coversAllTypes reports whether a grant applies to all types, without a constraint.
 func coversAllTypes(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.DependsOnPolicy && len(g.Constraint) == 0
 }
 
-// readPage returns the entries from a position on. A page has the requested length, filled from several pages of the FHIR
-// server if entries are withheld, because a shorter page would reveal their number. Without a requested length, all pages of
-// the FHIR server are judged as one, because an entry and its referrer may be on different pages.
+// readPage returns the entries from a position on. If entries are withheld, a page of the requested length is filled from
+// several pages of the FHIR server, because a shorter page would reveal their number. If no length is requested, all pages of
+// the FHIR server are judged together, because an entry and the entries that refer to it may be on different pages.
 func (j *judgedOperation) readPage(ctx context.Context, at paging.BranchPosition) (*message.Response, error) {
 	var out *message.Bundle
 	var size int64
@@ -324,11 +324,11 @@ func (j *judgedOperation) readPage(ctx context.Context, at paging.BranchPosition
 	if j.pageSize < math.MaxInt {
 		return j.finishWithShared(ctx, out, &at, had)
 	}
-	all.hasHidden = true // perhaps, on the pages that follow
+	all.hasHidden = true // following pages may contain hidden entries
 	return j.finishTogether(ctx, out, all, &at)
 }
 
-// addEntries adds the entries of a page after those already taken, and reports whether some did not fit.
+// addEntries adds the entries of a page that were not added before. It reports whether some of them exceed the page size.
 func (j *judgedOperation) addEntries(out *message.Bundle, visible []message.Entry, at *paging.BranchPosition) (isFull bool) {
 	visible = visible[min(at.ReturnedCount, len(visible)):]
 	remaining := j.pageSize - len(out.Entries)
@@ -352,7 +352,7 @@ func (j *judgedOperation) fetch(ctx context.Context, at paging.BranchPosition) (
 	return a, a.RequireJSON()
 }
 
-// judgeSingle returns a single resource, or a document or message, if all of its entries are covered.
+// judgeSingle returns a single resource, or a document or message whose entries are all covered.
 func (j *judgedOperation) judgeSingle(ctx context.Context, a *message.Response, got *message.Bundle) (*message.Response, error) {
 	parts := [][]byte{a.Body}
 	if got.ResourceType == "Bundle" {
@@ -382,11 +382,11 @@ func (j *judgedOperation) judgeSingle(ctx context.Context, a *message.Response, 
 
 var errOperationResponse = errors.New("operation response is not a patient's resource")
 
-// visibleEntries returns the visible entries: all members, and other entries that visible ones refer to. The rest may be in the
-// response only because a withheld resource refers to them.
+// visibleEntries returns the visible entries: all members, and other entries that visible ones refer to. Any other entry may be
+// in the response only because a withheld resource refers to it.
 //
-// Denied resources shift the boundaries of the FHIR server's pages. With policies, a page of $everything with a length
-// therefore gets its other entries only from finishWithShared, not from the FHIR server's page that happens to contain them.
+// Denied resources shift the boundaries of the FHIR server's pages. If there are policies, the shared entries of a $everything
+// page with a requested length are therefore added only by finishWithShared, not taken from the FHIR server's page.
 func (j *judgedOperation) visibleEntries(judged judgedEntries) []message.Entry {
 	switch {
 	case j.hasPolicies && j.operation.Name == "$everything" && j.pageSize < math.MaxInt:
@@ -403,7 +403,7 @@ func (j *judgedOperation) finishTogether(ctx context.Context, out *message.Bundl
 	return j.finish(ctx, out, rest)
 }
 
-// merge returns the entries of both.
+// merge returns the entries of both e and more.
 func (e judgedEntries) merge(more judgedEntries) judgedEntries {
 	return judgedEntries{append(e.matches, more.matches...), append(e.included, more.included...), e.hasHidden || more.hasHidden}
 }
@@ -432,8 +432,8 @@ func (j *judgedOperation) judgeEntries(ctx context.Context, got *message.Bundle)
 	return judged, nil
 }
 
-// isMember reports whether a resource is in the response in its own right, and not because another resource refers to it: its
-// type is in the compartment of patients, or it is a Device that is assigned to a patient. If policies may deny the referrer,
+// isMember reports whether a resource is in the response independently of other resources that refer to it: its type is in the
+// compartment of patients, or it is a Device that is assigned to a patient. If policies may deny a resource that refers to it,
 // the resource itself must be in the compartment of the call's patient, which excludes Devices.
 func (j *judgedOperation) isMember(res resource.Resource) bool {
 	if !j.hasPolicies {
@@ -461,15 +461,15 @@ func (j *judgedOperation) finish(ctx context.Context, out *message.Bundle, rest 
 	return out.Response(), nil
 }
 
-// maxSharedFetched is the maximum number of additional resources fetched per type for a page.
+// maxSharedFetched is the maximum number of shared resources of each type that are fetched for a page.
 const maxSharedFetched = 100
 
-// maxSharedListed is the maximum number of additional resources listed in a link.
+// maxSharedListed is the maximum number of shared resources listed in a link.
 const maxSharedListed = 2000
 
-// finishWithShared is finish for a page with a requested length. It adds the shared resources that the entries refer to, because
-// the FHIR server may have them on any page, possibly due to a withheld resource. Each is added once: the link lists those of
-// earlier pages, unless there are too many.
+// finishWithShared is like finish, but for a page of requested length. It adds the shared resources that the entries refer to,
+// because the FHIR server may return them on any page, possibly due to a withheld resource. Each is added once: the link lists
+// those of earlier pages, unless there are too many.
 func (j *judgedOperation) finishWithShared(ctx context.Context, out *message.Bundle, rest *paging.BranchPosition, had []string) (*message.Response, error) {
 	if j.operation.Name == "$everything" {
 		var err error
@@ -486,8 +486,8 @@ func (j *judgedOperation) finishWithShared(ctx context.Context, out *message.Bun
 	return j.finish(ctx, out, rest)
 }
 
-// addShared adds the shared resources that entries refer to and that were on no earlier page, by one search per type. It returns
-// the updated list of such resources.
+// addShared adds the shared resources that entries refer to and that no earlier page contained, by one search per type. It
+// returns the updated list of these resources.
 func (j *judgedOperation) addShared(ctx context.Context, out *message.Bundle, had []string) ([]string, error) {
 	for _, e := range out.Entries {
 		if name := e.ParsedResource.Type + "/" + e.ParsedResource.ID; j.isSharedType(e.ParsedResource.Type) && !slices.Contains(had, name) {
@@ -520,7 +520,7 @@ func (j *judgedOperation) isSharedType(resourceType string) bool {
 	return isShared
 }
 
-// addByIDs adds resources of a type by their ids; none if the FHIR server does not support the search.
+// addByIDs adds the resources of a type with the given ids, or none if the FHIR server does not support the search.
 func (j *judgedOperation) addByIDs(ctx context.Context, out *message.Bundle, resourceType string, ids []string) error {
 	a, err := j.handler.Server.Do(ctx, message.NewGet(resourceType, smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
@@ -536,7 +536,7 @@ func (j *judgedOperation) addByIDs(ctx context.Context, out *message.Bundle, res
 	if err != nil {
 		return err
 	}
-	entries := append(judged.matches, judged.included...) // matches if a site has made a type of the compartment shared
+	entries := append(judged.matches, judged.included...) // in matches if a site has made a type of the compartment shared
 	for _, e := range entries {
 		if e.ParsedResource.Type == resourceType && slices.Contains(ids, e.ParsedResource.ID) {
 			e.Search = search.IncludeSearch

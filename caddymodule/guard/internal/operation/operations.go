@@ -1,8 +1,8 @@
-// Package operation answers operations on a list. All other operations are rejected.
+// Package operation answers the operations that are listed as permitted. All other operations are rejected.
 //
-//	operations.go       the list, and operations with a response that the scopes cover as a whole, that involve no patient, or
+//	operations.go       the list, and operations whose response the scopes cover completely, that involve no patient, or
 //	                    that validate a write
-//	judgedoperation.go  operations with a response that is judged resource by resource, page by page
+//	judgedoperation.go  operations whose response is judged resource by resource, page by page
 //
 // References: FHIR R4, Extended Operations (operations.html).
 package operation
@@ -30,19 +30,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// ScopeRequirement determines which scopes an operation requires, and how much of it is judged.
+// ScopeRequirement determines which scopes an operation requires and which part of its response is judged.
 type ScopeRequirement string
 
 const (
-	// RequireToken is for operations that any valid token may call. Request and response pass unjudged.
+	// RequireToken permits an operation for any valid token. Request and response pass unjudged.
 	RequireToken ScopeRequirement = "token"
-	// RequireInstance requires a scope that covers the resource on which the operation is called. The response passes, because it
-	// is about that resource alone. On a type or the system, it is like [RequireAll].
+	// RequireInstance requires a scope that covers the resource on which the operation is called. The response passes unjudged,
+	// because it concerns only that resource. For calls on a type or the system, it is equivalent to [RequireAll].
 	RequireInstance ScopeRequirement = "instance"
-	// RequirePatient requires any scope for the type, which must cover the resource if the operation is called on one. Each
-	// resource in the response is judged as if it were requested itself.
+	// RequirePatient requires any scope for the type. If the operation is called on a resource, the scope must cover it. Each
+	// resource in the response is judged as if it were requested directly.
 	RequirePatient ScopeRequirement = "patient"
-	// RequireAll requires a scope for all resources of the type, or of all types if called on the system. The response passes.
+	// RequireAll requires a scope for all resources of the type, or of all types on the system. The response passes unjudged.
 	RequireAll ScopeRequirement = "whole"
 	// Disabled disables an operation.
 	Disabled ScopeRequirement = "off"
@@ -52,12 +52,12 @@ const (
 type Operation struct {
 	// Name is the name in the path, with the dollar sign, such as $everything.
 	Name string
-	// Requirement determines the required scopes.
+	// Requirement determines which scopes are required.
 	Requirement ScopeRequirement
-	// Permission is the permission that the scopes must give on the type and, with [RequirePatient], on the type of each resource
-	// in the response. An operation with c, u or d changes data, and requires POST.
+	// Permission is the permission that the scopes must grant on the type and, with [RequirePatient], on the type of each
+	// resource in the response. An operation with c, u or d changes data and requires POST.
 	Permission smart.Permission
-	// Types are the types on which the operation may be called. Empty: all types and the system.
+	// Types are the types on which the operation may be called. Default: all types and the system.
 	Types []string
 }
 
@@ -68,12 +68,12 @@ type Operations map[string][]Operation
 const operationExport = "$export"
 
 // notifyingOperations are operations that return or trigger the notifications of another client's Subscription, or process a
-// message. Whatever a site configures, they require scopes to read and search everything.
+// message. Whatever the site's configuration, they require scopes to read and search everything.
 var notifyingOperations = map[string]bool{
 	"$events": true, "$get-ws-binding-token": true, "$process-message": true, "$trigger-subscription": true,
 }
 
-// defaultOperations are the operations that a site does not set.
+// defaultOperations are the operations that are permitted unless a site overrides them.
 var defaultOperations = Operations{
 	"$everything":   {{Name: "$everything", Requirement: RequirePatient, Permission: message.ReadSearch, Types: []string{"Patient", "Encounter"}}},
 	"$lastn":        {{Name: "$lastn", Requirement: RequirePatient, Permission: message.ReadSearch, Types: []string{"Observation"}}},
@@ -96,7 +96,7 @@ func terminologyOperation(name string, types ...string) []Operation {
 	return []Operation{{Name: name, Requirement: RequireToken, Types: types}}
 }
 
-// NewOperations returns the default operations and a site's own, which replace defaults of the same name.
+// NewOperations returns the default operations and the site-specific ones in own, which replace defaults of the same name.
 func NewOperations(own ...Operation) Operations {
 	o := maps.Clone(defaultOperations)
 	for _, op := range own {
@@ -145,7 +145,7 @@ func ParseOperation(words ...string) (Operation, error) {
 	return op.parseWords(words[2:])
 }
 
-// parseWords parses the words after the reach.
+// parseWords parses the words after the requirement.
 func (op Operation) parseWords(words []string) (Operation, error) {
 	switch op.Requirement {
 	case RequireToken:
@@ -183,16 +183,16 @@ type Handler struct {
 	WriteHandler     *write.Handler     // checks writes for $validate
 	Exporter         exporter           // starts $export
 	Operations       Operations         // permitted operations
-	ExpandScopes     []string           // terminology operations require one of these
+	ExpandScopes     []string           // alternative scopes for terminology operations; a token needs one of them
 	TypeRules        access.TypeRules   // rules for types outside of compartments
-	MaxResponseBytes int64              // maximum size of a response in bytes
+	MaxResponseBytes int64              // maximum total size of a response in bytes
 }
 
 type exporter interface {
 	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
 }
 
-// MayForward reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
+// MayForward reports whether the request and response of an operation pass unjudged.
 func (x *Handler) MayForward(method string, i interaction.Interaction) bool {
 	op, ok := x.Operations.Find(i)
 	if !ok || op.Name == operationExport || op.ChangesData() && method != http.MethodPost || x.mayExceedScopes(op) {
@@ -201,7 +201,7 @@ func (x *Handler) MayForward(method string, i interaction.Interaction) bool {
 	return op.Requirement == RequireToken && x.mayCallWithToken(op) || op.Requirement != RequireToken && x.isFullyCovered(op, i)
 }
 
-// mayExceedScopes reports whether an operation may deliver more than the scopes allow.
+// mayExceedScopes reports whether an operation may return more than the scopes allow.
 func (x *Handler) mayExceedScopes(op Operation) bool {
 	return notifyingOperations[op.Name] && !x.Judge.Rights().IsUnrestricted(smart.AnyType, message.ReadSearch)
 }
@@ -231,8 +231,8 @@ func (x *Handler) Handle(ctx context.Context, c message.Call, i interaction.Inte
 	return x.handleConfined(ctx, c, i, op, paging.BranchPosition{})
 }
 
-// handleConfined answers an operation with a response that contains only data covered by the scopes: of the resource on
-// which it is called, or of a whole type.
+// handleConfined answers an operation whose response contains only data that the scopes cover: of the resource on which it is
+// called, or of an entire type.
 //
 // If policies may deny resources, the response is judged nevertheless.
 func (x *Handler) handleConfined(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
@@ -269,7 +269,7 @@ func (x *Handler) handleConfined(ctx context.Context, c message.Call, i interact
 	return a, nil
 }
 
-// HandlePage answers a link to a page of an operation's response. Everything is judged again.
+// HandlePage answers a link to a page of an operation's response. All permissions are checked again.
 func (x *Handler) HandlePage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Response, error) {
 	op, ok := x.Operations.Find(i)
 	switch {
@@ -287,7 +287,7 @@ func (x *Handler) mayCallWithToken(op Operation) bool {
 	return !isTerminologyName(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasAnyScope(x.ExpandScopes)
 }
 
-// isTerminologyName reports whether an operation involves only definitions. By default, any token may call it.
+// isTerminologyName reports whether an operation involves only definitions. By default, any token may call such an operation.
 func isTerminologyName(name string) bool {
 	defaults := defaultOperations[name]
 	return len(defaults) > 0 && defaults[0].Requirement == RequireToken
@@ -298,7 +298,7 @@ func IsTerminologyOperation(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && isTerminologyName(i.Operation)
 }
 
-// handleUnjudged answers an operation with [RequireToken], as an entry of a batch.
+// handleUnjudged answers an operation with [RequireToken] that is an entry of a batch.
 func (x *Handler) handleUnjudged(ctx context.Context, c message.Call, op Operation) (*message.Response, error) {
 	if !x.mayCallWithToken(op) {
 		return nil, message.Forbidden(message.ErrInsufficientScope, "The token has none of the scopes that %s requires.", op.Name).WithScope(strings.Join(x.ExpandScopes, " "))
@@ -336,7 +336,7 @@ func (x *Handler) handleValidate(ctx context.Context, c message.Call, i interact
 	return x.validationResponse(a)
 }
 
-// resourceToValidate returns the resource in the body, either directly or in Parameters.
+// resourceToValidate returns the resource in the body, which contains it directly or in a Parameters resource.
 func resourceToValidate(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if err := message.CheckParameterNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
 		return nil, err
@@ -388,12 +388,12 @@ func (x *Handler) validationResponse(a *message.Response) (*message.Response, er
 	return message.NewResponse(a.Status, a.Body), nil
 }
 
-// ErrOperationNotAllowed means that an operation is not permitted, or not in this way.
+// ErrOperationNotAllowed means that an operation is not permitted, or not on this target or with these parameters.
 var ErrOperationNotAllowed = errors.New("operation not allowed")
 
 // isFullyCovered reports whether a single scope covers everything that an operation can return.
 func (x *Handler) isFullyCovered(op Operation, i interaction.Interaction) bool {
-	// A response that is judged resource by resource may contain any type.
+	// A response that is judged resource by resource may contain resources of any type.
 	if op.Requirement == RequirePatient {
 		return x.Judge.Rights().IsUnrestricted(smart.AnyType, op.Permission)
 	}
@@ -405,7 +405,7 @@ func (x *Handler) coversType(op Operation, resourceType string) bool {
 	return x.Judge.Rights().UnrestrictedTypes("", op.Permission).Has(resourceType)
 }
 
-// newOperationCall returns a client's call of an operation without headers that could change the response.
+// newOperationCall returns the client's call of an operation without headers that could change the response.
 func newOperationCall(c message.Call) message.Call {
 	call := message.NewGet(c.Path, c.Query)
 	if c.Method == http.MethodPost {
@@ -417,8 +417,8 @@ func newOperationCall(c message.Call) message.Call {
 	return call
 }
 
-// checkInstance checks that a grant covers the resource on which an operation is called. An uncovered resource gets the
-// rejection of a missing one.
+// checkInstance checks that a grant covers the resource on which an operation is called. The error for an uncovered resource is
+// the same as for a missing one.
 func (x *Handler) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
 	grants := x.Judge.Rights().GrantsFor(i.Type, op.Permission)
 	if len(grants) == 0 {
@@ -427,7 +427,7 @@ func (x *Handler) checkInstance(ctx context.Context, op Operation, i interaction
 	return x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants)
 }
 
-// checkCovered reads a resource, and checks that one of the grants covers it.
+// checkCovered reads a resource and checks that one of the grants covers it.
 func (x *Handler) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
 	a, err := x.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
@@ -437,7 +437,7 @@ func (x *Handler) checkCovered(ctx context.Context, of interaction.Reference, gr
 	return err
 }
 
-// systemTarget describes the target of an operation without a type.
+// systemTarget describes the target of an operation that is called on no type.
 const systemTarget = "the system"
 
 // insufficientScope returns the error for an operation that no scope allows.
@@ -468,8 +468,8 @@ func OperationFailure(a *message.Response, sent message.SentTerms) error {
 	return rejection
 }
 
-// responseGrants returns the grants for resources in an operation's response: those with the operation's read and search
-// permissions on the type.
+// responseGrants returns the grants for resources in an operation's response: those that include the operation's read and
+// search permissions on the type.
 func (x *Handler) responseGrants(op Operation, resourceType string) []access.Grant {
 	return slices.Clip(x.Judge.Rights().GrantsFor(resourceType, cmp.Or(op.Permission&message.ReadSearch, smart.Read)))
 }

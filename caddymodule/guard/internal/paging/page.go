@@ -1,6 +1,6 @@
-// Package paging seals page links. A sealed link contains the position of a search, and only the same token can follow it.
+// Package paging seals page links. A sealed link contains the position in a search; only the same token can follow it.
 //
-//	page.go   links, and the position of a search in them
+//	page.go   links, and the position in a search that they contain
 //	state.go  the encoding of a position, in the link itself or in a store
 package paging
 
@@ -32,34 +32,34 @@ const (
 
 // Position is the position of a page in a search.
 type Position struct {
-	Branches []BranchPosition // by branch
-	// ReturnedCount is the number of matches on earlier pages.
+	Branches []BranchPosition // positions of the branches, in order
+	// ReturnedCount is the number of matches on previous pages.
 	ReturnedCount int
-	// Total is the total of the first page; 0 if it had none.
+	// Total is the total of the first page, or 0 if it had none.
 	Total int
 }
 
-// BranchPosition is the position of a branch. A page of the FHIR server with a shown match is not read again: if _sort leaves the order
-// open, the order may differ between responses, and only the page's own link continues it.
+// BranchPosition is the position in a branch. A page of the FHIR server is not requested again after one of its matches was
+// returned: if _sort does not determine the order, it may differ between responses, and only the page's own link continues it.
 type BranchPosition struct {
-	// Pending are the matches that were read but not shown, as Type/id in order. They precede the page.
+	// Pending are the matches that were read but not returned, as Type/id in order. They precede the next page.
 	Pending []string
-	// Path is the path of the next page on the FHIR server. An empty Path and Query mean the first page.
+	// Path is the path of the next page on the FHIR server. If Path and Query are empty, it is the first page.
 	Path string
 	// Query is the query of the next page on the FHIR server.
 	Query string
-	// ReturnedCount is the number of entries on an operation's page that earlier pages have contained.
+	// ReturnedCount is the number of entries on the current page of an operation that were on previous pages.
 	ReturnedCount int
 	// IsDone is true if there are no more pages.
 	IsDone bool
-	// MayBeIncomplete is true if the branch may be incomplete: some FHIR servers omit the next link if duplicates fill a page.
+	// MayBeIncomplete is true if the branch may lack matches: some FHIR servers omit the next link if duplicates fill a page.
 	MayBeIncomplete bool
 }
 
-// IsFirst reports whether the branch is before its first page.
+// IsFirst reports whether the first page of the branch has not been requested yet.
 func (p BranchPosition) IsFirst() bool { return !p.IsDone && p.Path == "" && p.Query == "" }
 
-// IsStart reports whether no page has been shown yet.
+// IsStart reports whether no page has been returned yet.
 func (p Position) IsStart() bool {
 	return p.IsEnd() || !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsFirst() || at.ReturnedCount > 0 })
 }
@@ -69,40 +69,41 @@ func (p Position) IsEnd() bool {
 	return !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsDone || len(at.Pending) > 0 })
 }
 
-// Sealing seals texts so that only this server can create and read them.
+// Sealing seals text so that only this server can create and open it.
 type Sealing interface {
-	// Seal returns the sealed text, which opens only with the same binding. It consists of letters, digits, - _ and dots.
+	// Seal returns the sealed text, which opens only with the same binding. It consists of letters, digits, hyphens, _ and
+	// dots.
 	Seal(ctx context.Context, text, binding string) (string, error)
-	// Unseal opens a text that [Sealing.Seal] sealed with the binding at most maxAge ago.
+	// Unseal opens a text that [Sealing.Seal] sealed with the same binding at most maxAge ago.
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 }
 
-// Pages seals and opens page links for the token.
+// Pages seals and opens page links for a token.
 type Pages struct {
 	Sealing          Sealing           // seals the links
-	States           PageStates        // stores states that are too long for a link; nil: links have any length
+	States           PageStates        // stores states that are too long for a link; if nil, links have any length
 	Binding          string            // binds links to the token
 	Addresses        message.Addresses // public addresses of the FHIR API
-	FullRequestLinks bool              // links contain the client's whole request, which policies judge again
+	FullRequestLinks bool              // links contain the client's complete request, because policies judge it again
 }
 
-// Page is the content of a sealed link: the client's request, and the position.
+// Page is the content of a sealed link: the client's request and the position.
 type Page struct {
 	Method   string   // GET or POST
 	Path     string   // below the FHIR base
 	Query    string   // as sent by the client
-	Body     string   // form of a POST
-	Position Position // how far it has come
+	Body     string   // form parameters if Method is POST
+	Position Position // position of the page
 }
 
-// FullRequestPage returns the page of a request with a link that must contain the whole request.
+// FullRequestPage returns the page of a request whose link must contain the complete request.
 func FullRequestPage(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), Position: at}
 }
 
-// ContinuedSearchPage returns the page of a search after all of its branches have begun. The FHIR server's links contain the
-// search itself, so the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are
-// kept to judge each page.
+// ContinuedSearchPage returns the page of a search whose branches have all begun. The FHIR server's links contain the search
+// itself, so the client's parameters are reduced to those that the gateway evaluates. If there are policies, all parameters are
+// included, so that each page can be judged.
 func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at Position) Page {
 	if x.FullRequestLinks {
 		return FullRequestPage(c, at)
@@ -115,8 +116,8 @@ func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at
 	return p
 }
 
-// isNeededForPages reports whether a parameter is needed after a search has begun: it controls the results, or its patient
-// determines the plan of the search.
+// isNeededForPages reports whether a parameter is still needed after the first page: it controls the results, or its patient
+// determines the branches of the search.
 func isNeededForPages(resourceType string, p smart.Parameter) bool {
 	switch name, _, _ := strings.Cut(p.Name, ":"); {
 	case name == "_count", name == "_sort", name == "_type", name == "patient", ControlsResults(p):
@@ -127,7 +128,7 @@ func isNeededForPages(resourceType string, p smart.Parameter) bool {
 	}
 }
 
-// ControlsResults reports whether a parameter controls the content of results or included resources.
+// ControlsResults reports whether a parameter controls the content of results or which resources are included.
 func ControlsResults(p smart.Parameter) bool {
 	name, _, _ := strings.Cut(p.Name, ":")
 	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
@@ -140,7 +141,7 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 		return "", rejection
 	}
 	if err != nil {
-		return "", fmt.Errorf("sealing a decoding page link: %w", err)
+		return "", fmt.Errorf("sealing a page link: %w", err)
 	}
 	return x.Addresses.URL(PagePath+sealed, ""), nil
 }
@@ -163,10 +164,10 @@ func (x Pages) Open(r *http.Request, sealed string) (c message.Call, i interacti
 	return c, i, p.Position, err
 }
 
-// ErrForeignLink means that a link of the FHIR server leads to another server.
+// ErrForeignLink means that the target of the FHIR server's link is another server.
 var ErrForeignLink = errors.New("FHIR server's page link points outside the FHIR base")
 
-// Call returns the call for the page at the place; first is the call for the first page.
+// Call returns the call for the page at the position; first is the call for the first page.
 func (p BranchPosition) Call(first message.Call) message.Call {
 	if p.IsFirst() {
 		return first
@@ -174,8 +175,8 @@ func (p BranchPosition) Call(first message.Call) message.Call {
 	return message.NewGet(p.Path, p.Query)
 }
 
-// Next returns the place after a page, from the FHIR server's next link. A link back to the same page or to the first one is an
-// error.
+// Next returns the position after a page, according to the FHIR server's next link. A link to the same page or to the first one
+// is an error.
 func (p BranchPosition) Next(links message.Links, requested message.Call) (BranchPosition, error) {
 	next := links.Find("next")
 	if next == "" {
@@ -188,8 +189,8 @@ func (p BranchPosition) Next(links message.Links, requested message.Call) (Branc
 	return to, nil
 }
 
-// localPosition returns the place of a link below the FHIR server's base. The base is the self link without the requested path
-// or, failing that, the part of the link before the first resource type.
+// localPosition returns the position of a link below the FHIR server's base. The base is the self link without the requested
+// path; if that fails, it is the part of the link before the first resource type.
 func localPosition(address, self, requestPath string) (BranchPosition, bool) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -216,7 +217,7 @@ func BaseOf(link, requestPath string) (string, bool) {
 	return strings.CutSuffix(path, "/"+requestPath)
 }
 
-// absolutePath returns the path of a link. A relative path counts as below the server's root.
+// absolutePath returns the path of a URL. A relative path is resolved against the server's root.
 func absolutePath(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
 
 // pathBeforeType returns the part of a path before its first resource type.
@@ -231,8 +232,8 @@ func pathBeforeType(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is a page of the response to a call,
-// requested from the FHIR server at requestPath. A link that leads outside of the FHIR server's base is an error.
+// SealLinks returns the links of a Bundle for clients, sealed for the token. The Bundle is a page of the response to a call and
+// was requested from the FHIR server at requestPath. A link outside of the FHIR server's base is an error.
 func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string, links message.Links) (message.Links, error) {
 	self := links.Find("self")
 	sealed := message.Links{{Relation: "self", URL: x.Addresses.URL(c.Path, c.Query)}}
@@ -258,15 +259,15 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, requestPath string
 	return sealed, nil
 }
 
-// pagingParameters are the parameters of FHIR servers' page links, in lower case. On many servers, such a link gives access to
-// the page, so only the gateway may follow it.
+// pagingParameters are the parameters in page links of FHIR servers, in lower case. On many servers, such a link grants access
+// to the page, so only the gateway may follow it.
 var pagingParameters = []string{
 	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
 	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
 	"queryid", "searchid",
 }
 
-// RejectPagingLinks rejects the FHIR server's own page links.
+// RejectPagingLinks returns an error if the parameters are those of the FHIR server's own page links.
 func RejectPagingLinks(parameters []smart.Parameter) error {
 	for _, p := range parameters {
 		name, _, _ := strings.Cut(p.Name, ":")
@@ -277,5 +278,5 @@ func RejectPagingLinks(parameters []smart.Parameter) error {
 	return nil
 }
 
-// MaxFetches is the maximum number of pages fetched from the FHIR server for one page of a history or an operation.
+// MaxFetches is the maximum number of pages that are fetched from the FHIR server for one page of a history or an operation.
 const MaxFetches = 8

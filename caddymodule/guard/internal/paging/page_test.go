@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// The next page is below the FHIR server's base, and differs from the current page.
+// The next page must be below the FHIR server's base and differ from the current page.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	const self = "http://x/fhir/Patient?_count=1"
@@ -34,7 +34,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A link that leads outside of the FHIR server's base is not sealed.
+// A link outside of the FHIR server's base is not sealed.
 func TestSealLinks(t *testing.T) {
 	t.Parallel()
 	x := Pages{Sealing: bindingSealing{}, Addresses: message.Addresses{Base: "https://gateway.example/fhir"}}

@@ -17,9 +17,9 @@ import (
 
 // PageStates stores page states that are too long for a link.
 type PageStates interface {
-	// PutState stores a state under a key for ttl. The binding identifies the token, to limit the storage of one client.
+	// PutState stores a state under a key for ttl. The binding identifies the token, to limit the storage per client.
 	PutState(ctx context.Context, binding, key string, state []byte, ttl time.Duration) error
-	// GetState returns the state under a key, or [ErrNoState].
+	// GetState returns the state stored under a key, or [ErrNoState].
 	GetState(ctx context.Context, key string) ([]byte, error)
 }
 
@@ -27,21 +27,21 @@ type PageStates interface {
 var ErrNoState = errors.New("page state not found or expired")
 
 const (
-	// maxInlineState is the maximum size in bytes of a state in a link. Sealing adds a third, and browsers, servers and proxies
-	// accept URLs of 2,000 characters.
+	// maxInlineState is the maximum size in bytes of a state that is stored in a link. Sealing adds a third, and browsers,
+	// servers and proxies accept URLs of 2,000 characters.
 	maxInlineState = 1200
 	// maxStoredState is the maximum size in bytes of a stored state.
 	maxStoredState = 256 << 10
 )
 
-// First byte of a sealed text after any padding: whether the state or the key of a stored state follows.
+// First byte of a sealed text after any padding: it determines whether the state or the key of a stored state follows.
 const (
 	inlineMarker = 's'
 	storedMarker = 'k'
 	paddingByte  = "p"
 )
 
-// seal returns the sealed text for a state.
+// seal returns the sealed text for a state, or for its key if it is too long.
 func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	if len(state) <= maxInlineState || x.States == nil {
 		return x.sealPadded(ctx, string(inlineMarker)+string(state))
@@ -60,8 +60,8 @@ func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 	return x.sealPadded(ctx, string(storedMarker)+key)
 }
 
-// sealPadded seals the text of a link. With policies, all links have the same length: the length of a state depends on how
-// denied matches shifted the boundaries of the FHIR server's pages.
+// sealPadded seals the text of a link. If there are policies, it pads all links to the same length: the length of a state
+// depends on how denied matches shift the boundaries of the FHIR server's pages.
 func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
 	if x.FullRequestLinks {
 		text = strings.Repeat(paddingByte, max(maxInlineState+1-len(text), 0)) + text
@@ -95,10 +95,10 @@ func (x Pages) unseal(ctx context.Context, sealed string) (string, error) {
 	return text, nil
 }
 
-// bindingForKey also binds a stored state to its key.
+// bindingForKey returns the binding of a stored state, which also binds it to its key.
 func (x Pages) bindingForKey(key string) string { return "state\x00" + key + "\x00" + x.Binding }
 
-// stateRetryAfter is the Retry-After if a state cannot be stored or read.
+// stateRetryAfter is the value of Retry-After if a state cannot be stored or read.
 const stateRetryAfter = 10 * time.Second
 
 func stateUnavailable(err error) error {
@@ -108,7 +108,7 @@ func stateUnavailable(err error) error {
 	}
 }
 
-// A state is encoded as fields in a fixed order. Numbers are unsigned varints, texts are preceded by their length. Resource
+// A state is encoded as fields in a fixed order. Numbers are unsigned varints; texts are preceded by their length. Resource
 // types are numbered by first occurrence. Nothing is compressed: the length of a sealed link must not depend on the similarity
 // of the client's parameters to the FHIR server's.
 
@@ -124,7 +124,7 @@ func (w *stateWriter) writeText(s string) {
 	w.out = append(w.out, s...)
 }
 
-// writeResourceType writes the number of a type, followed by its name at the first occurrence.
+// writeResourceType writes the number of a type, followed by its name when the type first occurs.
 func (w *stateWriter) writeResourceType(name string) {
 	n, ok := w.types[name]
 	if !ok {
@@ -136,7 +136,7 @@ func (w *stateWriter) writeResourceType(name string) {
 	}
 }
 
-// Encodings of ids, as a number before them. For text, the number is textEncoding plus the length.
+// Encodings of ids; the encoding precedes the id. For text, it is textEncoding plus the length.
 const (
 	uuidEncoding   = iota // 16 bytes
 	numberEncoding        // unsigned varint
@@ -219,7 +219,7 @@ func boolBit(is bool, bit int) int {
 
 var errMalformedState = errors.New("malformed page state")
 
-// stateReader decodes a state. After an error, it returns zero values.
+// stateReader decodes a state. After an error, its methods return zero values.
 type stateReader struct {
 	remaining string
 	types     []string

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// bindingSealing seals by prefixing the time and the binding.
+// bindingSealing seals a text by prefixing the time and the binding.
 type bindingSealing struct{}
 
 func (bindingSealing) Seal(_ context.Context, text, binding string) (string, error) {
@@ -30,10 +30,10 @@ func (bindingSealing) Unseal(_ context.Context, sealed, binding string, maxAge t
 	return text, nil
 }
 
-// states are stored states by key, or the error of a store.
+// states contains stored states by key, or the error that the store returns.
 type states struct {
 	byKey map[string][]byte
-	ttl   time.Duration // lifetime of the last state
+	ttl   time.Duration // lifetime of the state stored last
 	err   error
 }
 
@@ -49,7 +49,7 @@ func (s *states) GetState(_ context.Context, key string) ([]byte, error) {
 	return nil, ErrNoState
 }
 
-// statusOf returns the status of a rejection; 0 if none.
+// statusOf returns the status of a rejection, or 0 if err is not one.
 func statusOf(err error) int {
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		return refused.Status
@@ -57,12 +57,12 @@ func statusOf(err error) int {
 	return 0
 }
 
-// A stored state opens only for its token and under its key.
+// A stored state can be opened only for its token and under its key.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	of := Pages{Binding: "token"}
 	for name, tt := range map[string]struct {
-		binding func(key string) string // binding of the stored state
+		binding func(key string) string // returns the binding of the stored state
 		status  int
 	}{
 		"as it was stored":         {of.bindingForKey, 0},
@@ -87,7 +87,7 @@ func TestStoredState(t *testing.T) {
 	}
 }
 
-// TestStateLimits lists the states that are stored, and the errors for clients if one cannot be stored.
+// TestStateLimits checks which states are stored, and the errors for clients if a state cannot be stored.
 func TestStateLimits(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -146,7 +146,7 @@ func TestEncodePage(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, p) {
 			t.Errorf("%s: %v\ngot  %+v\nwant %+v", name, err, got, p)
 		}
-		for n := range len(state) { // a truncated state may be an error, but must not panic
+		for n := range len(state) { // decoding a truncated state may fail but not panic
 			if _, err := decodePage(state[:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes were accepted", name, n, len(state))
 			}

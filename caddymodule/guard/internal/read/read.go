@@ -1,4 +1,4 @@
-// Package read answers read, vread and history. Each version that the FHIR server returns is judged; an uncovered version is
+// Package read answers read, vread and history. Each version that the FHIR server returns is judged. An uncovered version is
 // handled like a missing resource.
 //
 // References: FHIR R4, RESTful API (http.html#read, #history).
@@ -29,7 +29,7 @@ type Handler struct {
 	Pages     paging.Pages       // seals page links
 }
 
-// Read answers a read or vread. The request to the FHIR server is sent even if no grant may cover the resource, and missing and
+// Read answers a read or vread. It sends the request to the FHIR server even if no grant may cover the resource. Missing and
 // uncovered resources get the same response, so that clients cannot distinguish them.
 func (x *Handler) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
@@ -58,7 +58,7 @@ func (x *Handler) Read(ctx context.Context, c message.Call, i interaction.Intera
 	return a, nil
 }
 
-// JudgeBinary judges the read of a Binary without its data, unless policies look at the data, and returns the judged part.
+// JudgeBinary judges the read of a Binary and returns the judged part: without the data, unless policies evaluate it.
 func (x *Handler) JudgeBinary(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, resource.Resource, error) {
 	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
 	if len(grants) == 0 {
@@ -72,7 +72,7 @@ func (x *Handler) JudgeBinary(ctx context.Context, c message.Call, i interaction
 	return a, res, err
 }
 
-// InstanceHistory returns the covered versions of a resource. Each is judged by itself, because an older version may have
+// InstanceHistory returns the covered versions of a resource. Each version is judged separately, because an older one may have
 // belonged to another patient.
 func (x *Handler) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	grants := x.Judge.Rights().GrantsFor(i.Type, smart.Read)
@@ -90,8 +90,8 @@ func (x *Handler) InstanceHistory(ctx context.Context, c message.Call, i interac
 	return a, nil
 }
 
-// History returns the versions of all resources of a type, or of all types. It requires scopes for all of them, because a
-// deletion does not contain the owner of the resource.
+// History returns the versions of all resources of a type or of all types. It requires scopes for all these resources, because
+// a deletion does not contain the owner of the resource.
 func (x *Handler) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	of := cmp.Or(i.Type, smart.AnyType)
 	switch {
@@ -110,12 +110,12 @@ func (x *Handler) startHistory(ctx context.Context, c message.Call, i interactio
 	return x.HistoryPage(ctx, c, i, paging.Position{Branches: make([]paging.BranchPosition, 1)}, x.Addresses.URL(c.Path, c.Query))
 }
 
-// historyParameters select versions. Other parameters are dropped, because incomplete versions cannot be judged.
+// historyParameters select versions. Other parameters are dropped, because partial versions cannot be judged.
 var historyParameters = []string{"_count", "_since", "_at"}
 
 // HistoryPage returns the versions from a position on. If no version is visible, the resource is reported as missing.
 func (x *Handler) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
-	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // the start has been checked
+	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // checked when the first page was requested
 		if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (x *Handler) HistoryPage(ctx context.Context, c message.Call, i interaction
 	return out.Response(), nil
 }
 
-// maxFetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise,
+// maxFetches returns how many pages of the FHIR server may be fetched for one page. For the first page, it is one: otherwise,
 // the time until 404 would reveal the number of versions of another patient's resource.
 func (x *Handler) maxFetches(at paging.Position, isUnrestricted bool) int {
 	if at.IsStart() && !isUnrestricted {
@@ -211,7 +211,7 @@ func (x *Handler) visibleVersions(ctx context.Context, i interaction.Interaction
 	return visible, nil
 }
 
-// publicVersion returns the entry of a version with public addresses, reduced to the members of R4.
+// publicVersion returns the entry for a version with public addresses, reduced to the members that R4 defines.
 func (x *Handler) publicVersion(e message.Entry) (message.Entry, error) {
 	var request struct {
 		Method string `json:"method,omitempty"`

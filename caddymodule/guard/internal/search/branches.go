@@ -14,14 +14,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// withParameter returns the branch with an additional parameter.
+// withParameter returns a copy of the branch with an additional parameter.
 func (b branch) withParameter(p smart.Parameter) branch {
 	b.confiningParameters = append(slices.Clip(b.confiningParameters), p)
 	return b
 }
 
-// addBranch adds a branch unless another branch finds all its matches. The branch replaces branches if it finds all of
-// their matches, and is joined with a branch that differs only in the value of a single parameter, since a comma means or.
+// addBranch adds a branch unless another branch finds all its matches. It removes branches whose matches the new branch finds,
+// and joins the new branch with a branch that differs only in the value of a single parameter, because a comma means "or".
 func addBranch(all []branch, b branch) []branch {
 	if slices.ContainsFunc(all, func(other branch) bool { return other.subsumes(b) }) {
 		return all
@@ -36,19 +36,19 @@ func addBranch(all []branch, b branch) []branch {
 	return append(all, b)
 }
 
-// hasSameTarget reports whether two branches have the same type and the same requested compartment.
+// hasSameTarget reports whether two branches search the same type in the same requested compartment.
 func (b branch) hasSameTarget(o branch) bool {
 	return b.resourceType == o.resourceType && b.requestedCompartment == o.requestedCompartment
 }
 
-// subsumes reports whether the branch certainly finds all matches of another branch, judging by their parameters.
+// subsumes reports whether the parameters of b guarantee that it finds all matches of o.
 func (b branch) subsumes(o branch) bool {
 	return b.hasSameTarget(o) && (b.pathPatient == "" || b.pathPatient == o.pathPatient) &&
 		!slices.ContainsFunc(b.confiningParameters, func(p smart.Parameter) bool { return !slices.Contains(o.confiningParameters, p) })
 }
 
-// intersect restricts the branch to matches that another branch also finds. It returns false for two different compartments,
-// which no single search can intersect.
+// intersect restricts the branch to matches that another branch also finds. It returns false for different compartments,
+// because a single search cannot restrict to both.
 func (b *branch) intersect(o branch) bool {
 	if b.pathPatient != "" && o.pathPatient != "" && b.pathPatient != o.pathPatient || b.requestedCompartment != o.requestedCompartment {
 		return false
@@ -65,7 +65,7 @@ func (b *branch) intersect(o branch) bool {
 	return true
 }
 
-// join returns the branch that finds the matches of either branch.
+// join returns a branch that finds the matches of both b and o, or false if there is none.
 func (b branch) join(o branch) (branch, bool) {
 	if !b.hasSameTarget(o) || b.pathPatient != o.pathPatient || b.confinedToPatient != o.confinedToPatient || len(b.confiningParameters) != len(o.confiningParameters) {
 		return b, false
@@ -88,7 +88,7 @@ func (b branch) join(o branch) (branch, bool) {
 	return b, true
 }
 
-// finds reports whether the branch would find a resource that the rights cover, regardless of the client's parameters.
+// finds reports whether the branch would find a resource that the rights cover, ignoring the client's parameters.
 func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	if b.resourceType != res.Type || b.pathPatient != "" && !compartment.IsInPatient(res, b.pathPatient) {
 		return false
@@ -107,11 +107,11 @@ func branchTypes(branches []branch) []string {
 	return types
 }
 
-// maxTypes is the maximum number of types in a sorted search of the system or of a compartment, which requests all of them
-// for each page. An unsorted search proceeds from type to type, within the limit on requests per page.
+// maxTypes is the maximum number of types in a sorted search of the system or of a compartment, because each page requires a
+// request for each type. An unsorted search proceeds from type to type, within the limit on requests per page.
 const maxTypes = 16
 
-// planBranches returns the branches of a search. A type without a scope is omitted if others remain, and otherwise rejected.
+// planBranches returns the branches of a search. Types without a scope are omitted. If no type is left, the search is rejected.
 func planBranches(x *Handler, i interaction.Interaction) ([]branch, error) {
 	types, err := []string{i.Type}, error(nil)
 	switch {
@@ -167,7 +167,7 @@ func branchesForType(x *Handler, resourceType string, clientParameters []smart.P
 	return all
 }
 
-// requestedTypes returns the types in _type or, without it, in the scopes.
+// requestedTypes returns the types in _type or, if it is missing, the types in the scopes.
 func requestedTypes(rights *access.Rights, i interaction.Interaction) ([]string, error) {
 	types, err := parseTypes(i.Parameters)
 	if err != nil {
@@ -183,19 +183,19 @@ func requestedTypes(rights *access.Rights, i interaction.Interaction) ([]string,
 	return types, nil
 }
 
-// searchableTypes returns the types in the scopes, or all types if a scope is for all.
+// searchableTypes returns the types in the scopes, or all types if a scope applies to all.
 func searchableTypes(rights *access.Rights) []string {
 	types, anyType := rights.Types(smart.Search)
 	if !anyType {
 		return types
 	}
 	rest := slices.DeleteFunc(interaction.Types(), func(t string) bool {
-		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // never stored
+		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // these types are never stored
 	})
 	return slices.Concat(commonTypes, rest)
 }
 
-// commonTypes are searched first in a search of all types: most stored resources have one of these types.
+// commonTypes are searched first in a search of all types, because most stored resources have one of these types.
 var commonTypes = strings.Fields(`Patient Observation Condition Encounter AllergyIntolerance MedicationRequest Procedure Immunization
 	DiagnosticReport DocumentReference CarePlan CareTeam Goal Coverage ExplanationOfBenefit Claim Appointment ServiceRequest`)
 
@@ -218,7 +218,7 @@ func parseTypes(parameters []smart.Parameter) ([]string, error) {
 	return types, nil
 }
 
-// confineToCompartment confines branches to a compartment: by the FHIR server's compartment search if supported, and otherwise
+// confineToCompartment restricts branches to a compartment: by a compartment search if the FHIR server supports it, otherwise
 // by one search for each membership parameter.
 func confineToCompartment(to interaction.Reference, all []branch, inCompartments bool) []branch {
 	var within []branch
@@ -230,7 +230,7 @@ func confineToCompartment(to interaction.Reference, all []branch, inCompartments
 	return within
 }
 
-// narrowBranch returns the branches that confine a branch to a compartment.
+// narrowBranch returns the branches that restrict b to a compartment.
 func narrowBranch(b branch, to interaction.Reference, inCompartments bool) []branch {
 	m, ok := compartment.LookUp(to.Type, b.resourceType)
 	switch {
@@ -254,13 +254,13 @@ func narrowBranch(b branch, to interaction.Reference, inCompartments bool) []bra
 const (
 	// maxChainLinks is the maximum number of links in a chain.
 	maxChainLinks = 4
-	// maxChainTargets is the maximum number of target types for a link of a chain that names no type.
+	// maxChainTargets is the maximum number of target types for a link of a chain that specifies no type.
 	maxChainTargets = 4
-	// maxChainedResources is the maximum number of resources found for a link of a chain.
+	// maxChainedResources is the maximum number of resources that may be found for a link of a chain.
 	maxChainedResources = 100
 )
 
-// parseChain parses a chained parameter, such as subject:Patient.name, subject.name or _has:Observation:subject:code.
+// parseChain parses a chained parameter such as subject:Patient.name, subject.name or _has:Observation:subject:code.
 func parseChain(supported searchparam.Set, resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxChainLinks {
 		return chain{}, message.TooCostly("With these scopes, a chained search may have at most %d links.", maxChainLinks)
@@ -299,7 +299,7 @@ func parseHas(supported searchparam.Set, resourceType, parts, value string) (cha
 	return c, nil
 }
 
-// targetTypes returns the types that a reference can point to.
+// targetTypes returns the types that a reference can refer to.
 func targetTypes(p searchparam.Parameter) []string {
 	var pathTargets []string
 	for _, path := range p.Paths {
@@ -322,8 +322,8 @@ func supportsChain(supported searchparam.Set, resourceType, rest string) bool {
 	return ok || rest == "_type"
 }
 
-// referencesFor returns the reference to a resource that a chain has found or, for _has, the ids of the resources of a type
-// that it refers to.
+// referencesFor returns a reference to res, which a chain has found. For _has, it returns the ids of the resources of
+// resourceType to which res refers.
 func (c chain) referencesFor(resourceType string, res resource.Resource) []string {
 	if !c.isReverse {
 		return []string{res.Type + "/" + res.ID}
@@ -339,8 +339,8 @@ func (c chain) referencesFor(resourceType string, res resource.Resource) []strin
 	return ids
 }
 
-// resolveChain returns the effects of a chain: the chain itself if the client may search everything that it involves, and
-// otherwise a search for the ids that the gateway's own searches find.
+// resolveChain returns the effects of a chain: the chain itself if the client may search everything that it involves, otherwise
+// a search for the ids that the gateway's own searches find.
 func (r searchRules) resolveChain(ctx context.Context, p smart.Parameter) (parameterEffects, error) {
 	c, err := parseChain(r.handler.Parameters, r.resourceType, p)
 	if err != nil {
@@ -363,8 +363,8 @@ func (r searchRules) resolveChain(ctx context.Context, p smart.Parameter) (param
 	return parameterEffects{hasResolvedChain: true, forwarded: []smart.Parameter{by}}, nil
 }
 
-// mayForwardChain reports whether the client may search all resources of all types that a chain involves. A reference defined
-// by a site does not qualify, because the FHIR server may define it differently.
+// mayForwardChain reports whether the client may search all resources of all types that a chain involves. It returns false for
+// references defined by a site, because the FHIR server may define them differently.
 func (r searchRules) mayForwardChain(c chain) bool {
 	return !c.parameter.IsSiteDefined && !slices.ContainsFunc(c.types, func(t string) bool {
 		if !r.handler.Judge.Rights().IsUnrestricted(t, smart.Search) {
@@ -379,7 +379,7 @@ func (r searchRules) mayForwardChain(c chain) bool {
 	})
 }
 
-// grantedTypes returns the types with a scope. If none has one, it returns all types, so that the search is rejected.
+// grantedTypes returns the types that have a scope. If none has, it returns all types, so that the search is rejected.
 func (r searchRules) grantedTypes(types []string) []string {
 	granted := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return len(r.handler.Judge.Rights().GrantsFor(t, smart.Search)) == 0 })
 	if len(granted) == 0 {
@@ -388,7 +388,7 @@ func (r searchRules) grantedTypes(types []string) []string {
 	return granted
 }
 
-// lookUpChain returns the ids of the resources at the end of a chain or, for _has, of those that the linked resources refer to.
+// lookUpChain returns the ids of the resources at the end of a chain or, for _has, of the resources that those refer to.
 func (r searchRules) lookUpChain(ctx context.Context, c chain) ([]string, error) {
 	var ids []string
 	for _, t := range r.grantedTypes(c.types) {

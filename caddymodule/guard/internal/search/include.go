@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// expandInclude returns the parameters that replace an _include. A wildcard becomes a list of the type's reference parameters
-// that lead to covered types, because few FHIR servers support every spelling of a wildcard.
+// expandInclude returns the parameters that replace an _include. It expands a wildcard to the type's reference parameters with
+// covered targets, because few FHIR servers support every spelling of a wildcard.
 func (r searchRules) expandInclude(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
 	if err := checkInclude(modifier); err != nil {
 		return nil, err
@@ -38,8 +38,8 @@ func isWildcard(value, resourceType string) bool {
 	return value == "*" || value == "*:*" || value == resourceType+":*"
 }
 
-// maxIncludeParameters is the maximum number of parameters that replace a wildcard. Beyond that, the wildcard is sent to the FHIR
-// server.
+// maxIncludeParameters is the maximum number of parameters that replace a wildcard. If more would be needed, the wildcard is
+// sent to the FHIR server.
 const maxIncludeParameters = 64
 
 // revincludesOf returns a _revinclude for each reference from a covered type to the searched type.
@@ -61,7 +61,7 @@ func (r searchRules) revincludesOf(p smart.Parameter) (all []smart.Parameter) {
 	return all
 }
 
-// hasCoveredTarget reports whether a scope covers resources of a type that the reference can point to.
+// hasCoveredTarget reports whether a scope covers resources of a type that the reference can refer to.
 func (r searchRules) hasCoveredTarget(by searchparam.Parameter) bool {
 	to := targetTypes(by)
 	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {
@@ -69,9 +69,9 @@ func (r searchRules) hasCoveredTarget(by searchparam.Parameter) bool {
 	}))
 }
 
-// expandRevinclude returns the parameters that replace a _revinclude. For matches that are shared between patients, such as
-// practitioners, the FHIR server would also fetch resources of other patients, and the response time would reveal their
-// number. The gateway finds the referring resources by searches within the client's scopes instead.
+// expandRevinclude returns the parameters that replace a _revinclude. If matches are shared between patients, as practitioners
+// are, the FHIR server would also fetch resources of other patients, and the response time would reveal their number. In this
+// case, the gateway finds the referring resources by searches within the client's scopes.
 func (r searchRules) expandRevinclude(p smart.Parameter, modifier string) (forwarded []smart.Parameter, referring []chain, err error) {
 	if err := checkInclude(modifier); err != nil {
 		return nil, nil, err
@@ -131,11 +131,11 @@ func (m *merger) includedEntries(ctx context.Context, inclusions inclusionPlan) 
 	return w.addReachable(candidates, inclusions.kinds), err
 }
 
-// dropDeniedVersions drops entries that a versioned reference may have included, if policies deny the current version.
+// dropDeniedVersions drops entries that a versioned reference may have included and whose current version policies deny.
 func dropDeniedVersions(ctx context.Context, judge *judge.Judge, matches []message.Entry, candidates []candidate) ([]candidate, error) {
 	versioned := map[string]bool{}
 	collectVersioned := func(e message.Entry) {
-		literals, _ := message.References(e.Resource) // parsed before, so never fails
+		literals, _ := message.References(e.Resource) // was parsed before, so it never fails
 		for _, literal := range literals {
 			if match := message.ResourceURL.FindStringSubmatch(literal); match != nil && strings.Contains(match[1], "/_history/") {
 				versioned[message.WithoutVersion(match[1])] = true
@@ -215,8 +215,8 @@ func findReferring(ctx context.Context, from *pageReader, c chain, matches []mes
 	return found, err
 }
 
-// findReferringToPatient returns the resources that refer to the patient's own matches and that no search in the compartment need
-// find: a Provenance belongs to the patient because its targets do. Their number reveals only the patient's own records.
+// findReferringToPatient returns the resources that refer to the patient's own matches. It does not confine the search to the
+// compartment: a Provenance belongs to the patient because its targets do. Their number reveals only the patient's own records.
 func findReferringToPatient(ctx context.Context, from *pageReader, c chain, ids []string) (found []message.Entry, err error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -241,7 +241,7 @@ func findReferringToPatient(ctx context.Context, from *pageReader, c chain, ids 
 	return found, nil
 }
 
-// candidate is a visible entry that may be included if the client could have reached it.
+// candidate is a visible entry that is included if the client could have requested it directly.
 type candidate struct {
 	entry     message.Entry
 	node      resourceNode
@@ -249,9 +249,9 @@ type candidate struct {
 	mayRead   bool // a scope permits reading the resource by its id
 }
 
-// reachableSet contains the resources that the client could have reached by itself: the matches, the resources that these refer
-// to, and the resources that refer to these. Any other entry was included because of a withheld resource, and
-// would reveal its references, or because of a match on another page.
+// reachableSet contains the resources that the client could have found itself: the matches, the resources that matches refer
+// to, and those that refer to matches. Any other entry was included because of a withheld resource, whose references it would
+// reveal, or because of a match on another page.
 type reachableSet struct {
 	ids           map[string]bool
 	referencedIDs map[string]bool
@@ -272,7 +272,7 @@ func (w reachableSet) add(n resourceNode) {
 	}
 }
 
-// addReachable adds the reachable candidates to the set, and returns them.
+// addReachable adds the reachable candidates to the set and returns them.
 func (w reachableSet) addReachable(candidates []candidate, by includes) []message.Entry {
 	var reachable []message.Entry
 	for hasGrown := true; hasGrown; {
@@ -310,10 +310,10 @@ func newResourceNode(e message.Entry) resourceNode {
 	return resourceNode{id: e.ParsedResource.Type + "/" + e.ParsedResource.ID, references: ReferencedIDs(e)}
 }
 
-// ReferencedIDs returns the resources on this server that an entry refers to, at any depth. A URL of another server with the same
-// ending also counts, because the target is judged in any case.
+// ReferencedIDs returns the resources on this server that an entry refers to, at any depth. A URL of another server with the
+// same ending is included, because the target is always judged.
 func ReferencedIDs(e message.Entry) []string {
-	literals, _ := message.References(e.Resource) // parsed before, so never fails
+	literals, _ := message.References(e.Resource) // was parsed before, so it never fails
 	var names []string
 	for _, literal := range literals {
 		if match := message.ResourceURL.FindStringSubmatch(literal); match != nil {
@@ -323,8 +323,8 @@ func ReferencedIDs(e message.Entry) []string {
 	return names
 }
 
-// ReachableEntries returns the entries that matches refer to, directly or through other returned entries. References in the other
-// direction do not count: an entry that refers to a match may be in the response because of a withheld resource.
+// ReachableEntries returns the entries that matches refer to, directly or through other returned entries. References to matches
+// are ignored: an entry that refers to a match may be in the response because of a withheld resource.
 func ReachableEntries(matches, entries []message.Entry) []message.Entry {
 	var all []candidate
 	for _, e := range entries {

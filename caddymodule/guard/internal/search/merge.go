@@ -22,29 +22,29 @@ type merger struct {
 	matchFilter  *matchFilter
 	query        query
 	disclosure   disclosure
-	pageSize     int // matches per page; 0 leaves the size to the FHIR server
-	branchSize   int // matches requested per branch; 0 leaves the size to the FHIR server
+	pageSize     int // matches per page; 0: determined by the FHIR server
+	branchSize   int // matches requested per branch; 0: determined by the FHIR server
 	maxPages     int // maximum number of pages to read from the FHIR server
 	sources      []branchState
-	hasPostponed bool // matches are left for the next page, because judging them could exceed the limit on requests
+	hasPostponed bool // matches were left for the next page, because judging them could exceed the limit on requests
 	droppedCount int  // number of withheld matches and duplicates
-	serverTotal  int  // total in the FHIR server's response for a single branch; -1 if none
+	serverTotal  int  // total in the FHIR server's response if there is a single branch; -1 if there is none
 	matches      []message.Entry
-	nonMatches   []message.Entry // other entries on the pages with matches
+	nonMatches   []message.Entry // entries other than matches on the pages that contain matches
 }
 
-// branchState is the state of a branch. Its next matches are taken from memory first, then from pendingIDs, then from the next
-// page.
+// branchState is the state of a branch. The next matches are taken from matches, then loaded from pendingIDs, then from the
+// next page.
 type branchState struct {
-	matches    []message.Entry       // visible matches in memory that are not yet on a page
-	nonMatches []message.Entry       // the page's other entries, until one of its matches is used
-	pendingIDs []string              // Type/id of matches that were read, but are no longer in memory
+	matches    []message.Entry       // visible matches that are not on a page yet
+	nonMatches []message.Entry       // the current page's other entries, until one of its matches is used
+	pendingIDs []string              // Type/id of matches that were read but are no longer in memory
 	nextPage   paging.BranchPosition // next page of the FHIR server
-	// currentPage is the place of the page in memory, until one of its matches is used: the page can then be read again.
+	// currentPage is the position of the current page until one of its matches is used: until then, the page can be read again.
 	currentPage *paging.BranchPosition
 }
 
-// newMerger starts a search, or continues it at a position, which then has a place for each branch.
+// newMerger starts a search, or continues it at a position that contains each branch.
 func newMerger(x *Handler, p searchPlan, at paging.Position) *merger {
 	size := pageSize(p.disclosure.isJudged, p.response.count)
 	m := &merger{
@@ -63,13 +63,13 @@ func newMerger(x *Handler, p searchPlan, at paging.Position) *merger {
 	return m
 }
 
-// maxPageRequests returns the maximum number of requests to read the pages of the FHIR server for one page. The remaining
-// requests are for resources that matches depend on and for included resources.
+// maxPageRequests returns the maximum number of requests that read pages of the FHIR server for one page. The remaining
+// requests are for dependencies of matches and for included resources.
 func (x *Handler) maxPageRequests() int {
 	return max(min(x.MaxRequests*3/4, x.MaxRequests-x.Server.RequestCount()), 1)
 }
 
-// fillPage collects the matches of a page. Without a size, the page is as long as the FHIR server's.
+// fillPage collects the matches of a page. If no size is set, the page is as long as the FHIR server's.
 func (m *merger) fillPage(ctx context.Context) error {
 	m.matches = newEntryList()
 	for m.pageSize == 0 || len(m.matches) < m.pageSize {
@@ -100,7 +100,7 @@ func (m *merger) pageEntries(ctx context.Context, inclusions inclusionPlan) ([]m
 	return append(m.matches, included...), err
 }
 
-// next removes the next match from its source. It returns nil if peek does.
+// next removes and returns the next match. It returns nil if peek does.
 func (m *merger) next(ctx context.Context) (*message.Entry, error) {
 	first, err := m.peek(ctx, len(m.query.order) == 0)
 	if first == nil || err != nil {
@@ -112,8 +112,8 @@ func (m *merger) next(ctx context.Context) (*message.Entry, error) {
 	return e, nil
 }
 
-// lookAhead reads until a visible match follows the page, or all sources are exhausted. Matches left from earlier pages are
-// visible, except for types that depend on other resources: they may have been postponed unjudged.
+// lookAhead reads until there is a visible match for the next page, or all branches are exhausted. Matches that earlier pages
+// left are visible, except for types with dependencies: these matches may have been left before they were judged.
 func (m *merger) lookAhead(ctx context.Context) error {
 	for _, from := range m.sources {
 		if len(from.matches) > 0 {
@@ -129,8 +129,8 @@ func (m *merger) lookAhead(ctx context.Context) error {
 	return err
 }
 
-// peek returns the source with the next match in the order of the search or, with stopAtFirst, the first source that has a
-// match. It returns nil if all sources are exhausted, or if the limits of a page forbid another request.
+// peek returns the branch with the next match in the order of the search or, if stopAtFirst is true, the first branch that has
+// a match. It returns nil if all branches are exhausted or the limits of a page forbid another request.
 func (m *merger) peek(ctx context.Context, stopAtFirst bool) (*branchState, error) {
 	var first *branchState
 	for n := range m.sources {
@@ -153,13 +153,13 @@ func (m *merger) peek(ctx context.Context, stopAtFirst bool) (*branchState, erro
 	return first, nil
 }
 
-// mayFetch reports whether another page of the FHIR server may be read. A page without a size ends with the FHIR server's
-// page, any other page also at the size limit in bytes.
+// mayFetch reports whether another page of the FHIR server may be read. A page without a set size ends with the FHIR server's
+// page. Any other page also ends at the size limit in bytes.
 func (m *merger) mayFetch() bool {
 	return m.pages.fetchedCount < m.maxPages && !m.hasPostponed && (len(m.matches) == 0 || m.pageSize > 0 && m.pages.totalBytes < m.pages.handler.MaxResponseBytes)
 }
 
-// fetch loads the next matches of a source: those left, or the next page.
+// fetch loads the next matches of branch n: those left by earlier pages, or the next page.
 func (m *merger) fetch(ctx context.Context, n int) error {
 	from := &m.sources[n]
 	from.nonMatches, from.currentPage = nil, nil
@@ -171,12 +171,12 @@ func (m *merger) fetch(ctx context.Context, n int) error {
 		err = m.fetchPage(ctx, n)
 	}
 	if err == nil && m.disclosure.isJudged && len(from.matches)+len(from.nonMatches) == 0 {
-		m.pages.discardSince(before) // no entry is visible
+		m.pages.discardSince(before) // no entry was visible
 	}
 	return err
 }
 
-// fetchPage loads the next page of a source. A first page that may be truncated is requested again with a larger size.
+// fetchPage loads the next page of branch n. A first page that may be truncated is requested again with a larger size.
 func (m *merger) fetchPage(ctx context.Context, n int) error {
 	from, b := &m.sources[n], m.matchFilter.branches[n]
 	parameters := slices.Concat(m.query.parameters, b.confiningParameters)
@@ -199,9 +199,9 @@ func (m *merger) fetchPage(ctx context.Context, n int) error {
 	}
 }
 
-// branchSize returns the number of matches to request from a branch for a page of a size; 0 leaves it to the FHIR server.
-// Sorted branches each contribute a part of a page. At least an eighth of the page bounds the number of requests per
-// branch.
+// branchSize returns the number of matches to request from a branch for a page of pageSize; 0 lets the FHIR server decide.
+// Sorted branches each contribute a part of a page. The result is at least an eighth of the page, which limits the number of
+// requests per branch.
 func branchSize(pageSize, count, branches int, sorted bool) int {
 	size := max(cmp.Or(pageSize, min(count, maxCount)), 0)
 	switch {
@@ -214,9 +214,9 @@ func branchSize(pageSize, count, branches int, sorted bool) int {
 	}
 }
 
-// isFullPage reports whether a page without a next link may not be the last: it has as many matches as requested, and no total.
-// Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's own
-// link or, for the first page, in the call.
+// isFullPage reports whether a page without a next link may not be the last one: it has no total and as many matches as
+// requested. Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's
+// own link or, for the first page, in the call.
 func isFullPage(b *message.Bundle, at paging.BranchPosition, requestedCount int) bool {
 	query, _ := url.ParseQuery(at.Query)
 	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
@@ -226,21 +226,21 @@ func isFullPage(b *message.Bundle, at paging.BranchPosition, requestedCount int)
 	return requestedCount > 0 && len(matches) == requestedCount
 }
 
-// pageReader are pages of the FHIR server. Their buffers are kept until release.
+// pageReader reads pages of the FHIR server. It retains their buffers until release.
 type pageReader struct {
 	handler          *Handler
 	query            query
-	judgesEntries    bool // entries are parsed, and pages too long to be judged are requested again
-	searchesAllTypes bool // the client has named no types
-	fetchedCount     int  // number of read pages
+	judgesEntries    bool // entries are parsed, and pages that are too large are requested again
+	searchesAllTypes bool // the client's search specifies no types
+	fetchedCount     int  // number of pages read
 	totalBytes       int64
 	buffers          []*message.ResponseBuffer
 	pooledLists      [][]message.Entry // lists of entries to return to the pool
 }
 
-// read requests a page with a number of matches from the FHIR server, by a call for the first page or by the page's own
-// link, and returns the place of the next page. A page that is too long to be judged is requested again with half as many
-// matches. The result is valid until release.
+// read requests a page of size matches from the FHIR server, by a call for the first page or by the page's own link, and
+// returns the position of the next page. If a page exceeds the size limit for responses, it is requested again with half as
+// many matches. The result is valid until release.
 func (p *pageReader) read(ctx context.Context, size int, first func(size int) message.Call, at paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
 	for {
 		c, before := at.Call(first(size)), p.newCheckpoint()
@@ -268,7 +268,7 @@ func (p *pageReader) read(ctx context.Context, size int, first func(size int) me
 	}
 }
 
-// fetchBuffered sends a call to the FHIR server, and keeps its response.
+// fetchBuffered sends a call to the FHIR server and retains its response.
 func (p *pageReader) fetchBuffered(ctx context.Context, c message.Call) (*message.Response, error) {
 	p.fetchedCount++
 	buffered, err := p.handler.Server.DoBuffered(ctx, c)
@@ -280,7 +280,7 @@ func (p *pageReader) fetchBuffered(ctx context.Context, c message.Call) (*messag
 	return &buffered.Response, nil
 }
 
-// checkpoint is the number of kept responses and the reserved memory at a point in time.
+// checkpoint records the number of retained responses and the reserved memory.
 type checkpoint struct {
 	responses     int
 	reservedBytes int64
@@ -290,7 +290,7 @@ func (p *pageReader) newCheckpoint() checkpoint {
 	return checkpoint{len(p.buffers), p.handler.Server.MemoryInUse()}
 }
 
-// discardSince releases the responses since a checkpoint, which must be unused, and the memory reserved since then.
+// discardSince releases the responses retained and the memory reserved since a checkpoint. These responses may not be in use.
 func (p *pageReader) discardSince(since checkpoint) {
 	for _, buffered := range p.buffers[since.responses:] {
 		buffered.Release()
@@ -299,7 +299,7 @@ func (p *pageReader) discardSince(since checkpoint) {
 	p.handler.Server.ReleaseExcept(since.reservedBytes, nil)
 }
 
-// halvePage halves the number of matches of a page. Links of the FHIR server contain it as _count.
+// halvePage halves the number of matches of a page. Links of the FHIR server specify the number as _count.
 func halvePage(at paging.BranchPosition, size int, tooLongErr error) (paging.BranchPosition, int, error) {
 	if at.IsFirst() {
 		if size == 1 {
@@ -310,14 +310,14 @@ func halvePage(at paging.BranchPosition, size int, tooLongErr error) (paging.Bra
 	query, err := url.ParseQuery(at.Query)
 	n, _ := strconv.Atoi(query.Get("_count"))
 	if err != nil || n < 2 || query.Has("page") || query.Has("_page") {
-		return at, size, tooLongErr // a single match, or a link with a start that depends on _count
+		return at, size, tooLongErr // a single match, or a link whose offset depends on _count
 	}
 	query.Set("_count", strconv.Itoa(n/2))
 	at.Query = query.Encode()
 	return at, size, nil
 }
 
-// splitEntries separates entries into matches and others.
+// splitEntries splits entries into matches and others.
 func splitEntries(entries []message.Entry) (matches, nonMatches []message.Entry) {
 	for _, e := range entries {
 		if e.Mode == "include" || e.Mode == "outcome" {
@@ -329,7 +329,7 @@ func splitEntries(entries []message.Entry) (matches, nonMatches []message.Entry)
 	return matches, nonMatches
 }
 
-// addPage sorts the entries of a page into their source. An OperationOutcome of the FHIR server may be about any resource, so
+// addPage adds the visible entries of a page to branch n. An OperationOutcome of the FHIR server may concern any resource, so
 // judged pages omit it.
 func (m *merger) addPage(ctx context.Context, n int, entries []message.Entry) error {
 	from := &m.sources[n]
@@ -365,26 +365,26 @@ func (m *merger) addPage(ctx context.Context, n int, entries []message.Entry) er
 	return nil
 }
 
-// maxDependencies is the maximum number of resources that a resource may depend on.
+// maxDependencies is the maximum number of dependencies per resource.
 const maxDependencies = 20
 
 // matchFilter decides which matches are visible.
 type matchFilter struct {
 	handler      *Handler
 	branches     []branch
-	cachesAccess bool // included entries may depend on the standing of matches
+	cachesAccess bool // included entries may depend on whether matches are covered
 	grants       grantCache
-	seen         map[interaction.Reference]bool // resources found so far, if there are several branches
+	seen         map[interaction.Reference]bool // resources found so far; used only if there are several branches
 }
 
-// mayJudge reports whether a match of a type can be judged for this page. Other matches are left for the next page, because
-// looking up the resources that they depend on could exceed the limit on requests.
+// mayJudge reports whether a match of a type may be judged for this page. Other matches are left for the next page, because
+// looking up their dependencies could exceed the limit on requests.
 func (f *matchFilter) mayJudge(resourceType string) bool {
 	return !f.handler.TypeRules.MayNeedLookups(resourceType) || f.handler.Server.RequestCount()+maxDependencies <= f.handler.MaxRequests
 }
 
-// isVisible reports whether a match of the n-th branch is visible and not a duplicate, of this branch or an earlier one.
-// Matches outside of the branch are dropped.
+// isVisible reports whether a match of branch n is visible and neither this branch nor an earlier one has found it already.
+// Matches that do not satisfy the branch's parameters are dropped.
 func (f *matchFilter) isVisible(ctx context.Context, e *message.Entry, n int) (bool, error) {
 	b, of := f.branches[n], interaction.Reference{Type: e.ParsedResource.Type, ID: e.ParsedResource.ID}
 	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.ParsedResource.Type || f.seen[of] {
@@ -409,7 +409,7 @@ func (f *matchFilter) isVisible(ctx context.Context, e *message.Entry, n int) (b
 	return ok, err
 }
 
-// release returns the pages' buffers, to which all entries point, and the lists of entries to their pools.
+// release returns the pages' buffers, which contain all entries, and the lists of entries to their pools.
 func (p *pageReader) release(lists ...[]message.Entry) {
 	for _, list := range append(p.pooledLists, lists...) {
 		if clear(list); cap(list) <= maxPooledEntries {
@@ -422,11 +422,11 @@ func (p *pageReader) release(lists ...[]message.Entry) {
 	}
 }
 
-// maxIDsPerGet is the maximum number of ids in a search by GET, which keeps its URL below 2,000 characters. Longer searches use
+// maxIDsPerGet is the maximum number of ids in a search by GET; it limits the URL to 2,000 characters. Longer searches use
 // POST.
 const maxIDsPerGet = 40
 
-// searchByIDs returns a search with a number of ids; its argument is the page size.
+// searchByIDs returns a function that returns a search by ids; its argument is the page size.
 func searchByIDs(method, resourceType string, parameters []smart.Parameter, ids int) func(size int) message.Call {
 	if ids > maxIDsPerGet {
 		method = http.MethodPost
@@ -434,8 +434,8 @@ func searchByIDs(method, resourceType string, parameters []smart.Parameter, ids 
 	return func(size int) message.Call { return branch{resourceType: resourceType}.call(method, parameters, size) }
 }
 
-// fetchPending loads the first matches left of a source, as many as fit on a page, by one search. They are judged like all
-// matches; deleted resources are omitted.
+// fetchPending loads the first pending matches of branch n, as many as fit on a page, by one search. They are judged like all
+// matches. Deleted resources are omitted.
 func (m *merger) fetchPending(ctx context.Context, n int) error {
 	from := &m.sources[n]
 	resourceType, _, _ := strings.Cut(from.pendingIDs[0], "/")
@@ -464,7 +464,7 @@ func (m *merger) fetchPending(ctx context.Context, n int) error {
 	return err
 }
 
-// findByIDs returns resources of a type by their ids, and the included entries.
+// findByIDs returns the resources of a type with the given ids, and the included entries.
 func (m *merger) findByIDs(ctx context.Context, resourceType string, ids []string) (found map[string]message.Entry, nonMatches []message.Entry, err error) {
 	parameters := slices.DeleteFunc(slices.Clone(m.query.parameters), func(p smart.Parameter) bool { return !paging.ControlsResults(p) })
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})

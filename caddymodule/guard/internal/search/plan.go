@@ -29,14 +29,14 @@ type Handler struct {
 	Pages                paging.Pages       // seals page links
 	Parameters           searchparam.Set    // supported search parameters
 	TypeRules            access.TypeRules   // rules for types outside of compartments
-	SupportsCompartments bool               // the FHIR server supports searches by Patient/id/Type
-	MaxRequests          int                // maximum number of requests to the FHIR server
+	SupportsCompartments bool               // whether the FHIR server supports searches by Patient/id/Type
+	MaxRequests          int                // maximum number of requests to the FHIR server per client request
 	MaxResponseBytes     int64              // maximum size in bytes of a judged response
 }
 
 // searchPlan is the immutable plan of a search.
 type searchPlan struct {
-	call        message.Call            // client's call without ignored parameters
+	call        message.Call            // the client's call without ignored parameters
 	interaction interaction.Interaction // interaction of that call
 	branches    []branch
 	query       query
@@ -47,12 +47,12 @@ type searchPlan struct {
 
 // query contains the parameters that every branch sends to the FHIR server.
 type query struct {
-	method           string            // of the client: the parameters of a search by POST stay in a body
-	clientParameters []smart.Parameter // parameters of the client, which messages of the FHIR server may repeat
+	method           string            // the client's method: a search by POST sends its parameters in a body
+	clientParameters []smart.Parameter // the client's parameters, which messages of the FHIR server may repeat
 	parameters       []smart.Parameter // parameters for the FHIR server
-	order            sortOrder         // order of the merged results
+	order            sortOrder         // order in which results are merged
 	hasResolvedChain bool              // the gateway resolved a chain by additional searches
-	matchesNothing   bool              // a chain matched nothing, so the search has no matches
+	matchesNothing   bool              // a chain matched nothing, so the search matches nothing
 }
 
 // sentTerms returns the client's parameters, which messages of the FHIR server may repeat.
@@ -60,19 +60,19 @@ func (q query) sentTerms() message.SentTerms {
 	return message.SentTerms{}.AddParameters(q.clientParameters)
 }
 
-// responseOptions describes the response that the client requested.
+// responseOptions describes the response requested by the client.
 type responseOptions struct {
-	effective     []smart.Parameter // effective parameters of the client
-	ignored       []string          // names of unknown parameters, with Prefer: handling=lenient
-	count         int               // _count; 0 if absent
+	effective     []smart.Parameter // the client's parameters that take effect
+	ignored       []string          // names of unknown parameters, if Prefer is handling=lenient
+	count         int               // value of _count; 0 if absent
 	onlyTotal     bool              // _summary=count or _count=0
 	accurateTotal bool              // _total=accurate
 }
 
-// inclusionPlan selects included and revincluded resources.
+// inclusionPlan determines which resources are included by _include and _revinclude.
 type inclusionPlan struct {
-	kinds           includes // kinds of includes in the search
-	referringChains []chain  // references to matches, resolved by searches of the gateway
+	kinds           includes // kinds of include parameters in the search
+	referringChains []chain  // references to matches that the gateway resolves by searches
 }
 
 // disclosure determines how much of the FHIR server's response may be returned unchanged.
@@ -82,8 +82,8 @@ type disclosure struct {
 	isCountable bool // the FHIR server finds only visible matches, so its total reveals nothing
 }
 
-// mayHide reports whether the FHIR server may find matches that are withheld because policies deny them or they belong to
-// other patients. A link to a page with only withheld matches would reveal them, so each page looks ahead.
+// mayHide reports whether the FHIR server may find matches that are withheld because policies deny them or they belong to other
+// patients. A link to a page of only withheld matches would reveal them, so pages look ahead.
 func (d disclosure) mayHide() bool { return d.isJudged && (d.hasPolicies || !d.isCountable) }
 
 // mayCount reports whether the FHIR server's number of matches may be returned.
@@ -92,13 +92,13 @@ func (d disclosure) mayCount() bool { return !d.hasPolicies && (!d.isJudged || d
 // sortOrder is the client's _sort.
 type sortOrder []sortKey
 
-// sortKey is a parameter in _sort.
+// sortKey is a key of _sort.
 type sortKey struct {
 	name       string
 	descending bool
 }
 
-// scopeCoverage is the extent to which the scopes cover the searched resources.
+// scopeCoverage determines which of the searched resources the scopes cover.
 type scopeCoverage uint8
 
 const (
@@ -110,28 +110,27 @@ const (
 	coversAll
 )
 
-// searchRules decide which parameters are sent to the FHIR server. Unless the trust is open, a parameter must not reveal
-// resources that the scopes do not cover, whether by the matches, their number or their order.
+// searchRules decide which parameters are sent to the FHIR server. Unless the scopes cover all resources involved, a parameter
+// must not reveal uncovered ones by the matches, their number or their order.
 //
-// R4's parameters of a type compare only elements of the resource itself, which the client may read anyway, so they are
-// sent.
+// R4's parameters of a type compare only elements of the resource itself, which the client may read anyway, so they are sent.
 type searchRules struct {
 	handler       *Handler
 	branches      []branch
-	resourceType  string   // searched type; empty or [smart.AnyType] for several
+	resourceType  string   // the searched type; empty or [smart.AnyType] for several types
 	types         []string // types of the branches
 	coverage      scopeCoverage
-	hasTypeInPath bool // the path names the single type
+	hasTypeInPath bool // the path contains the single type
 	includes      includes
 }
 
-// grantCache caches the grants for a type and permission.
+// grantCache caches grants by type and permission.
 type grantCache struct {
 	judge   *judge.Judge
 	entries map[grantKey][]access.Grant
 }
 
-// grantKey is the cache key of grants.
+// grantKey is the key of a grantCache.
 type grantKey struct {
 	resourceType string
 	permission   smart.Permission
@@ -151,7 +150,7 @@ func (g *grantCache) get(resourceType string, p smart.Permission) []access.Grant
 }
 
 const (
-	// DefaultCount is the number of matches on a judged page without _count; maxCount is the maximum.
+	// DefaultCount is the number of matches on a judged page if _count is missing. maxCount is the maximum.
 	DefaultCount = 50
 	maxCount     = 1000
 	// minMergedPage is the minimum page size of merged branches, because other branches may have found many of the same
@@ -159,8 +158,7 @@ const (
 	minMergedPage = 20
 )
 
-// pageSize returns the number of matches on a page. 0 keeps the page size of the FHIR server, for pages that are not
-// judged.
+// pageSize returns the number of matches on a page; 0 means the FHIR server's page size, for pages that are not judged.
 func pageSize(isJudged bool, count int) int {
 	if !isJudged {
 		return 0
@@ -168,8 +166,8 @@ func pageSize(isJudged bool, count int) int {
 	return min(cmp.Or(count, DefaultCount), maxCount)
 }
 
-// call returns the search request of a branch with a page size; 0 leaves the size to the FHIR server. The parameters of a
-// search by POST stay in a body, which keeps them out of logs.
+// call returns the search request of a branch with a page size; 0 lets the FHIR server decide. The parameters of a search by
+// POST are sent in a body, which keeps them out of logs.
 func (b branch) call(method string, parameters []smart.Parameter, size int) message.Call {
 	path := b.resourceType
 	switch {
@@ -189,22 +187,22 @@ func (b branch) call(method string, parameters []smart.Parameter, size int) mess
 	return message.Call{Method: http.MethodPost, Path: strings.TrimPrefix(path+"/_search", "/"), Header: header, Body: []byte(text)}
 }
 
-// searchesAllTypes reports whether the client has named no types. The FHIR server may then lack some of them.
+// searchesAllTypes reports whether the client's search specifies no types. The FHIR server need not support all of them.
 func searchesAllTypes(i interaction.Interaction) bool {
 	return (i.Type == "" || i.Type == smart.AnyType) &&
 		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
 
-// branch is a search with parameters that confine the FHIR server to the resources that some grants cover. If no single
-// search can express the grants, the results of several branches are merged.
+// branch is a search whose parameters confine the FHIR server to the resources that some grants cover. If no single search can
+// express the grants, the results of several branches are merged.
 type branch struct {
 	resourceType         string
-	pathPatient          string                // patient whose compartment the path selects; empty if none
-	confinedToPatient    string                // patient compartment that the path or parameters confine to; empty if none
-	requestedCompartment interaction.Reference // requested compartment, if the path selects it
-	confiningParameters  []smart.Parameter     // parameters in addition to the client's
+	pathPatient          string                // patient whose compartment the path selects; may be empty
+	confinedToPatient    string                // patient to whose compartment the path or parameters confine the search; may be empty
+	requestedCompartment interaction.Reference // compartment requested by the client, if the path selects it
+	confiningParameters  []smart.Parameter     // parameters that are added to the client's
 	isFullyCovered       bool                  // the scopes cover every possible match
-	dependsOnPolicies    bool                  // policies decide about its matches
+	dependsOnPolicies    bool                  // policies decide which of its matches are visible
 }
 
 // chain is the first link of a chained parameter or _has, and the condition on the linked resources.
@@ -215,14 +213,14 @@ type chain struct {
 	isReverse bool                  // _has: the linked resources refer to the searched ones
 }
 
-// includes are the kinds of includes in a search.
+// includes contains the kinds of include parameters in a search.
 type includes struct {
 	include    bool // _include: resources that a match refers to
 	revinclude bool // _revinclude: resources that refer to a match
-	iterate    bool // the :iterate or :recurse modifier
+	iterate    bool // with the modifier :iterate or :recurse
 }
 
-// includesOf returns the kinds of includes in a search.
+// includesOf returns the kinds of include parameters in a search.
 func includesOf(parameters []smart.Parameter) (all includes) {
 	for _, p := range parameters {
 		name, modifier, _ := strings.Cut(p.Name, ":")
@@ -239,7 +237,7 @@ func includesOf(parameters []smart.Parameter) (all includes) {
 	return all
 }
 
-// isBefore reports whether entry a precedes entry b. Entries without a value are last, as on HAPI.
+// isBefore reports whether entry a precedes entry b. Entries without a value come last, as on HAPI.
 func (o sortOrder) isBefore(parameters searchparam.Set, a, b *message.Entry) bool {
 	for i, key := range o {
 		x, y := o.rank(parameters, a, i), o.rank(parameters, b, i)
@@ -256,7 +254,7 @@ func (o sortOrder) isBefore(parameters searchparam.Set, a, b *message.Entry) boo
 	return false
 }
 
-// rank returns the rank of an entry by a sort key, computed once.
+// rank returns the rank of an entry by a sort key. It is computed only once.
 func (o sortOrder) rank(parameters searchparam.Set, e *message.Entry, key int) searchparam.Rank {
 	if e.Ranks == nil {
 		e.Ranks = make([]searchparam.Rank, len(o))
@@ -270,14 +268,14 @@ func (o sortOrder) rank(parameters searchparam.Set, e *message.Entry, key int) s
 }
 
 const (
-	typicalEntries   = 50   // usual number of entries on a page
+	typicalEntries   = 50   // typical number of entries per page
 	maxPooledEntries = 1000 // maximum capacity of a pooled list
 )
 
 // entryLists is a pool of entry lists of limited capacity.
 var entryLists = sync.Pool{New: func() any { return new([]message.Entry) }}
 
-// newEntryList returns an empty list with capacity for the entries of a usual page.
+// newEntryList returns an empty list with capacity for the entries of a typical page.
 func newEntryList() []message.Entry {
 	return slices.Grow(*entryLists.Get().(*[]message.Entry), typicalEntries)
 }
@@ -318,7 +316,7 @@ func newRules(x *Handler, i interaction.Interaction, branches []branch) searchRu
 	if rules.types = []string{rules.resourceType}; !interaction.IsType(rules.resourceType) {
 		rules.types = branchTypes(branches)
 	}
-	switch { // a type is not whole if policies judge each match
+	switch { // if policies judge each match, no type is covered completely
 	case x.Judge.Rights().IsUnrestricted(smart.AnyType, smart.Search):
 		rules.coverage = coversAll
 	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.isFullyCovered }):
@@ -329,14 +327,14 @@ func newRules(x *Handler, i interaction.Interaction, branches []branch) searchRu
 
 type parameterEffects struct {
 	response         responseOptions
-	forwarded        []smart.Parameter // for the FHIR server
+	forwarded        []smart.Parameter // parameters sent to the FHIR server
 	order            sortOrder
 	referringChains  []chain
 	hasResolvedChain bool // a chain was resolved
 	matchesNothing   bool // a chain matched nothing
 }
 
-// apply handles the parameters that take effect in the gateway, and rejects those that would reveal too much.
+// apply handles the parameters that take effect in the gateway and rejects those that would reveal too much.
 func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter, lenient bool) (all parameterEffects, err error) {
 	if err := paging.RejectPagingLinks(parameters); err != nil {
 		return all, err
@@ -367,11 +365,11 @@ func (all *parameterEffects) add(one parameterEffects) {
 	all.matchesNothing = all.matchesNothing || one.matchesNothing
 }
 
-// apply applies a supported parameter of the response.
+// apply applies a supported parameter that affects the response.
 func (r *responseOptions) apply(p smart.Parameter) {
 	switch p.Name {
 	case "_count":
-		r.count, _ = strconv.Atoi(p.Value) // validated by the rules
+		r.count, _ = strconv.Atoi(p.Value) // the search rules have validated it
 		r.onlyTotal = r.onlyTotal || r.count == 0
 	case "_summary":
 		r.onlyTotal = r.onlyTotal || p.Value == "count"
@@ -380,13 +378,13 @@ func (r *responseOptions) apply(p smart.Parameter) {
 	}
 }
 
-// isDroppable reports whether ignoring an unknown parameter is harmless. Chains and _sort are excluded: their parts are
+// isDroppable reports whether an unknown parameter can be ignored without harm. Chains and _sort cannot: their parts are
 // checked individually.
 func isDroppable(name string) bool {
 	return name != "_sort" && !strings.HasPrefix(name, "_has") && !strings.Contains(name, ".")
 }
 
-// withoutIgnored removes the ignored parameters from the client's call, so that links to further pages do not repeat them.
+// withoutIgnored removes the ignored parameters from the client's call, so that page links do not repeat them.
 func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string) (message.Call, interaction.Interaction) {
 	if len(ignored) == 0 {
 		return c, i
@@ -400,7 +398,7 @@ func withoutIgnored(c message.Call, i interaction.Interaction, ignored []string)
 	return c, i
 }
 
-// parameterEffects returns the effects of a parameter. inSelfLink reports whether the parameter belongs into the self link.
+// parameterEffects returns the effects of a parameter. inSelfLink reports whether the self link must contain the parameter.
 func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (one parameterEffects, inSelfLink bool, err error) {
 	as := parameterEffects{forwarded: []smart.Parameter{p}}
 	switch p.Name {
@@ -408,7 +406,7 @@ func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (o
 		return parameterEffects{}, false, nil
 	case "_count":
 		if n, err := strconv.Atoi(p.Value); err != nil || n < 0 {
-			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "_count must be a number.")
+			return parameterEffects{}, false, message.InvalidRequest(message.ErrInvalidSearch, "_count must be a nonnegative integer.")
 		}
 		return parameterEffects{}, true, nil
 	case "_summary":
@@ -432,7 +430,7 @@ func (r searchRules) parameterEffects(ctx context.Context, p smart.Parameter) (o
 	return r.filterEffects(ctx, p)
 }
 
-// checkType rejects _type for a search with a path that already names the type.
+// checkType rejects _type if the path of the search already specifies the type.
 func (r searchRules) checkType() error {
 	if r.hasTypeInPath {
 		return message.InvalidRequest(message.ErrInvalidSearch, "_type is only allowed in searches across several types.")
@@ -440,13 +438,13 @@ func (r searchRules) checkType() error {
 	return nil
 }
 
-// filterEffects returns the effects of a parameter that selects matches, or parts of them.
+// filterEffects returns the effects of a parameter that selects matches or parts of them.
 func (r searchRules) filterEffects(ctx context.Context, p smart.Parameter) (one parameterEffects, inSelfLink bool, err error) {
 	as := parameterEffects{forwarded: []smart.Parameter{p}}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
 	case len(r.branches) > 1 && (name == "_summary" || name == "_elements"):
-		return parameterEffects{}, false, nil // merging branches needs elements that would be missing
+		return parameterEffects{}, false, nil // merging branches requires elements that would be missing
 	case r.coverage == coversAll:
 		return as, true, nil
 	case name == "_include":
@@ -456,7 +454,7 @@ func (r searchRules) filterEffects(ctx context.Context, p smart.Parameter) (one 
 		as.forwarded, as.referringChains, err = r.expandRevinclude(p, modifier)
 		return as, true, err
 	case name == "_summary", name == "_elements":
-		// Judging needs all elements of a resource.
+		// Judging requires all elements of a resource.
 		if r.coverage == coversSome || r.includes != (includes{}) || modifier != "" {
 			return parameterEffects{}, false, nil
 		}
@@ -480,8 +478,8 @@ func (r searchRules) filterEffects(ctx context.Context, p smart.Parameter) (one 
 	return as, true, nil
 }
 
-// parseSort parses _sort, and rejects keys other than elements of the resource itself. The order is empty for a single branch,
-// which the FHIR server sorts.
+// parseSort parses _sort. It returns an error for keys other than elements of the resource itself. The order is empty for a
+// single branch, because the FHIR server sorts it.
 func (r searchRules) parseSort(value string) (by sortOrder, err error) {
 	if r.coverage == coversAll && len(r.branches) == 1 {
 		return nil, nil
@@ -498,8 +496,8 @@ func (r searchRules) parseSort(value string) (by sortOrder, err error) {
 	return by, nil
 }
 
-// checkSort rejects a reference as sort key, because the FHIR server may sort by the referenced resources. If several
-// branches are merged, it also rejects keys that the gateway cannot evaluate.
+// checkSort rejects references as sort keys, because the FHIR server may sort by the referenced resources. If several branches
+// are merged, it also rejects keys that the gateway cannot evaluate.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.branches {
 		p, ok := r.handler.Parameters.Lookup(b.resourceType, name)
@@ -515,7 +513,7 @@ func (r searchRules) checkSort(name string) error {
 	return nil
 }
 
-// leakyParameters are the parameters that reveal other resources, with the reason.
+// leakyParameters maps the parameters that reveal other resources to the reason.
 var leakyParameters = map[string]string{
 	"_filter":        "it can query any resource",
 	"_list":          "it reveals the content of a List",
@@ -528,8 +526,8 @@ var leakyParameters = map[string]string{
 	"_containedType": "contained resources cannot be checked on their own",
 }
 
-// plainModifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. All kinds support
-// :missing.
+// plainModifiers are the modifiers that compare only elements of the resource itself, by kind of parameter. :missing is also
+// plain, for each kind.
 var plainModifiers = map[searchparam.Kind][]string{
 	searchparam.String:    {"exact", "contains", "nickname"},
 	searchparam.Token:     {"not", "text", "of-type", "above", "below", "in", "not-in"},
@@ -537,7 +535,7 @@ var plainModifiers = map[searchparam.Kind][]string{
 	searchparam.Reference: {"identifier"},
 }
 
-// checkPlainParameter rejects a parameter that compares more than the elements of a resource of the type. Terminology modifiers
+// checkPlainParameter rejects a parameter that compares more than the elements of the resource itself. Terminology modifiers
 // are permitted because value sets contain no patient data, but only with a URL: an id could select any resource.
 func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier, value string) error {
 	parameter, ok := supported.Lookup(resourceType, name)
@@ -545,7 +543,7 @@ func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier
 	case !ok:
 		return unknownParameter(resourceType, name)
 	case name == "_id" && modifier != "":
-		// With _id:not, HAPI finds nothing if no resource has the id, and everything otherwise, which reveals existing ids.
+		// For _id:not, HAPI finds nothing if no resource has the id and everything otherwise, which reveals existing ids.
 		return message.Forbidden(message.ErrDisclosure, "With these scopes, _id must not have a modifier: the result could reveal existing ids.")
 	case modifier == "", modifier == "missing":
 		return nil
@@ -561,7 +559,7 @@ func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier
 
 var errUnknownParameter = fmt.Errorf("%w: unknown search parameter", message.ErrInvalidSearch)
 
-// unknownParameter rejects a parameter with a meaning that only the FHIR server may know.
+// unknownParameter returns the error for a parameter whose meaning only the FHIR server may know.
 func unknownParameter(resourceType, name string) error {
 	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not supported: FHIR R4 does not define it for %s, and neither does this site.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
@@ -597,7 +595,7 @@ func (x *Handler) IsPlainSearch(i interaction.Interaction) bool {
 	})
 }
 
-// harmlessParameters are the parameters that affect only the format or extent of a response, and reveal no other type.
+// harmlessParameters are the parameters that affect only the format or size of a response and reveal no other type.
 var harmlessParameters = map[string]bool{
 	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }

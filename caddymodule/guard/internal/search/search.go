@@ -44,13 +44,13 @@ func (x *Handler) HandlePage(ctx context.Context, c message.Call, i interaction.
 	return x.buildPage(ctx, p, at, self)
 }
 
-// CheckSearch returns the rejection of a search without executing it; only chains are resolved.
+// CheckSearch returns the rejection of a search, if any. It does not execute the search, but resolves chains.
 func (x *Handler) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	_, err := newPlan(ctx, x, c, i)
 	return err
 }
 
-// buildPage returns the page of matches from a position on.
+// buildPage returns the page of matches that begins at a position.
 func (x *Handler) buildPage(ctx context.Context, p searchPlan, from paging.Position, self string) (*message.Response, error) {
 	m := newMerger(x, p, from)
 	defer func() { m.pages.release(m.matches) }()
@@ -81,7 +81,7 @@ func (x *Handler) buildPage(ctx context.Context, p searchPlan, from paging.Posit
 	return out.Response(), nil
 }
 
-// ignoredOutcome returns the entry that lists the ignored parameters; nil if none.
+// ignoredOutcome returns an entry that lists the ignored parameters, or nil if there are none.
 func ignoredOutcome(ignored []string) []message.Entry {
 	if len(ignored) == 0 {
 		return nil
@@ -91,9 +91,8 @@ func ignoredOutcome(ignored []string) []message.Entry {
 	return []message.Entry{{Resource: []byte(text), Search: []byte(`{"mode":"outcome"}`)}}
 }
 
-// pageTotal returns the total of a page: the FHIR server's total if it counts only visible matches, or the number of matches on
-// all pages if this page is the last. Later pages repeat the first page's total until a page hides a match. -1 means
-// unknown.
+// pageTotal returns the total for a page: the FHIR server's total if it counts only visible matches, or the number of matches
+// on all pages if this page is the last. Later pages repeat the first page's total until a match is withheld. -1 means unknown.
 func (x *Handler) pageTotal(ctx context.Context, p searchPlan, m *merger, from, to paging.Position) (int, error) {
 	switch {
 	case !p.disclosure.isJudged:
@@ -112,8 +111,8 @@ func (x *Handler) pageTotal(ctx context.Context, p searchPlan, m *merger, from, 
 	return -1, nil
 }
 
-// positionAfter returns the position after the page. A page of the FHIR server that contributed no match is read again. For any
-// other page, the position lists the remaining matches: on a second read, the FHIR server could order the page differently.
+// positionAfter returns the position after the page. A page of the FHIR server that contributed no match will be read again.
+// For other pages, the position lists the remaining matches, because the order could differ when the page is read again.
 func (m *merger) positionAfter(from paging.Position) paging.Position {
 	to := paging.Position{ReturnedCount: from.ReturnedCount + len(m.matches), Total: from.Total}
 	for _, source := range m.sources {
@@ -139,8 +138,8 @@ func (x *Handler) nextLink(ctx context.Context, c message.Call, i interaction.In
 	return x.Pages.Seal(ctx, paging.FullRequestPage(c, at))
 }
 
-// localize sets the public URL of judged entries, and removes everything but the resource and its mode. A score, for
-// example, reveals how common words are in all records.
+// localize sets the public URLs of judged entries and removes everything but the resource and its mode. For example, a score
+// reveals how common words are in all records.
 func localize(base string, entries []message.Entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -159,13 +158,13 @@ var (
 	IncludeSearch = []byte(`{"mode":"include"}`)
 )
 
-// maxCountedBranches is the maximum number of overlapping branches of a type for a count, which needs one request for each of
-// their subsets.
+// maxCountedBranches is the maximum number of overlapping branches of a type for computing a total, which requires one request
+// for each of their subsets.
 const maxCountedBranches = 4
 
 var errNoTotal = errors.New("search response has no total")
 
-// count returns the number of matches. A match of several branches counts once.
+// count returns the number of matches. A match of several branches is counted once.
 func (x *Handler) count(ctx context.Context, q query, branches []branch, d disclosure) (int, error) {
 	if q.matchesNothing {
 		return 0, nil
@@ -188,7 +187,7 @@ func (x *Handler) count(ctx context.Context, q query, branches []branch, d discl
 	return total, nil
 }
 
-// countUnion returns the number of resources that any of the branches of a type finds, by inclusion and exclusion.
+// countUnion returns the number of resources that the branches of a type find together, by inclusion and exclusion.
 func (x *Handler) countUnion(ctx context.Context, q query, branches []branch) (int, error) {
 	if len(branches) > maxCountedBranches {
 		return 0, message.TooCostly("The total is not available with these scopes: counting the matches requires too many searches.")
@@ -236,9 +235,9 @@ func (x *Handler) countBranch(ctx context.Context, q query, b branch) (int, erro
 type Selection struct {
 	handler *Handler
 	plan    searchPlan
-	// Parameters are the criteria after the rules for searches.
+	// Parameters are the criteria after applying the search rules.
 	Parameters []smart.Parameter
-	// MatchesNothing is true if a chain matched nothing, so the criteria match nothing.
+	// MatchesNothing is true if a chain matched nothing. The criteria then match nothing.
 	MatchesNothing bool
 	// HasOnlyConditions is true if the criteria contain only conditions on resources.
 	HasOnlyConditions bool
@@ -256,7 +255,7 @@ func (x *Handler) PlanSelection(ctx context.Context, resourceType string, parame
 
 var errMultipleMatches = errors.New("multiple resources match the criteria")
 
-// FindOne returns the id of the single match among the resources that the client may find; empty without a match. Several
+// FindOne returns the id of the single match among the resources that the client may find, or "" if there is no match. Several
 // matches are an error (412).
 func (of *Selection) FindOne(ctx context.Context) (string, error) {
 	p := of.plan
@@ -280,13 +279,13 @@ func (of *Selection) FindOne(ctx context.Context) (string, error) {
 	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Multiple resources match the criteria.", Err: errMultipleMatches}
 }
 
-// maxChainPages is the maximum number of pages of the FHIR server that are read for one link of a chain.
+// maxChainPages is the maximum number of pages of the FHIR server read for one link of a chain.
 const maxChainPages = 10
 
-// eachMatch calls a function with each resource that a search by this client would find.
+// eachMatch calls a function on each resource that a search by this client would find.
 func (x *Handler) eachMatch(ctx context.Context, resourceType string, p smart.Parameter, do func(*message.Entry) error) error {
 	parameters := []smart.Parameter{{Name: "_count", Value: "200"}}
-	if p.Name != "_type" { // the path names the type
+	if p.Name != "_type" { // the path contains the type
 		parameters = append(parameters, p)
 	}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
@@ -298,8 +297,8 @@ func (x *Handler) eachMatch(ctx context.Context, resourceType string, p smart.Pa
 	return x.eachPlanMatch(ctx, found, maxChainPages, do)
 }
 
-// eachPlanMatch calls a function with each match of a plan. It fails if the matches fill more than this number of pages of the
-// FHIR server.
+// eachPlanMatch calls a function on each match of a plan. It returns an error if the matches fill more than the given number of
+// pages of the FHIR server.
 func (x *Handler) eachPlanMatch(ctx context.Context, p searchPlan, pages int, do func(*message.Entry) error) error {
 	m := newMerger(x, p, paging.Position{})
 	m.maxPages = pages * len(p.branches)

@@ -25,8 +25,8 @@ import (
 // TypeJSONPatch is the media type of a JSON Patch (RFC 6902 §6).
 const TypeJSONPatch = "application/json-patch+json"
 
-// Patch answers a patch, conditional or not. The guard applies a JSON Patch itself and forwards an update, so that the FHIR
-// server cannot interpret the patch differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
+// Patch answers a patch, conditional or not. The guard applies a JSON Patch itself and sends an update, so that the FHIR server
+// cannot interpret the patch differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
 func (x *Handler) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
@@ -46,7 +46,7 @@ func (x *Handler) Patch(ctx context.Context, c message.Call, i interaction.Inter
 	return apply(ctx, before)
 }
 
-// patchFunc returns the function that applies a patch of this media type.
+// patchFunc returns the function that applies a patch of the call's media type.
 func (w *write) patchFunc() (func(context.Context, *version) (*message.Response, error), error) {
 	switch media, _, _ := mime.ParseMediaType(w.call.Header.Get("Content-Type")); media {
 	case TypeJSONPatch:
@@ -63,7 +63,7 @@ func (w *write) patchFunc() (func(context.Context, *version) (*message.Response,
 	}
 }
 
-// applyJSONPatch applies a JSON Patch, and sends the result as an update.
+// applyJSONPatch applies a JSON Patch and sends the result as an update.
 func (w *write) applyJSONPatch(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Response, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ var (
 	errMalformedPatch = errors.New("malformed JSON Patch")
 )
 
-// parsePatch parses a JSON Patch.
+// parsePatch parses and validates a JSON Patch.
 func parsePatch(text []byte) (jsonpatch.Patch, error) {
 	if err := rawjson.Check(text); err != nil {
 		return nil, message.InvalidRequest(err, "The patch must be valid JSON without duplicate names.")
@@ -147,7 +147,7 @@ func isOperation(op jsonpatch.Operation) bool {
 	return false
 }
 
-// applyPatch returns the patched resource. The limit applies to the copied bytes and to the result.
+// applyPatch returns the patched resource. The limit in bytes applies to the copied data and to the result.
 func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 	options := jsonpatch.NewApplyOptions()
 	options.SupportNegativeIndices, options.EscapeHTML, options.AccumulatedCopySizeLimit = false, false, limit
@@ -160,26 +160,26 @@ func applyPatch(text []byte, p jsonpatch.Patch, limit int64) ([]byte, error) {
 
 var (
 	errFHIRPathPatch = errors.New("FHIRPath Patch cannot be checked")
-	// plainPathPattern matches a path of element names and indices, which every FHIR server interprets alike.
+	// plainPathPattern matches a path of element names and indices, which every FHIR server interprets in the same way.
 	plainPathPattern = regexp.MustCompile(`^([A-Z][A-Za-z]+)((?:\.[a-z][A-Za-z0-9]*(?:\[[0-9]{1,9}\])?)*)$`)
 	// plainNamePattern matches the name of an element.
 	plainNamePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 )
 
-// checkFHIRPathPatch rejects a FHIRPath Patch (R4 fhirpatch.html) that could change the owner of a resource or an element that
-// a scope depends on, add a reference, or fail depending on elements that the client may not read. The patch is not evaluated
-// here, so paths that are not plain are rejected too.
+// checkFHIRPathPatch rejects a FHIRPath Patch (R4 fhirpatch.html) that could change the owner of a resource or an element on
+// which a scope depends, add a reference, or fail depending on elements that the client may not read. The patch is not
+// evaluated here, so paths that are not plain are also rejected.
 func (w *write) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
 		return message.InvalidRequest(err, "The patch must be valid JSON without duplicate names.")
 	}
-	if MayHaveSideEffects(w.handler.Judge.Rights(), w.interaction.Type) { // which takes all of the resource to judge
+	if MayHaveSideEffects(w.handler.Judge.Rights(), w.interaction.Type) { // judging side effects requires the full resource
 		return message.Forbidden(message.ErrDisclosure, "With these scopes, send a JSON Patch to change a %s.", w.interaction.Type)
 	}
 	if w.isUnrestricted && w.handler.Judge.Rights().IsUnrestricted(w.interaction.Type, smart.Read) {
 		return message.VisitStrings(text, func(_, value string) error { return checkNotConditional(w.handler.Judge.Rights(), value) })
 	}
-	var parameters map[string]any // unlike a struct, a map is case-sensitive: Part is not part
+	var parameters map[string]any // a map, because struct fields match case-insensitively: "Part" would match "part"
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
 		return message.InvalidRequest(errFHIRPathPatch, "The patch must be a Parameters resource.")
 	}
@@ -192,7 +192,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 	return nil
 }
 
-// checkNotConditional rejects a text that could become a conditional reference.
+// checkNotConditional returns an error if a text could become a conditional reference.
 func checkNotConditional(rights *access.Rights, value string) error {
 	path, _, _ := strings.Cut(value, "?")
 	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
@@ -201,7 +201,7 @@ func checkNotConditional(rights *access.Rights, value string) error {
 	return checkConditionalReference(rights, value)
 }
 
-// isPlain reports whether an operation changes an element at a plain path that access does not depend on.
+// isPlain reports whether an operation changes an element at a plain path on which access does not depend.
 func (w writePermission) isPlain(operation any, parameters searchparam.Set) bool {
 	parts, ok := operationParts(operation)
 	path, isString := parts["path"].(string)
@@ -228,7 +228,7 @@ func (w writePermission) isPlain(operation any, parameters searchparam.Set) bool
 		!slices.ContainsFunc(w.protectedElements(parameters), func(name string) bool { return mayBeSameElement(first, name) })
 }
 
-// operationParts returns the values of an operation's parts by name. ok is false with a nested or repeated part, or a reference.
+// operationParts returns an operation's parts by name. ok is false if a part is nested or repeated or contains a reference.
 func operationParts(operation any) (map[string]any, bool) {
 	o, _ := operation.(map[string]any)
 	list, isList := o["part"].([]any)
@@ -269,7 +269,7 @@ func hasReference(value any) bool {
 	return false
 }
 
-// mayBeSameElement reports whether two names may mean the same element: FHIRPath uses value for valueQuantity.
+// mayBeSameElement reports whether two names may identify the same element: FHIRPath uses "value" for valueQuantity.
 func mayBeSameElement(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -278,7 +278,7 @@ func mayBeSameElement(a, b string) bool {
 	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
 }
 
-// protectedElements returns the elements used to judge the resource.
+// protectedElements returns the elements on which the judgement of the resource depends.
 func (w writePermission) protectedElements(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.PatientParameters(w.resourceType)
@@ -297,7 +297,7 @@ func (w writePermission) protectedElements(parameters searchparam.Set) []string 
 	return all
 }
 
-// forwardPatch forwards the client's patch, for the judged version only.
+// forwardPatch forwards the client's patch, restricted to the judged version.
 func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Response, error) {
 	if _, err := w.permission.allowingGrant(ctx, before, nil); err != nil {
 		return nil, err

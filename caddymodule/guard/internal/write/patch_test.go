@@ -37,7 +37,7 @@ func TestPatchBounds(t *testing.T) {
 	}
 }
 
-// FuzzJSONPatch: a parsed patch applies or fails; its result is JSON within the limit, and deterministic.
+// A parsed patch can be applied or fails. The result is deterministic JSON within the limit.
 func FuzzJSONPatch(f *testing.F) {
 	const stored = `{"resourceType":"Observation","id":"a","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/a"}],"text":{"div":"<p>&amp;é</p>"},"value":1.10}`
 	for _, patch := range []string{
@@ -76,10 +76,10 @@ func FuzzJSONPatch(f *testing.F) {
 	})
 }
 
-// judged matches paths and names of elements used to judge an Observation.
+// judged matches paths and names of elements on which the judgement of an Observation depends.
 var judged = regexp.MustCompile(`^(?:Observation\.)?(?:subject|performer|contained|id|meta)(?:[.\[]|$)|\(`)
 
-// FuzzFHIRPathPatch: a forwarded patch names no element used to judge a resource.
+// A forwarded patch contains no element on which the judgement of a resource depends.
 func FuzzFHIRPathPatch(f *testing.F) {
 	for _, patch := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Observation.status"},{"name":"value","valueCode":"final"}]}]}`,

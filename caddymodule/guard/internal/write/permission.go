@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// CheckNew rejects a resource that none of the grants allows to create.
+// CheckNew returns an error if no grant allows creating a resource.
 func (x *Handler) CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
 	if err := checkConditionalReferences(x.Judge.Rights(), text); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (x *Handler) CheckNew(ctx context.Context, res resource.Resource, text []by
 	return err
 }
 
-// allowingGrant returns the first grant that allows changing one version to the other; an error if none does. before is nil for a
-// create, after for a delete.
+// allowingGrant returns the first grant that allows changing one version to the other, or an error if none does. before is nil
+// for a create, and after is nil for a delete.
 func (w writePermission) allowingGrant(ctx context.Context, before, after *version) (g access.Grant, err error) {
 	for _, g = range w.grants {
 		if err = w.allows(ctx, g, before, after); !errors.Is(err, message.ErrNotCovered) {
@@ -62,7 +62,7 @@ func (w writePermission) allows(ctx context.Context, g access.Grant, before, aft
 	return w.checkAttachments(ctx, g, before, after)
 }
 
-// checkCovered rejects a version that no grant covers, regardless of the stored version.
+// checkCovered rejects a new version that no grant covers, whatever the stored version.
 func (w writePermission) checkCovered(ctx context.Context, after *version) error {
 	for _, g := range w.grants {
 		if ok, err := w.covers(ctx, g, after); ok || err != nil {
@@ -72,7 +72,7 @@ func (w writePermission) checkCovered(ctx context.Context, after *version) error
 	return notCovered(w.resourceType)
 }
 
-// covers reports whether a grant covers a written version, unless a policy decides.
+// covers reports whether a policy allows a written version or, if no policy applies, whether a grant covers it.
 func (w writePermission) covers(ctx context.Context, g access.Grant, v *version) (bool, error) {
 	if effect := w.judge.PolicyEffect(ctx, v.Resource); effect != "" {
 		return effect == rule.Allow, nil
@@ -86,12 +86,12 @@ func notCovered(resourceType string) *guard.Error {
 		"and refer only to the patient of that scope.", resourceType)
 }
 
-// checkReferences rejects new references that would tie a record to an uncovered resource. A missing target gets the same
+// checkReferences rejects new references that would tie a record to an uncovered resource. A missing target causes the same
 // rejection, because the FHIR server's own error would reveal whether the target exists.
 func (w writePermission) checkReferences(ctx context.Context, g access.Grant, before, after *version) error {
 	var old []string
 	if before != nil {
-		old, _ = message.References(before.text) // parsed before, so never fails
+		old, _ = message.References(before.text) // was parsed before, so it never fails
 	}
 	added, err := message.References(after.text)
 	if err != nil {
@@ -110,9 +110,9 @@ func (w writePermission) checkReferences(ctx context.Context, g access.Grant, be
 
 var errInvalidAttachment = errors.New("attachment URL cannot be checked")
 
-// checkAttachments rejects a DocumentReference with a Binary that the client may not read: read access to a DocumentReference
-// includes its Binaries, so the reference would grant access. For a grant without a patient, this applies to the patients whose
-// Binaries the client may read by other grants.
+// checkAttachments rejects a DocumentReference to a Binary that the client may not read: read access to a DocumentReference
+// includes its Binaries, so the reference would grant access. If the grant is not bound to a patient, this applies to the
+// patients whose Binaries the client may read by other grants.
 func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, before, after *version) error {
 	if after.Type != "DocumentReference" {
 		return nil
@@ -131,9 +131,9 @@ func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, b
 	return nil
 }
 
-// checkPatientAttachments is checkAttachments for the record of a patient. Binaries that the record already names are readable
-// already. Any address that ends like a Binary's counts as one of this server, which may have further names. A urn is resolved
-// within the transaction, and all entries of the transaction are judged.
+// checkPatientAttachments is like checkAttachments, but for one patient's record. Binaries to which the record already refers
+// are already readable. Every address that ends like a Binary's is treated as an address of this server, which may have other
+// host names. A URN is resolved within the transaction, whose entries are all judged.
 func (w writePermission) checkPatientAttachments(ctx context.Context, patient string, before, after *version) error {
 	var old []string
 	if before != nil && access.NamesOnlyPatient(before.Resource, patient) {
@@ -156,7 +156,7 @@ func (w writePermission) checkPatientAttachments(ctx context.Context, patient st
 	return nil
 }
 
-// namesBinary reports whether a server might interpret an address as a Binary's.
+// namesBinary reports whether a server might interpret an address as that of a Binary.
 func namesBinary(address string) bool {
 	if unescaped, err := url.PathUnescape(address); err == nil {
 		address += " " + unescaped
@@ -170,8 +170,7 @@ func namesBinary(address string) bool {
 	return strings.Contains(strings.ToLower(visible), "binary/")
 }
 
-// mayRefer reports whether a resource may refer to another, under a grant that is bound to a patient or with policies that may
-// deny the target.
+// mayRefer reports whether a resource may refer to another if the grant is bound to a patient or policies may deny the target.
 func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from resource.Resource, literal string) (bool, error) {
 	if strings.HasPrefix(literal, "#") || strings.HasPrefix(literal, "urn:") {
 		return true, nil
@@ -182,7 +181,7 @@ func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from reso
 		return false, nil
 	case w.typeRules.MayBeReferenced(to.Type) && !w.judge.MayDeny():
 		return true, nil
-	case to.Base != "": // perhaps another name of the server's own
+	case to.Base != "": // may be another host name of the server itself
 		return false, nil
 	case to.Type == "Patient" && g.Patient != "":
 		return to.ID == g.Patient, nil
@@ -190,8 +189,8 @@ func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from reso
 	return w.judge.IsInRecord(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
-// checkConditionalReferences rejects references that are searches (R4 http.html#trules) unless the client may search the whole
-// type. Some servers resolve them outside of transactions too.
+// checkConditionalReferences rejects references that are searches (R4 http.html#trules) unless the client may search all
+// resources of the type. Some servers also resolve them outside of transactions.
 func checkConditionalReferences(rights *access.Rights, text []byte) error {
 	all, err := message.References(text)
 	if err != nil {
@@ -208,13 +207,13 @@ func checkConditionalReferences(rights *access.Rights, text []byte) error {
 // maxConditionalReferences is the maximum number of conditional references in a body.
 const maxConditionalReferences = 16
 
-// resolveReferences replaces conditional references with the resources that the client's own searches find. References that no
-// scope allows remain, and are rejected later. A forwarded write keeps all of them for the FHIR server.
+// resolveReferences replaces conditional references by the resources that the client's own searches find. References that no
+// scope allows remain and are rejected later. In a forwarded write, all of them remain for the FHIR server.
 func (w *write) resolveReferences(ctx context.Context) error {
 	if w.isForwarded() {
 		return nil
 	}
-	all, _ := message.References(w.call.Body) // a malformed body is rejected later
+	all, _ := message.References(w.call.Body) // malformed bodies are rejected later
 	slices.Sort(all)
 	conditional := slices.DeleteFunc(slices.Compact(all), func(literal string) bool {
 		of, _, hasQuery := strings.Cut(literal, "?")
@@ -254,7 +253,7 @@ func (x *Handler) resolveReference(ctx context.Context, literal string) (string,
 	return of + "/" + id, err
 }
 
-// checkConditionalReference rejects a conditional reference.
+// checkConditionalReference returns an error unless the scopes allow a conditional reference.
 func checkConditionalReference(rights *access.Rights, literal string) error {
 	path, criteria, hasQuery := strings.Cut(literal, "?")
 	if !hasQuery || rights.IsUnrestricted(smart.AnyType, smart.Search) {
@@ -281,13 +280,13 @@ func involvesOtherResources(list []smart.Parameter) bool {
 	return false
 }
 
-// MayHaveSideEffects reports whether a stored resource of the type could make the FHIR server send or request more than the
-// token may. A token that may read and search everything gains nothing.
+// MayHaveSideEffects reports whether storing a resource of the type could make the FHIR server send or request more than the
+// token permits. This does not apply to a token that may read and search everything.
 func MayHaveSideEffects(rights *access.Rights, resourceType string) bool {
 	return !rights.IsUnrestricted(smart.AnyType, message.ReadSearch) && access.SideEffectOf(resourceType) != access.Inert
 }
 
-// checkSideEffect rejects a version that could make the FHIR server send or request something that no scope allows.
+// checkSideEffect rejects a version that could make the FHIR server send or request data that no scope allows.
 func (x *Handler) checkSideEffect(res resource.Resource, text []byte) error {
 	if !MayHaveSideEffects(x.Judge.Rights(), res.Type) {
 		return nil
@@ -303,8 +302,8 @@ func (x *Handler) checkSideEffect(res resource.Resource, text []byte) error {
 	return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrDisclosure, "Writing a %s affects other clients' results: this requires scopes to read and search all resources.", res.Type)
 }
 
-// maySearch reports whether the token may read all matches of a search, which are not judged later. The search must use the
-// type's own parameters, and a scope must cover the whole type or have its constraint literally among the criteria.
+// maySearch reports whether the token may read all matches of a search that are not judged later. The search must use the
+// type's own parameters. A scope must cover the entire type, or the criteria must literally contain the scope's constraint.
 func (x *Handler) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
@@ -321,9 +320,9 @@ func (x *Handler) maySearch(criteria string) bool {
 // an extension of CommunicationRequest.payload.
 var requestElements = []string{"input", "payload"}
 
-// checkTask rejects an executable resource with a search, read or operation that the token has no scope for.
+// checkTask rejects an executable resource that contains a search, read or operation for which the token has no scope.
 //
-// Under scopes that are bound to a patient, [writePermission.checkReferences] judges the references as in any resource.
+// Under patient-bound scopes, [writePermission.checkReferences] judges the references as in any resource.
 func (x *Handler) checkTask(res resource.Resource) error {
 	writeGrants := slices.Concat(x.Judge.Rights().GrantsFor(res.Type, smart.Create), x.Judge.Rights().GrantsFor(res.Type, smart.Update))
 	isBound := !slices.ContainsFunc(writeGrants, func(g access.Grant) bool { return g.Patient == "" })
@@ -343,8 +342,8 @@ func (x *Handler) checkTask(res resource.Resource) error {
 	return nil
 }
 
-// checkRequestText rejects a text that is a request which the token may not send. A path counts like a URL, and a resource in a
-// compartment like any of its type.
+// checkRequestText rejects a text that is a request which the token may not send. A path is treated like a URL, and a resource
+// in a compartment like any resource of its type.
 func (x *Handler) checkRequestText(in, value string) error {
 	path, query, hasQuery := strings.Cut(strings.TrimSpace(value), "?")
 	of := path[strings.LastIndexByte(path, '/')+1:]
@@ -368,7 +367,7 @@ func (x *Handler) checkRequestText(in, value string) error {
 // inertBundleTypes are the types of Bundles that no server executes as requests.
 var inertBundleTypes = []string{"document", "collection", "searchset", "history", "batch-response", "transaction-response"}
 
-// checkContainer rejects a Bundle that a server may execute as requests or a message, and a Basic that stands for R5's
+// checkContainer rejects a Bundle that a server may execute as requests or a message, and a Basic that represents R5's
 // SubscriptionTopic in R4 (Subscriptions R5 Backport, "Topic Discovery").
 func (x *Handler) checkContainer(res resource.Resource, text []byte) error {
 	if res.Type == "Bundle" {
@@ -388,11 +387,11 @@ func (x *Handler) checkContainer(res resource.Resource, text []byte) error {
 
 var errInvalidChannel = errors.New("Subscription channel cannot be checked")
 
-// checkSubscription rejects a Subscription that would send more than a search by the token finds, even if it is not active yet.
-// The stored version does not matter, because the new one is judged as a whole.
+// checkSubscription rejects a Subscription, even if it is not active yet, that would send more than a search with the token
+// finds. The stored version does not matter, because the complete new version is judged.
 //
-// The sent resources are not judged individually, so the scopes must cover every match. The content of a topic is defined by
-// the topic alone, so topics require scopes for everything.
+// The sent resources are not judged individually, so the scopes must cover every match. Only the topic defines the content of
+// its notifications, so topics require scopes for everything.
 func (x *Handler) checkSubscription(res resource.Resource, text []byte) error {
 	criteria, _ := res.Member("criteria")
 	if !x.maySearch(resource.Text(criteria)) {
@@ -405,14 +404,14 @@ func (x *Handler) checkSubscription(res resource.Resource, text []byte) error {
 	return checkChannel(res)
 }
 
-// backportPrefix is the prefix of the extensions of the Subscriptions R5 Backport.
+// backportPrefix is the URL prefix of the extensions of the Subscriptions R5 Backport.
 const backportPrefix = "http://hl7.org/fhir/uv/subscriptions-backport/StructureDefinition/backport-"
 
-// harmlessExtensions are the extensions that do not extend the sent content.
+// harmlessExtensions are extensions that do not add to the sent content.
 var harmlessExtensions = []string{backportPrefix + "heartbeat-period", backportPrefix + "timeout", backportPrefix + "max-count", backportPrefix + "payload-content"}
 
-// checkExtension rejects unknown extensions: some FHIR servers have extensions that send more than the criteria match. In a
-// Subscription, only extensions have a member url.
+// checkExtension rejects unknown extensions, because some FHIR servers have extensions that send more than the criteria match.
+// In a Subscription, only extensions have a member url.
 func checkExtension(name, value string) error {
 	if name == "url" && !slices.Contains(harmlessExtensions, value) {
 		return message.Forbidden(message.ErrDisclosure, "The extension %s of the Subscription is not allowed with these scopes: it could send more data than the criteria match.", message.QuoteJSON(value))
@@ -420,8 +419,8 @@ func checkExtension(name, value string) error {
 	return nil
 }
 
-// endpointSchemes are the permitted channel types (R4 valueset-subscription-channel-type.html) with the schemes of their
-// endpoints. R4's sms and message are excluded, because their recipients are known only to the server.
+// endpointSchemes maps the permitted channel types (R4 valueset-subscription-channel-type.html) to the URL schemes of their
+// endpoints. R4's sms and message are excluded, because only the server knows their recipients.
 var endpointSchemes = map[string][]string{
 	"rest-hook": {"https", "http"},
 	"websocket": {"", "wss", "ws"},
@@ -454,8 +453,8 @@ func checkChannel(res resource.Resource) error {
 	return nil
 }
 
-// framingHeaders are headers that change the end, the target or the method of a request: a Subscription with them could make the
-// server send another request than it intends.
+// framingHeaders are headers that change the end, the target or the method of a request. If a Subscription contained them, the
+// server could send a different request than intended.
 var framingHeaders = message.NewSet("Connection", "Content-Length", "Expect", "Host", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override")
 

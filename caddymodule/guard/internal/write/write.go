@@ -1,7 +1,7 @@
 // Package write answers writes. A single grant must cover a resource both before and after the write.
 //
 //	write.go       create, update and delete, conditional or not; the version that is changed; the response to the client
-//	patch.go       a JSON Patch is applied here and forwarded as an update; a FHIRPath Patch is forwarded if it is plain
+//	patch.go       applies a JSON Patch and sends an update; forwards a FHIRPath Patch if it is plain
 //	permission.go  what the grants allow: the resource, its references, and effects on the server, such as those of a Subscription
 //
 // References: FHIR R4, RESTful API (http.html#create to #ccreate); RFC 6902.
@@ -42,16 +42,16 @@ type writePermission struct {
 
 // Result determines the response to a write.
 type Result struct {
-	Judge       *judge.Judge // judges the response
+	Judge       *judge.Judge // judges whether the client may see the response
 	addresses   message.Addresses
-	ClientCall  message.Call // client's call
+	ClientCall  message.Call // the client's call
 	interaction interaction.Interaction
-	// ConfinedTo is the resource of a confined delete ([write.confinedDelete]). Zero for all other writes.
+	// ConfinedTo is the resource of a confined delete (see [write.confinedDelete]); zero for all other writes.
 	ConfinedTo interaction.Reference
 	server     *fhirserver.Server
 }
 
-// Collector takes the call for the FHIR server, in place of the server, with the data for the response.
+// Collector receives the call for the FHIR server instead of sending it, together with the data for the response.
 type Collector func(r Result, c message.Call) (*message.Response, error)
 
 // Handler answers the writes of one request.
@@ -62,12 +62,12 @@ type Handler struct {
 	SearchHandler *search.Handler    // resolves criteria
 	ReadHandler   *read.Handler      // reads the stored version
 	TypeRules     access.TypeRules   // rules for types outside of compartments
-	AllowsUpsert  bool               // an update may create a resource
+	AllowsUpsert  bool               // whether an update may create a resource
 
-	ConditionalDeletes *ConditionalDeletes // support by the FHIR server
+	ConditionalDeletes *ConditionalDeletes // conditional deletes that the FHIR server supports
 
-	MaxBodyBytes int64     // maximum size of a body in bytes
-	Collector    Collector // nil: writes are sent
+	MaxBodyBytes int64     // maximum size of a request body in bytes
+	Collector    Collector // nil if writes are sent immediately
 }
 
 // write is a create, update, patch or delete in progress.
@@ -81,7 +81,7 @@ type write struct {
 	confinedTo     interaction.Reference // see [Result.ConfinedTo]
 }
 
-// isCascade reports whether a parameter makes HAPI also delete the resources that refer to a resource.
+// isCascade reports whether a parameter makes HAPI also delete the resources that refer to the deleted one.
 func isCascade(p smart.Parameter) bool {
 	name, _, _ := strings.Cut(p.Name, ":")
 	return name == "_cascade"
@@ -91,10 +91,10 @@ func isCascade(p smart.Parameter) bool {
 type version struct {
 	resource.Resource
 	text []byte
-	etag string // of the stored version, for If-Match
+	etag string // ETag of the stored version, for If-Match
 }
 
-// isConditional reports whether criteria select the resource.
+// isConditional reports whether criteria select the resource to write.
 func (w *write) isConditional() bool { return w.interaction.Permission()&smart.Search != 0 }
 
 // planCriteria returns the search for the criteria of a conditional write.
@@ -106,13 +106,13 @@ func (x *Handler) planCriteria(ctx context.Context, i interaction.Interaction) (
 	return s, err
 }
 
-// isForwarded reports whether the FHIR server processes the client's request itself, because the scopes cover every resource
-// that it may find and change.
+// isForwarded reports whether the FHIR server executes the client's own request, because the scopes cover every resource that
+// it may find and change.
 func (w *write) isForwarded() bool {
 	return w.isUnrestricted && (!w.isConditional() || !w.criteria.MatchesNothing && w.handler.Judge.Rights().IsUnrestricted(w.interaction.Type, smart.Search))
 }
 
-// forwardedCriteria returns the query and If-None-Exist with the criteria for the FHIR server, after the rules for searches.
+// forwardedCriteria returns the query and If-None-Exist with the criteria for the FHIR server, after applying the search rules.
 func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 	switch {
 	case !w.isConditional():
@@ -124,7 +124,7 @@ func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 	return smart.EncodeParameters(slices.Concat(w.criteria.Parameters, cascade)), nil
 }
 
-// resolve sets the id of the resource that matches the criteria.
+// resolve sets the interaction's id to that of the resource that matches the criteria.
 func (w *write) resolve(ctx context.Context) error {
 	if !w.isConditional() {
 		return nil
@@ -137,7 +137,7 @@ func (w *write) resolve(ctx context.Context) error {
 	return err
 }
 
-// newWrite rejects writes that no scope permits, regardless of the resource.
+// newWrite returns the state of a write. It returns an error for writes that no scope permits, whatever the resource.
 func (x *Handler) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
 	w := &write{handler: x, call: c, interaction: i, isUnrestricted: rights.IsUnrestricted(i.Type, p) && (p == smart.Delete || len(rights.PatientsWithBinaries(i.Type)) == 0)}
@@ -161,7 +161,7 @@ func (x *Handler) newWrite(ctx context.Context, c message.Call, i interaction.In
 	return w, err
 }
 
-// extraEffect describes an effect of the request beyond the named resource that no scope allows. Empty if none.
+// extraEffect describes an effect of the request on other resources that no scope allows; empty if there is none.
 func (w *write) extraEffect() string {
 	switch {
 	case !MayAffectOthers(w.handler.Judge.Rights(), w.call.Header, w.interaction):
@@ -172,7 +172,7 @@ func (w *write) extraEffect() string {
 	return ""
 }
 
-// MayAffectOthers reports whether the scopes allow all other resources that a write may affect: on HAPI, those that refer to a
+// MayAffectOthers reports whether the scopes allow effects of a write on all other resources: on HAPI, those that refer to a
 // deleted one, and a Provenance (R4 provenance.html#header).
 func MayAffectOthers(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
 	if header.Get("X-Provenance") != "" && (!rights.IsUnrestricted(smart.AnyType, smart.Search) || !rights.IsUnrestricted("Provenance", smart.Create)) {
@@ -197,10 +197,10 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	return &version{Resource: res, text: text}, checkConditionalReferences(w.handler.Judge.Rights(), text)
 }
 
-// errNotFound means that a resource does not exist. Clients cannot distinguish it from [message.ErrNotCovered].
+// errNotFound means that a resource does not exist. Clients get the same error as for [message.ErrNotCovered].
 var errNotFound = fmt.Errorf("%w: it does not exist", message.ErrNotCovered)
 
-// current reads the version that is to be changed. An uncovered resource is handled like a missing one.
+// current reads the version to change. An uncovered resource is handled like a missing one.
 func (w *write) current(ctx context.Context) (*version, error) {
 	of := interaction.Reference{Type: w.interaction.Type, ID: w.interaction.ID}
 	a, err := w.handler.Server.Do(ctx, message.NewGet(of.String(), ""))
@@ -219,9 +219,9 @@ func (w *write) current(ctx context.Context) (*version, error) {
 	return w.currentVersion(res, a)
 }
 
-var errNoVersion = errors.New("FHIR server returned no ETag or version, so that the checked version could change before the write")
+var errNoVersion = errors.New("FHIR server returned neither an ETag nor a version, so the resource could change between the check and the write")
 
-// currentVersion returns the version with the ETag for If-Match, if it meets the client's conditions.
+// currentVersion returns the version with the ETag for If-Match, or an error if it does not meet the client's conditions.
 func (w *write) currentVersion(res resource.Resource, a *message.Response) (*version, error) {
 	etag := a.Header.Get("Etag")
 	if etag == "" && res.VersionID != "" {
@@ -291,8 +291,8 @@ func (x *Handler) existingResponse(ctx context.Context, resourceType, id string,
 	return a, nil
 }
 
-// Update answers an update, conditional or not. Unless the scopes cover the whole type, a single grant must cover the resource
-// both before and after the update.
+// Update answers an update, conditional or not. Unless the scopes cover all resources of the type, a single grant must cover
+// the resource both before and after the update.
 func (x *Handler) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
@@ -315,7 +315,7 @@ func (x *Handler) Update(ctx context.Context, c message.Call, i interaction.Inte
 	return w.updateVersion(ctx, after)
 }
 
-// updateVersion writes a version of the resource with the write's id. A version that no grant covers is rejected before the
+// updateVersion writes a version of the resource with the write's id. A new version that no grant covers is rejected before the
 // stored version is read.
 func (w *write) updateVersion(ctx context.Context, after *version) (*message.Response, error) {
 	if err := w.permission.checkCovered(ctx, after); err != nil {
@@ -334,7 +334,7 @@ func (w *write) updateVersion(ctx context.Context, after *version) (*message.Res
 	return w.send(ctx, w.putCall(after.text, before.etag))
 }
 
-// mayUpsert reports whether the error permits creating the resource, because it does not exist.
+// mayUpsert reports whether err permits creating the resource, because it means that the resource does not exist.
 func (x *Handler) mayUpsert(resourceType string, err error) bool {
 	return errors.Is(err, errNotFound) && x.AllowsUpsert && resourceType != "Patient"
 }
@@ -359,7 +359,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Respo
 	switch {
 	case err != nil:
 		return nil, err
-	case id == "" && after.ID == "": // SMART counts that as an update
+	case id == "" && after.ID == "": // SMART treats this as an update
 		if _, err := w.permission.allowingGrant(ctx, nil, after); err != nil {
 			return nil, err
 		}
@@ -380,7 +380,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Respo
 	return w.updateVersion(ctx, after)
 }
 
-// upsertUnmatched creates a resource with the client's id, which must not exist: the criteria do not match it.
+// upsertUnmatched creates a resource with the client's id. The id must be unused: the criteria would not match its resource.
 func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Response, error) {
 	w.interaction.ID = after.ID
 	if err := w.permission.checkCovered(ctx, after); err != nil {
@@ -396,8 +396,8 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.R
 	return nil, &guard.Error{Status: http.StatusConflict, Description: "The resource with that id does not match the criteria.", Err: errConflict}
 }
 
-// Delete answers a delete, conditional or not. Unless the scopes cover the whole type, a resource that is missing, already
-// deleted or not covered gets 404, although R4 permits reporting success: success could be wrong, which is worse for a record
+// Delete answers a delete, conditional or not. Unless the scopes cover all resources of the type, a resource that is missing,
+// already deleted or not covered gets 404. R4 permits reporting success, but that could be wrong, which is worse for a record
 // that must be erased.
 //
 // Some FHIR servers, such as HAPI, ignore If-Match on a delete. If the server supports conditional deletes, the delete
@@ -436,8 +436,8 @@ func (x *Handler) Delete(ctx context.Context, c message.Call, i interaction.Inte
 	return message.NewResponse(http.StatusNoContent, nil), nil
 }
 
-// ConditionalDeletes are the types with conditional deletes in the FHIR server's CapabilityStatement. The zero value
-// reads the statement when needed, and caches it. It is safe for concurrent use and must not be copied.
+// ConditionalDeletes contains the types for which the FHIR server's CapabilityStatement declares conditional deletes. The zero
+// value reads the statement when needed and caches it. It is safe for concurrent use and must not be copied.
 type ConditionalDeletes struct {
 	mu      sync.Mutex
 	types   map[string]bool
@@ -447,12 +447,12 @@ type ConditionalDeletes struct {
 const (
 	// capabilitiesTTL is how long a CapabilityStatement is cached.
 	capabilitiesTTL = time.Hour
-	// capabilitiesRetry is the time until the next attempt after a failed one.
+	// capabilitiesRetry is how long to wait before reading the CapabilityStatement again after a failure.
 	capabilitiesRetry = time.Minute
 )
 
-// supports reports whether the FHIR server supports conditional deletes of a type. If the statement cannot be read, it does
-// not.
+// supports reports whether the FHIR server supports conditional deletes of a type. It returns false if the statement cannot be
+// read.
 func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Server, resourceType string) bool {
 	d.mu.Lock()
 	types, expires := d.types, d.expires
@@ -474,7 +474,7 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Se
 	return types[resourceType]
 }
 
-// conditionalDeletes reads the FHIR server's statement.
+// conditionalDeletes returns the types with conditional deletes in the FHIR server's statement.
 func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[string]bool, error) {
 	a, err := server.Do(ctx, message.NewGet("metadata", ""))
 	if err != nil {
@@ -503,8 +503,8 @@ func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[str
 	return types, nil
 }
 
-// confinedDelete returns the call that deletes a version only as long as the grant covers it: a resource that another client
-// moves to another patient in the meantime no longer matches. ok is false if the FHIR server or the type supports no such call.
+// confinedDelete returns a call that deletes a version only as long as the grant covers it: a resource that another client
+// moves to another patient no longer matches. ok is false if the FHIR server or the type does not support such a call.
 func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *version) (c message.Call, ok bool) {
 	criteria := w.handler.Judge.Rights().Criteria(g, before.Resource)
 	if len(criteria) == 0 || !w.handler.ConditionalDeletes.supports(ctx, w.handler.Server, w.interaction.Type) {
@@ -514,8 +514,8 @@ func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *vers
 	return message.Call{Method: http.MethodDelete, Path: w.interaction.Type, Query: smart.EncodeParameters(criteria)}, true
 }
 
-// checkDeleted returns an error if a resource still exists after a confined delete. FHIR servers respond alike whether or not
-// the criteria matched.
+// checkDeleted returns an error if a resource still exists after a confined delete. FHIR servers send the same response whether
+// or not the criteria matched.
 func (w Result) checkDeleted(ctx context.Context) error {
 	a, err := w.server.Do(ctx, message.NewGet(w.ConfinedTo.String(), ""))
 	switch {
@@ -543,7 +543,7 @@ func (w *write) postCall(body []byte) message.Call {
 	return message.Call{Method: http.MethodPost, Path: w.interaction.Type, Header: w.requestHeaders(), Body: body}
 }
 
-// requestHeaders returns the headers of a write: the content type, and the client's preference for the response.
+// requestHeaders returns the headers of a write: the content type and the client's preference for the response.
 func (w *write) requestHeaders() http.Header {
 	header := http.Header{"Content-Type": {message.TypeJSON}}
 	for _, value := range w.call.Header.Values("Prefer") {
@@ -553,7 +553,7 @@ func (w *write) requestHeaders() http.Header {
 			}
 		}
 	}
-	for _, name := range []string{"X-Cascade", "X-Provenance"} { // checked by newWrite
+	for _, name := range []string{"X-Cascade", "X-Provenance"} { // newWrite has checked these
 		if value := w.call.Header.Get(name); value != "" {
 			header.Set(name, value)
 		}
@@ -561,7 +561,7 @@ func (w *write) requestHeaders() http.Header {
 	return header
 }
 
-// forward forwards the client's request with the client's conditions.
+// forward forwards the client's request, including its conditions.
 func (w *write) forward(ctx context.Context) (*message.Response, error) {
 	query, ifNoneExist := w.forwardedCriteria()
 	c := w.call
@@ -580,8 +580,7 @@ func (w *write) forward(ctx context.Context) (*message.Response, error) {
 	return w.send(ctx, c)
 }
 
-// send sends a write to the FHIR server, and returns the client's response. In a transaction, the write waits for the other
-// entries.
+// send sends a write to the FHIR server and returns the client's response. In a transaction, the write is collected instead.
 func (w *write) send(ctx context.Context, c message.Call) (*message.Response, error) {
 	if w.handler.Collector != nil {
 		return w.handler.Collector(w.result(), c)
@@ -597,7 +596,7 @@ func (w *write) result() Result {
 	return Result{Judge: w.handler.Judge, addresses: w.handler.Addresses, ClientCall: w.call, interaction: w.interaction, ConfinedTo: w.confinedTo, server: w.handler.Server}
 }
 
-// ClientResponse returns the client's response to a write from the FHIR server's response.
+// ClientResponse turns the FHIR server's response to a write into the client's response.
 func (w Result) ClientResponse(ctx context.Context, a *message.Response) (*message.Response, error) {
 	if !a.IsSuccess() {
 		return w.failureResponse(a)
@@ -615,19 +614,19 @@ func (w Result) ClientResponse(ctx context.Context, a *message.Response) (*messa
 	}
 	if !w.mayShowResource(ctx, a) {
 		a = a.WithBody(nil)
-		a.Header.Del("X-Security-Context") // an element of a Binary
+		a.Header.Del("X-Security-Context") // its value is an element of the Binary
 	}
 	return a, nil
 }
 
-// returnOutcome is the preference for an OperationOutcome (R4 http.html#ops).
+// returnOutcome is the Prefer value that requests an OperationOutcome (R4 http.html#ops).
 const returnOutcome = "return=OperationOutcome"
 
 func (w Result) prefersOutcome() bool {
 	return slices.ContainsFunc(w.ClientCall.Header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
 }
 
-// writeOutcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
+// writeOutcome returns the requested OperationOutcome: success, and the FHIR server's issues that concern the client's input.
 func (w Result) writeOutcome(a *message.Response) []byte {
 	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server completed the write."}}
 	for _, i := range message.ClientIssues(a, w.ClientCall.SentTerms()) {
@@ -635,12 +634,12 @@ func (w Result) writeOutcome(a *message.Response) []byte {
 			issues = append(issues, i)
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"resourceType": "OperationOutcome", "issue": issues}) // strings never fail
+	text, _ := json.Marshal(map[string]any{"resourceType": "OperationOutcome", "issue": issues}) // marshaling strings never fails
 	return text
 }
 
-// mayShowResource reports whether a response is the written resource and the client may read it. A response that cannot be
-// judged is not shown, although the write has succeeded.
+// mayShowResource reports whether a response is the written resource and the client may read it. It returns false if the
+// response cannot be judged, although the write succeeded.
 func (w Result) mayShowResource(ctx context.Context, a *message.Response) bool {
 	grants := w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
@@ -659,8 +658,8 @@ var (
 	errWriteRejected = errors.New("FHIR server rejected the write")
 )
 
-// failureResponse returns the client's response to a failed write: the status, and the issues about the client's input. For a
-// patch, the issues describe the patched resource, so they require read access.
+// failureResponse returns the client's response to a failed write: the status, and the issues that concern the client's input.
+// For a patch, the issues describe the patched resource, so they require read access.
 func (w Result) failureResponse(a *message.Response) (*message.Response, error) {
 	isPatch := w.interaction.Kind == interaction.Patch || w.interaction.Kind == interaction.ConditionalPatch
 	if isPatch && len(w.Judge.Rights().GrantsFor(w.interaction.Type, smart.Read)) == 0 {
@@ -673,7 +672,7 @@ func (w Result) failureResponse(a *message.Response) (*message.Response, error) 
 	return nil, w.RejectionError(a, s)
 }
 
-// RejectionError returns the error for a rejected write, with the FHIR server's reasons about the client's input.
+// RejectionError returns the error for a rejected write, with the FHIR server's reasons that concern the client's input.
 func (w Result) RejectionError(a *message.Response, s message.SentTerms) error {
 	cause := fmt.Errorf("%w: %d", errWriteRejected, a.Status)
 	switch status := a.Status; {
@@ -690,7 +689,7 @@ func (w Result) RejectionError(a *message.Response, s message.SentTerms) error {
 	}
 }
 
-// conflictError returns 412 for a client that sent If-Match, and otherwise 409 (RFC 9110 §13.1.1, §15.5.10).
+// conflictError returns 412 if the client sent If-Match, otherwise 409 (RFC 9110 §13.1.1, §15.5.10).
 func conflictError(header http.Header) error {
 	rejection := &guard.Error{
 		Status: http.StatusConflict, Err: errConflict,

@@ -1,4 +1,4 @@
-// Package file is the module fhir.stores.file: a file for state that survives a restart.
+// Package file implements the module fhir.stores.file, which stores state that survives a restart in a file.
 package file
 
 import (
@@ -24,24 +24,24 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// fileStores keeps files open across reloads, by path, because a file can be opened only once.
+// fileStores contains the open files by path. They stay open across reloads, because a file can be opened only once.
 var fileStores = caddy.NewUsagePool()
 
-// Store keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of the app)
-// in one file, which one process uses at a time. Validating a configuration does not create it.
+// Store stores state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of the app)
+// in a file. Only one process can use the file at a time. Validating a configuration does not create the file.
 type Store struct {
-	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in the folder
-	// of Caddy's storage or, if the storage is not a folder, in Caddy's data folder.
+	// The path of the file. Its folder is created if it is missing. Placeholders are supported. Default: `fhir/<issuer's
+	// host>.db` in the folder of Caddy's storage or, if the storage is not a folder, in Caddy's data folder.
 	Path string `json:"path,omitempty"`
 
-	// The maximum number of entries; more are rejected. Each person has an entry for each session, for each app in a session,
-	// and for each app with a refresh token, of about 700 bytes each. Default: 1000000.
+	// The maximum number of entries; additional entries are rejected. For each person, there is an entry of about 700 bytes per
+	// session, per app in a session, and per app with a refresh token. Default: 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	store.Store `json:"-"` // file, after ResolvePath
+	store.Store `json:"-"` // the file's store; set by ResolvePath
 
 	file        *boltstore.Store
-	key         string // key in the pool of open stores
+	key         string // key in fileStores
 	watch       *stores.Watch
 	runningMark *runningMark
 }
@@ -66,13 +66,13 @@ func (f pooledFile) Destruct() error {
 // Watch implements [stores.WatchProvider].
 func (f *Store) Watch() *stores.Watch { return f.watch }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(Store) }}
 }
 
-// ResolvePath takes over the file of the previous configuration, if any; Start opens it. Provision cannot do this, because only
-// the app knows the default path.
+// ResolvePath reuses the open file of the previous configuration, if there is one; otherwise, Start opens the file. Provision
+// cannot do this, because only the app knows the default path.
 func (f *Store) ResolvePath(defaultPath string) error {
 	path, err := option.ResolveSecret("path of the durable store", f.Path)
 	if err != nil {
@@ -92,16 +92,16 @@ func (f *Store) ResolvePath(defaultPath string) error {
 	return nil
 }
 
-// lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process does so
-// when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is the interval of checks whether
-// Caddy is exiting: Caddy handles Ctrl-C only after Start has returned.
+// lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process releases it
+// when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is how often to check whether Caddy
+// is exiting, because Caddy handles Ctrl-C only after Start has returned.
 const (
 	lockTimeout       = 30 * time.Second
 	lockRetryInterval = 100 * time.Millisecond
 )
 
-// Start opens the file, so that a failure is an error of the configuration instead of the first sign-in. It waits for a process
-// that is stopping, and fails immediately if another gateway is running with the file.
+// Start opens the file, so that a failure prevents the configuration from loading instead of causing errors at the first
+// sign-in. It waits for a process that is stopping. It fails immediately if another gateway that is running uses the file.
 func (f *Store) Start(logger *slog.Logger) error {
 	f.file.SetLogger(logger)
 	f.file.SetMaxEntries(f.MaxEntries)
@@ -112,10 +112,10 @@ func (f *Store) Start(logger *slog.Logger) error {
 	return nil
 }
 
-// PrepareShutdown makes the next process wait for the file instead of failing.
+// PrepareShutdown removes the mark, so that the next process waits for the file instead of failing.
 func (f *Store) PrepareShutdown() { f.runningMark.remove() }
 
-// open opens the file, and waits for it at most as long as given.
+// open opens the file. If another process has locked it, open waits for at most the given time.
 func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 	for deadline, isWaiting := time.Now().Add(wait), false; ; isWaiting = true {
 		f.file.SetLockTimeout(lockRetryInterval)
@@ -130,7 +130,7 @@ func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 	}
 }
 
-// CheckIssuer rejects the file of another issuer.
+// CheckIssuer implements [stores.IssuerChecker].
 func (f *Store) CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error) {
 	entries, _ := f.file.Size()
 	mark, err := store.AssignIssuer(ctx, f.file, issuer)
@@ -143,7 +143,7 @@ func (f *Store) CheckIssuer(ctx context.Context, issuer string) (isNew bool, err
 	return entries == 0, err
 }
 
-// copyBatch is the number of entries that are copied to a file before a sync to disk.
+// copyBatch is the number of entries that are copied to a file before they are synced to disk.
 const copyBatch = 5000
 
 // OpenForCopy implements [stores.CopySource].
@@ -157,15 +157,15 @@ func (f *Store) OpenForCopy(create bool, wait time.Duration) (*stores.Copy, erro
 	return &stores.Copy{CopyableStore: f.file, Name: "the file " + f.key, Identity: f.key, Batch: copyBatch}, nil
 }
 
-// Size returns the number of entries, including expired ones, and the limit.
+// Size returns the number of entries, including expired ones, and the maximum number.
 func (f *Store) Size() (entries, limit int) { return f.file.Size() }
 
-// Backup writes a consistent copy of the file: see [boltstore.Store.Backup].
+// Backup writes a consistent copy of the file; see [boltstore.Store.Backup].
 func (f *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
 	return f.file.Backup(write)
 }
 
-// Cleanup releases the file, if ResolvePath was successful.
+// Cleanup releases the file if ResolvePath was successful.
 func (f *Store) Cleanup() error {
 	if f.file == nil {
 		return nil
@@ -174,7 +174,7 @@ func (f *Store) Cleanup() error {
 	return err
 }
 
-// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the store's options. Syntax:
 //
 //	store file {
 //		path <file>
@@ -199,14 +199,14 @@ var (
 	_ stores.CopySource     = (*Store)(nil)
 )
 
-// runningMark is an empty file next to a durable store, from the start of a gateway until it begins to stop. If the store is
-// locked, another process uses the mark to decide whether to wait. A mark left behind by a killed process is harmless, because
-// its lock is gone.
+// runningMark is an empty file next to a store file. It exists from the start of a gateway until the gateway begins to stop. If
+// the store file is locked, another process waits for it only if the mark is missing. A mark left behind by a killed process is
+// harmless, because the lock no longer exists.
 //
-// The ports cannot serve this purpose: Caddy opens them with SO_REUSEPORT, so that two gateways share them without an error.
+// The ports cannot be used for this: Caddy opens them with SO_REUSEPORT, so two gateways can share them without an error.
 type runningMark struct {
 	path      string
-	isWritten atomic.Bool // by this process
+	isWritten atomic.Bool // whether this process wrote the mark
 }
 
 func (m *runningMark) write(logger *slog.Logger) {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
-// newProcess opens the file as another process would, without the pool.
+// newProcess opens the file without the pool, as another process would.
 func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	t.Helper()
 	p := newPooledFile(path, 0)
@@ -19,7 +19,7 @@ func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	return &Store{key: path, file: p.file, runningMark: p.mark}, p
 }
 
-// A gateway that starts with the file of a running gateway fails immediately. If that gateway is stopping, it waits.
+// A gateway that starts with a running gateway's file fails immediately. If that gateway is stopping, the start waits for it.
 func TestSecondGateway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

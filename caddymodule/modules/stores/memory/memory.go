@@ -1,4 +1,4 @@
-// Package memory is the module fhir.stores.memory: codes and revocations in the memory of this process.
+// Package memory implements the module fhir.stores.memory, which stores codes and revocations in memory.
 package memory
 
 import (
@@ -15,15 +15,17 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// memoryStores keeps the store across reloads, because codes and revocations must outlive the configuration.
+// memoryStores contains the store, which survives reloads, because codes and revocations must outlive the configuration.
 var memoryStores = caddy.NewUsagePool()
 
-// memoryStoreKey is shared by all configurations: entries are checked against the current configuration when they are used.
+// memoryStoreKey is the key in memoryStores that all configurations share. Entries are checked against the current
+// configuration when they are used.
 const memoryStoreKey = "fhir.stores.memory"
 
-// Store keeps codes and revocations in the memory of this process. They survive a reload, but not a restart.
+// Store stores codes and revocations in the memory of this process. They survive reloads but not a restart.
 type Store struct {
-	// The maximum number of entries; more are rejected. A code flow uses two entries of about 500 bytes each. Default: 100000.
+	// The maximum number of entries; others are rejected. A code flow uses two entries of about 500 bytes each. Default:
+	// 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	*store.Memory `json:"-"`
@@ -54,12 +56,12 @@ func (*Store) VolatilityReason() string {
 	return "store memory is not persistent: sessions and refresh tokens are lost on a restart"
 }
 
-// CaddyModule returns the Caddy module information.
+// CaddyModule implements [caddy.Module].
 func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.memory", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision takes the store over from the previous configuration, if any.
+// Provision creates the store or reuses that of the previous configuration.
 func (m *Store) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
 		return newPooledStore(m.MaxEntries), nil
@@ -71,13 +73,13 @@ func (m *Store) Provision(caddy.Context) error {
 	return nil
 }
 
-// Start sets the limit. Until the configuration has started, the store belongs to the previous one.
+// Start sets the maximum number of entries. Before Start, the previous configuration determines it.
 func (m *Store) Start(*slog.Logger) error {
 	m.SetMaxEntries(m.MaxEntries)
 	return nil
 }
 
-// Cleanup releases the store, if Provision was successful.
+// Cleanup releases the store if Provision was successful.
 func (m *Store) Cleanup() error {
 	if m.Memory == nil {
 		return nil
@@ -86,7 +88,7 @@ func (m *Store) Cleanup() error {
 	return err
 }
 
-// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile parses the store's options. Syntax:
 //
 //	store memory {
 //		max_entries <number>

@@ -1,6 +1,6 @@
-// Package generate builds the tables of license-free code systems from packages of public registries: CodeSystem
-// resources reduced to the members of a table, compressed with Zstandard. The output is deterministic. Each source has
-// a command in its folder that reads its packages; this package contains the shared parts.
+// Package generate builds the tables of license-free code systems from packages in public registries. A table is a CodeSystem
+// resource reduced to the members that are needed, compressed with Zstandard. The output is deterministic. Each source has a
+// command in its folder that reads its packages; this package contains the code that the commands share.
 package generate
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Readers maps the file name of each table to its reader.
+// Readers maps the file name of each table to the function that builds it.
 type Readers map[string]func(Packages) (CodeSystem, error)
 
-// Main writes all tables of a source to the current folder, and exits with status 1 after a failure.
+// Main writes all tables of a source to the current folder. It exits with status 1 on failure.
 func (r Readers) Main() {
 	log.SetFlags(0)
 	folder, err := os.MkdirTemp("", "packages")
@@ -34,7 +34,7 @@ func (r Readers) Main() {
 	}
 }
 
-// Write writes the tables to a folder.
+// Write writes the tables to folder.
 func (r Readers) Write(p Packages, folder string) error {
 	for name, read := range r {
 		table, err := read(p)
@@ -54,9 +54,9 @@ func (r Readers) Write(p Packages, folder string) error {
 
 // CodeSystem contains the members of a CodeSystem resource that a table needs.
 type CodeSystem struct {
-	ResourceType  string     `json:"resourceType"`       // always CodeSystem
+	ResourceType  string     `json:"resourceType"`       // always "CodeSystem"
 	Language      string     `json:"language"`           // language of the displays
-	CaseSensitive bool       `json:"caseSensitive"`      // whether codes are case-sensitive
+	CaseSensitive bool       `json:"caseSensitive"`      // codes are case-sensitive
 	Property      []Property `json:"property,omitempty"` // declared properties
 	Concept       []*Concept `json:"concept"`            // top-level concepts
 }
@@ -70,7 +70,7 @@ func NewTable(concepts []*Concept, properties ...string) CodeSystem {
 	return r
 }
 
-// pack returns the compressed table.
+// pack returns the table as compressed JSON.
 func (r *CodeSystem) pack() ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -99,22 +99,22 @@ type Designation struct {
 	Value    string `json:"value"`    // text of the name
 }
 
-// Property is a property value of a concept or, without a value, a declared property of a CodeSystem.
+// Property is a property value of a concept. If it has no value, it declares a property of a CodeSystem.
 type Property struct {
 	Code         string `json:"code"`                   // code of the property
-	ValueCode    string `json:"valueCode,omitempty"`    // empty if none
-	ValueInteger *int   `json:"valueInteger,omitempty"` // nil if none
-	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false if none
+	ValueCode    string `json:"valueCode,omitempty"`    // empty if the value has another type
+	ValueInteger *int   `json:"valueInteger,omitempty"` // nil if the value has another type
+	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false if the value has another type
 }
 
-// AddName adds a name in another language, or an alternative English name.
+// AddName adds a name in another language or an alternative English name.
 func (c *Concept) AddName(language, value string) {
 	if value != "" && (language != "en" || value != c.Display) {
 		c.Designation = append(c.Designation, Designation{language, value})
 	}
 }
 
-// ConceptsFromCodes returns concepts with their code as the display.
+// ConceptsFromCodes returns a concept for each code, with the code as display.
 func ConceptsFromCodes(codes []string) (concepts []*Concept) {
 	for _, code := range codes {
 		concepts = append(concepts, &Concept{Code: code, Display: code})
@@ -128,8 +128,8 @@ func SortByCode(concepts []*Concept) []*Concept {
 	return concepts
 }
 
-// ParseConcepts returns concepts for objects with the members code and name, and the parent of each code from the member
-// parent.
+// ParseConcepts returns a concept for each object in list, from its members code and name. parents maps codes to the value of
+// the member parent.
 func ParseConcepts(list []map[string]string) (concepts []*Concept, parents map[string]string) {
 	parents = make(map[string]string)
 	for _, o := range list {
@@ -139,7 +139,7 @@ func ParseConcepts(list []map[string]string) (concepts []*Concept, parents map[s
 	return concepts, parents
 }
 
-// NestConcepts adds each concept to its parent and returns the sorted concepts without a parent in the list.
+// NestConcepts adds each concept to its parent and returns the sorted concepts that have no parent in the list.
 func NestConcepts(concepts []*Concept, parents map[string]string) (roots []*Concept) {
 	byCode := make(map[string]*Concept)
 	for _, c := range SortByCode(concepts) {

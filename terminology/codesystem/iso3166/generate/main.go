@@ -46,8 +46,8 @@ func countries(p generate.Packages) (generate.CodeSystem, error) {
 	return generate.NewTable(concepts, "user-assigned"), nil
 }
 
-// userAssignedCodes returns the user-assigned codes of a kind (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and ZZ, also with
-// a third letter, and the numbers from 900.
+// userAssignedCodes returns the user-assigned codes of the given kind (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and ZZ, the
+// same with a third letter, or the numbers from 900.
 func userAssignedCodes(kind string) (concepts []*generate.Concept) {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	add := func(code string) {
@@ -78,7 +78,7 @@ func subdivisions(p generate.Packages) (generate.CodeSystem, error) {
 	return generate.NewTable(generate.NestConcepts(concepts, parents)), err
 }
 
-// formerCountryPattern matches the code of a former country and its name.
+// formerCountryPattern matches the code and name of a former country.
 var formerCountryPattern = regexp.MustCompile(`(?s)alpha4: '(\w+)'.*?name: (?:'([^']*)'|"([^"]*)")`)
 
 // formerCountries returns the codes of ISO 3166-3.

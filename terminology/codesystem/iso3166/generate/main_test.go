@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
 )
 
-// cachedPackages returns Packages with a cached package that contains the given files.
+// cachedPackages returns Packages whose cache contains a package with the given files.
 func cachedPackages(t *testing.T, folder string, files map[string]string) generate.Packages {
 	t.Helper()
 	p := generate.Packages{Folder: t.TempDir()}
@@ -41,7 +41,7 @@ func cachedPackages(t *testing.T, folder string, files map[string]string) genera
 	return p
 }
 
-// readConcepts returns the concepts of the table of a reader.
+// readConcepts returns the concepts of the table that read builds.
 func readConcepts(t *testing.T, p generate.Packages, read func(generate.Packages) (generate.CodeSystem, error)) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -15,7 +15,7 @@ func main() {
 	generate.Readers{"currencies.json.zst": currencies}.Main()
 }
 
-// currencies returns the codes of ISO 4217 with their number of decimal digits.
+// currencies returns the codes of ISO 4217 and their number of decimal digits.
 func currencies(p generate.Packages) (generate.CodeSystem, error) {
 	text, err := p.PyPI("iso4217==1.16.20260101", "iso4217/table.xml")
 	if err != nil {
@@ -30,7 +30,7 @@ func currencies(p generate.Packages) (generate.CodeSystem, error) {
 		} `xml:"CcyTbl>CcyNtry"`
 	}
 	err = xml.Unmarshal(text, &list)
-	concepts := make(map[string]*generate.Concept) // by code, because a currency is listed for each country
+	concepts := make(map[string]*generate.Concept) // keyed by code, because the source lists a currency once per country
 	for _, row := range list.Rows {
 		if row.Code == "" {
 			continue

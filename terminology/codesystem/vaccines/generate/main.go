@@ -19,7 +19,7 @@ func main() {
 // footnotePattern matches the number of a footnote at the end of some names in R4.
 var footnotePattern = regexp.MustCompile(`([a-z]|NOS)\d$`)
 
-// v2Table returns a reader for a table of HL7 v2 in R4.
+// v2Table returns a function that builds the table of an HL7 v2 table in R4.
 func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, error) {
 	return func(p generate.Packages) (generate.CodeSystem, error) {
 		var bundle struct {

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// generate reads the package in folder and writes the file out.
+// generate reads the npm package in folder and writes the definitions to the file out.
 func generate(folder, out string) error {
 	var lines bytes.Buffer
 	for _, name := range bundleFiles {
@@ -76,9 +76,8 @@ func appendBundle(lines *bytes.Buffer, name string) error {
 	return nil
 }
 
-// keptMembers lists the members to keep by resource type, in output order: identifying members first, content last. Narrative,
-// metadata, contacts and use contexts are dropped, as is the copyright, which is the same for all resources (see
-// SOURCE.md).
+// keptMembers lists the members to keep by resource type, in output order. Identifying members come first, content last.
+// Dropped are narrative, metadata, contacts, use contexts, and the copyright, which all resources share (see SOURCE.md).
 var keptMembers = map[string][]string{
 	"CodeSystem": {
 		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
@@ -96,8 +95,7 @@ var keptMembers = map[string][]string{
 	"StructureDefinition": {"resourceType", "url", "snapshot"},
 }
 
-// keptExtensions lists the extensions to keep: the status of definitions and concepts, and extensions that affect
-// expansion.
+// keptExtensions lists the extensions to keep: the standards status, and extensions that affect expansion.
 var keptExtensions = []string{
 	"http://hl7.org/fhir/StructureDefinition/codesystem-replacedby",
 	"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status",
@@ -107,7 +105,7 @@ var keptExtensions = []string{
 	"http://hl7.org/fhir/StructureDefinition/valueset-warning",
 }
 
-// appendResource appends a resource as one line if it has a relevant type.
+// appendResource appends a resource as one line of NDJSON, unless its type is irrelevant.
 func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 	var resource map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -121,7 +119,7 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 		return nil
 	}
 	if kind == "ConceptMap" && resource["experimental"] == true {
-		return nil // examples must not be found by $translate
+		return nil // $translate must not find examples
 	}
 	stripExtensions(resource)
 	if kind == "StructureDefinition" && !reduceToBindings(resource) {
@@ -156,8 +154,8 @@ func stripExtensions(value any) {
 	}
 }
 
-// reduceToBindings removes everything from the elements of a StructureDefinition except bindings to value sets, and
-// reports whether any remain. It drops StructureDefinitions of later releases, which the package also contains.
+// reduceToBindings removes everything except value set bindings from the elements of a StructureDefinition and reports whether
+// any bindings remain. It drops StructureDefinitions of later FHIR releases, which the package also contains.
 func reduceToBindings(resource map[string]any) bool {
 	if version, ok := resource["fhirVersion"].(string); ok && version != "4.0.1" {
 		return false
@@ -176,16 +174,15 @@ func reduceToBindings(resource map[string]any) bool {
 	return len(bound) > 0
 }
 
-// isUnwanted reports whether an extension is dropped. Nested extensions have a relative URL and are kept with their
-// parent.
+// isUnwanted reports whether an extension is dropped. Nested extensions have relative URLs and are kept.
 func isUnwanted(extension any) bool {
 	object, _ := extension.(map[string]any)
 	url, _ := object["url"].(string)
 	return len(url) > 5 && url[:5] == "http:" && !slices.Contains(keptExtensions, url)
 }
 
-// encodeOrdered encodes an object with the given members in the given order. Nested members are sorted by name, which puts a
-// concept's code before its child concepts.
+// encodeOrdered encodes an object with the given members in the given order. Nested members are sorted by name, so that a
+// concept's code precedes its child concepts.
 func encodeOrdered(object map[string]any, members []string) ([]byte, error) {
 	out := []byte{'{'}
 	for _, name := range members {
