@@ -57,7 +57,7 @@ func checkDocComments(t *testing.T, path string) {
 	}
 	for _, field := range configurationFields(file) {
 		if text := field.Doc.Text(); !strings.Contains(text, "Default") && !strings.Contains(text, "Required") {
-			t.Errorf("%s: %s says neither Default nor Required", files.Position(field.Pos()), field.Names[0].Name)
+			t.Errorf("%s: the comment of %s contains neither Default nor Required", files.Position(field.Pos()), field.Names[0].Name)
 		}
 	}
 }

@@ -63,6 +63,6 @@ func TestAdminPageInBrowser(t *testing.T) {
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "admin-refused")
 	if page := text(); !strings.Contains(page, "fragment") {
-		t.Errorf("the page does not say what is wrong: %s", page)
+		t.Errorf("the page does not show the error: %s", page)
 	}
 }

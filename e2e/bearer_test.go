@@ -153,6 +153,6 @@ func TestBackendStopped(t *testing.T) {
 	g.expand(t, token, gender).is(t, http.StatusOK)
 	line := regexp.MustCompile(`"level":"error".*"status":502.*"path":"/fhir/R4/Patient".*connection refused`)
 	if log := g.process.tail(); !line.MatchString(log) {
-		t.Errorf("no line says why: %s", log)
+		t.Errorf("no log line contains the reason: %s", log)
 	}
 }

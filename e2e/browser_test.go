@@ -17,9 +17,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// ownDomain is a domain whose names all resolve to this machine, in browsers and in the tests' HTTP clients. Sites use it if
+// localDomain is a domain whose names all resolve to this machine, in browsers and in the tests' HTTP clients. Sites use it if
 // they cannot be on localhost: an app that gets the response without a click, and pages on several hosts of one site.
-const ownDomain = ".hospital.internal"
+const localDomain = ".hospital.internal"
 
 // newBrowser starts a headless Chromium with a new profile.
 func newBrowser(t *testing.T) context.Context {
@@ -32,7 +32,7 @@ func newBrowser(t *testing.T) context.Context {
 		chromedp.IgnoreCertErrors,           // Caddy's CA isn't in any trust store
 		chromedp.Flag("disable-quic", true), // HTTP/3 rejects certificates of unknown CAs anyway
 		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("host-resolver-rules", "MAP *"+ownDomain+" 127.0.0.1"),
+		chromedp.Flag("host-resolver-rules", "MAP *"+localDomain+" 127.0.0.1"),
 		chromedp.Flag("hide-scrollbars", false), // scrollbars take up space
 		chromedp.WSURLReadTimeout(time.Minute),
 	)

@@ -82,7 +82,7 @@ func TestExpand(t *testing.T) {
 		unknown := "https://example.org/ValueSet/nowhere"
 		example.expand(t, token, unknown).is(t, http.StatusNotFound).isOutcome(t)
 		if last := fhirServer.last(t); !strings.Contains(last.URL, "nowhere") {
-			t.Errorf("the backend was not asked; its last request was %s", last.URL)
+			t.Errorf("no backend request; the last one was %s", last.URL)
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestExpandRefused(t *testing.T) {
 	}{
 		{"no url", ""},
 		{"two urls", "url=a&url=b"},
-		{"count is no number", "url=" + gender + "&count=x"},
+		{"invalid count", "url=" + gender + "&count=x"},
 		{"negative offset", "url=" + gender + "&offset=-1"},
 	}
 	for _, test := range tests {

@@ -74,9 +74,9 @@ func (c cost) String() string {
 // averageCost calls do repeatedly for one second.
 func averageCost(do func()) cost {
 	do()
-	began, before, n := time.Now(), ownCPU(), 0
+	began, before, n := time.Now(), processCPU(), 0
 	for ; time.Since(began) < time.Second; n++ {
 		do()
 	}
-	return cost{time.Since(began) / time.Duration(n), (ownCPU() - before) / time.Duration(n)}
+	return cost{time.Since(began) / time.Duration(n), (processCPU() - before) / time.Duration(n)}
 }

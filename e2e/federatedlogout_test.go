@@ -32,8 +32,8 @@ func TestFederatedLogout(t *testing.T) {
 			if !strings.HasPrefix(away.String(), provider.issuer+"/session/end?") {
 				t.Fatalf("sent to %s, want the provider's end_session endpoint", away)
 			}
-			if kept := test.idp == "node-rs256"; away.Query().Has("id_token_hint") != kept {
-				t.Errorf("a hint in %s: %v, want %v", away, !kept, kept)
+			if wantHint := test.idp == "node-rs256"; away.Query().Has("id_token_hint") != wantHint {
+				t.Errorf("a hint in %s: %v, want %v", away, !wantHint, wantHint)
 			}
 			end := ada.walk(t, away.String(), signedOut, adaTypes)
 			if state := end.Query().Get("state"); state != "s t/å&te" || len(end.Query()) != 1 {
@@ -42,7 +42,7 @@ func TestFederatedLogout(t *testing.T) {
 			ada.isSignedOut(t, test.idp, provider)
 		})
 	}
-	t.Run("who is asked first confirms, then is signed out at both", func(t *testing.T) {
+	t.Run("signed out at both after confirmation", func(t *testing.T) {
 		ada := g.newPerson(t)
 		ada.signInBy(t, "node-rs256", adaTypes)
 		logout := g.issuer + "/oauth2/logout?" + url.Values{
@@ -51,7 +51,7 @@ func TestFederatedLogout(t *testing.T) {
 		page := ada.get(t, logout).is(t, http.StatusOK)
 		checkPageHeaders(t, page)
 		if !strings.Contains(string(page.body), "Demo App") {
-			t.Errorf("the page does not say who asks: %s", page.body)
+			t.Errorf("the page does not name the client: %s", page.body)
 		}
 		// The user stays signed in until the sign-out is confirmed.
 		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("still")).location(t); !end.Query().Has("code") {

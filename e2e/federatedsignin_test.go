@@ -51,12 +51,12 @@ func (f federatedSignIn) check(t *testing.T, g *gateway, upstreamIssuer, upstrea
 		}
 	})
 	t.Run("no token of the provider is shown", func(t *testing.T) {
-		shown, err := json.Marshal([]any{payload(t, f.token.AccessToken), payload(t, f.token.Extra("id_token").(string)), f.end.String()})
+		visible, err := json.Marshal([]any{payload(t, f.token.AccessToken), payload(t, f.token.Extra("id_token").(string)), f.end.String()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.token.RefreshToken != "" || strings.Contains(string(shown), upstreamIssuer) {
-			t.Errorf("%s is in %s, or refresh token %q", upstreamIssuer, shown, f.token.RefreshToken)
+		if f.token.RefreshToken != "" || strings.Contains(string(visible), upstreamIssuer) {
+			t.Errorf("%s is in %s, or refresh token %q", upstreamIssuer, visible, f.token.RefreshToken)
 		}
 	})
 }

@@ -122,8 +122,8 @@ func (a *launchedApp) open(t *testing.T, address, user string) {
 	)
 }
 
-// asks evaluates a script in the app and returns the result as text; for an error, "failed: " and the message.
-func (a *launchedApp) asks(t *testing.T, script string) string {
+// evaluate evaluates a script in the app and returns the result as text; for an error, "failed: " and the message.
+func (a *launchedApp) evaluate(t *testing.T, script string) string {
 	t.Helper()
 	return readValue(t, withShortTimeout(t, a.ctx), chromedp.Evaluate[string]("(async () => String(await ("+script+")))().catch((e) => 'failed: ' + e.message)", chromedp.EvalAwaitPromise))
 }
@@ -131,16 +131,16 @@ func (a *launchedApp) asks(t *testing.T, script string) string {
 // readsItsPatient checks that the app can read the full record of its patient.
 func (a *launchedApp) readsItsPatient(t *testing.T, id, family string) {
 	t.Helper()
-	if got := a.asks(t, "client.patient.id"); got != id {
+	if got := a.evaluate(t, "client.patient.id"); got != id {
 		t.Errorf("launched for %q, want %q", got, id)
 	}
-	if got := a.asks(t, "client.patient.read().then((p) => p.name[0].family)"); got != family {
+	if got := a.evaluate(t, "client.patient.read().then((p) => p.name[0].family)"); got != family {
 		t.Errorf("reads %q, want %q", got, family)
 	}
 	var all struct{ Total json.Number }
 	a.gateway.fhir(t, a.gateway.serviceToken(t), http.MethodGet, "Observation?_summary=count&patient="+id, "").is(t, http.StatusOK).decode(t, &all)
 	script := "client.patient.request('Observation?_count=7', { pageLimit: 0, flat: true }).then((list) => new Set(list.map((o) => o.id)).size)"
-	if got := a.asks(t, script); got != all.Total.String() || got == "0" {
+	if got := a.evaluate(t, script); got != all.Total.String() || got == "0" {
 		t.Errorf("reads %s observations page by page, want %s", got, all.Total)
 	}
 }
@@ -148,11 +148,11 @@ func (a *launchedApp) readsItsPatient(t *testing.T, id, family string) {
 // seesNobodyElse checks that the app cannot read another patient's record.
 func (a *launchedApp) seesNobodyElse(t *testing.T, id string) {
 	t.Helper()
-	if got := a.asks(t, "client.request('Patient/"+id+"').then((p) => p.id)"); !strings.HasPrefix(got, "failed: ") {
+	if got := a.evaluate(t, "client.request('Patient/"+id+"').then((p) => p.id)"); !strings.HasPrefix(got, "failed: ") {
 		t.Errorf("reads the Patient %q", got)
 	}
 	for _, query := range []string{"Observation?patient=" + id, "Observation?subject=Patient/" + id, "Patient?_id=" + id, "Patient?_count=100"} {
-		got := a.asks(t, "client.request('"+query+"', { flat: true }).then((list) => JSON.stringify(list))")
+		got := a.evaluate(t, "client.request('"+query+"', { flat: true }).then((list) => JSON.stringify(list))")
 		if strings.Contains(got, "Patient/"+id+`"`) || strings.Contains(got, `"id":"`+id+`"`) {
 			t.Errorf("%s: %.200s", query, got)
 		}
@@ -161,8 +161,8 @@ func (a *launchedApp) seesNobodyElse(t *testing.T, id string) {
 
 func (a *launchedApp) refreshes(t *testing.T) {
 	t.Helper()
-	before := a.asks(t, "client.state.tokenResponse.access_token")
-	after := a.asks(t, "client.refresh().then((state) => state.tokenResponse.access_token)")
+	before := a.evaluate(t, "client.state.tokenResponse.access_token")
+	after := a.evaluate(t, "client.refresh().then((state) => state.tokenResponse.access_token)")
 	if after == before || strings.HasPrefix(after, "failed: ") {
 		t.Errorf("refreshed: %s", after)
 	}

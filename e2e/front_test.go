@@ -60,7 +60,7 @@ func TestUpstreamGateway(t *testing.T) {
 	var theirs expansion
 	g.expand(t, token, "https://backend.example/ValueSet/only-here").is(t, http.StatusOK).decode(t, &theirs)
 	if !slices.Equal(theirs.displays(), []string{"From the backend"}) {
-		t.Errorf("what no route is for: %q", theirs.displays())
+		t.Errorf("definition without a route: %q", theirs.displays())
 	}
 	tx.process.stop()
 	if hit := g.expand(t, token, maritalStatus, "filter", "married").is(t, http.StatusOK).header.Get("Cache-Status"); !strings.Contains(hit, "hit") {

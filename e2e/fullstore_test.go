@@ -65,7 +65,7 @@ func TestFullStore(t *testing.T) {
 			t.Parallel()
 			s, fill := tt.start(t)
 			server := authorizetest.New(t, func(c *authorize.Config) {
-				c.Store, c.Durable = s, s
+				c.Store, c.DurableStore = s, s
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 			})
 			b := authorizetest.NewBrowser(t, server)
@@ -108,14 +108,14 @@ func TestRedisFullIsFollowed(t *testing.T) {
 	server.do(t, "XADD", "fhir:!changes", "*", "k", "v", "v", "no expiry")
 	server.do(t, "CONFIG", "SET", "maxmemory", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	updates, told, heard := 0, "", time.Time{}
+	updates, keys, heard := 0, "", time.Time{}
 	err := r.Subscribe(ctx, func(u store.Update) {
 		if lag := time.Since(heard); updates > 0 && lag > 1500*time.Millisecond {
 			t.Errorf("not heard for %v", lag)
 		}
 		heard = u.QueriedAt
 		for _, c := range u.Changes {
-			told += c.Key
+			keys += c.Key
 		}
 		switch updates++; {
 		case updates == 2:
@@ -126,7 +126,7 @@ func TestRedisFullIsFollowed(t *testing.T) {
 			cancel()
 		}
 	})
-	if told != "revoked:1" || updates <= 8 {
-		t.Errorf("told %q in %d updates, %v", told, updates, err)
+	if keys != "revoked:1" || updates <= 8 {
+		t.Errorf("changed keys %q in %d updates, %v", keys, updates, err)
 	}
 }

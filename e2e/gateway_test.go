@@ -110,9 +110,9 @@ func newClient(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// dialLocal resolves names of [ownDomain] to this machine, like --host-resolver-rules in browsers.
+// dialLocal resolves names of [localDomain] to this machine, like --host-resolver-rules in browsers.
 func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
-	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ownDomain) {
+	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, localDomain) {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	return new(net.Dialer).DialContext(ctx, network, address)

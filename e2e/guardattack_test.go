@@ -70,10 +70,10 @@ type attackRun struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	sent     int
-	statuses map[int]int
-	shown    int            // number of responses that contain a resource
-	faults   map[string]int // number of faults by the first words of the fault
+	sent          int
+	statuses      map[int]int
+	withResources int            // number of responses that contain a resource
+	faults        map[string]int // number of faults by the first words of the fault
 }
 
 // attackFaults is the maximum number of faults that are reported per kind.
@@ -125,7 +125,7 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	r := &attackRun{g: g, t: t, statuses: map[int]int{}, faults: map[string]int{}}
 	began := time.Now()
 	r.all(g.attackers(t, readers(g.world)), pairs)
-	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.shown)
+	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.withResources)
 	for kind, n := range r.faults {
 		t.Logf("%d × %s", n, kind)
 	}
@@ -134,7 +134,7 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 		return strings.HasPrefix(reference, "Binary/") && before[reference] == ""
 	})
 	if !maps.Equal(before, after) {
-		t.Errorf("what nobody may change was changed:\n%s", differences(before, after))
+		t.Errorf("read-only records were changed:\n%s", differences(before, after))
 	}
 }
 
@@ -196,7 +196,7 @@ func (r *attackRun) pair(as *attackHolder, a guardattack.Attack) {
 		}
 	}
 	if is, would := comparableText(got, a.Victim), comparableText(absent, a.Victim); is != would {
-		r.fault(as, a, "tells that a record is there", firstDifference(is, would))
+		r.fault(as, a, "reveals that a record exists", firstDifference(is, would))
 	}
 }
 
@@ -214,28 +214,28 @@ func (r *attackRun) check(as *attackHolder, a guardattack.Attack, got httpRespon
 	if reading := a.Method == http.MethodGet || a.Method == http.MethodHead || a.Method == http.MethodPost; !reading && !as.writes && got.status < 300 {
 		r.fault(as, a, "changed something", string(got.body))
 	}
-	asked, _ := url.PathUnescape(a.String())
-	named := guardattack.Tokens([]byte(asked))
+	requested, _ := url.PathUnescape(a.String())
+	named := guardattack.Tokens([]byte(requested))
 	text := responseText(got)
-	shown := resourcesIn(got.body)
+	returned := resourcesIn(got.body)
 	if as.writes && len(as.allowed) > 0 { // readable resources in the response may contain text that the attacker wrote
 		text = responseText(httpResponse{header: got.header, body: withoutResources(got.body)})
 	}
 	for token := range guardattack.Tokens([]byte(text)) {
 		if !as.tokens[token] && !named[token] {
-			r.fault(as, a, "names what is not the patient's", token+" in "+excerptAround(text, token))
+			r.fault(as, a, "contains another patient's token", token+" in "+excerptAround(text, token))
 			break
 		}
 	}
-	if len(shown) > 0 {
+	if len(returned) > 0 {
 		r.mu.Lock()
-		r.shown++
+		r.withResources++
 		r.mu.Unlock()
 	}
-	for _, reference := range shown {
+	for _, reference := range returned {
 		isNew := as.writes && len(guardattack.Tokens([]byte(reference))) == 0
 		if !as.allowed[reference] && !(isNew && len(as.allowed) > 0) {
-			r.fault(as, a, "shows what is not the patient's", reference+" in "+string(got.body))
+			r.fault(as, a, "returns another patient's record", reference+" in "+string(got.body))
 			break
 		}
 	}

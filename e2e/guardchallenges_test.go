@@ -29,7 +29,7 @@ func TestGuardChallenges(t *testing.T) {
 		"OrganizationAffiliation", "InsurancePlan", "MessageHeader", "VerificationResult", "Evidence", "GraphDefinition", "SearchParameter", "ValueSet", "Parameters", "Nonsense",
 	})
 	slices.Sort(types)
-	asked, named := 0, 0
+	sent, named := 0, 0
 	for _, scope := range []string{
 		"patient/*.rs", "patient/*.cruds", "user/*.cruds", "system/*.rs", "system/*.cruds", "patient/*.r", "patient/*.s",
 		"patient/*.rs?category=x", "patient/Observation.rs patient/Patient.r",
@@ -48,7 +48,7 @@ func TestGuardChallenges(t *testing.T) {
 					body = fmt.Sprintf(`{"resourceType":%q,"id":"x"}`, resourceType)
 				}
 				a := g.send(t, who, method, path, body, "Prefer", "respond-async")
-				asked++
+				sent++
 				for _, match := range challengedScope.FindAllStringSubmatch(strings.Join(a.header.Values("WWW-Authenticate"), ","), -1) {
 					named++
 					missing := false
@@ -62,7 +62,7 @@ func TestGuardChallenges(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d requests, %d challenges that name a scope", asked, named)
+	t.Logf("%d requests, %d challenges that name a scope", sent, named)
 	if named == 0 {
 		t.Error("no challenge names a scope")
 	}
@@ -83,20 +83,20 @@ func compartmentTypes() []string {
 }
 
 // coversScope reports whether the scopes in held together include all permissions of the scope one.
-func coversScope(held, one string) bool {
+func coversScope(granted, one string) bool {
 	level, rest, _ := strings.Cut(one, "/")
 	resourceType, permissions, _ := strings.Cut(rest, ".")
-	left := smartLetters(permissions)
-	for scope := range strings.FieldsSeq(held) {
-		heldLevel, heldRest, _ := strings.Cut(scope, "/")
-		heldType, heldPermissions, _ := strings.Cut(heldRest, ".")
-		if heldLevel == level && (heldType == "*" || heldType == resourceType) && (!strings.Contains(scope, "?") || strings.Contains(one, "?")) {
-			for _, letter := range smartLetters(strings.Split(heldPermissions, "?")[0]) {
-				left = strings.ReplaceAll(left, string(letter), "")
+	missing := smartLetters(permissions)
+	for scope := range strings.FieldsSeq(granted) {
+		grantedLevel, grantedRest, _ := strings.Cut(scope, "/")
+		grantedType, grantedPermissions, _ := strings.Cut(grantedRest, ".")
+		if grantedLevel == level && (grantedType == "*" || grantedType == resourceType) && (!strings.Contains(scope, "?") || strings.Contains(one, "?")) {
+			for _, letter := range smartLetters(strings.Split(grantedPermissions, "?")[0]) {
+				missing = strings.ReplaceAll(missing, string(letter), "")
 			}
 		}
 	}
-	return left == ""
+	return missing == ""
 }
 
 func smartLetters(permissions string) string {

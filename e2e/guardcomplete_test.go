@@ -34,7 +34,7 @@ func TestGuard(t *testing.T) {
 	t.Run("reads", g.testReads)
 	t.Run("pages", g.testPages)
 	t.Run("Inferno", g.testInferno)
-	t.Run("others", g.testOthers)
+	t.Run("others", g.testReportedVulnerabilities)
 	t.Run("everything", g.testEverything)
 	t.Run("export", g.testExport)
 	t.Run("paths", g.testPaths)

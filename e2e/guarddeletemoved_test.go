@@ -38,9 +38,9 @@ func TestGuardDeleteMoved(t *testing.T) {
 			}
 			a := g.send(t, who, http.MethodDelete, reference, "")
 			f.before = nil
-			left := h.send(t, http.MethodGet, reference, "").status
-			if moved && (left != http.StatusOK || a.status < 400) || !moved && (left != http.StatusGone || a.status/100 != 2) {
-				t.Errorf("%s, moved %t: answered %d, then the server has it as %d: %.200s", of[0], moved, a.status, left, a.body)
+			status := h.send(t, http.MethodGet, reference, "").status
+			if moved && (status != http.StatusOK || a.status < 400) || !moved && (status != http.StatusGone || a.status/100 != 2) {
+				t.Errorf("%s, moved %t: status %d, then %d from the server: %.200s", of[0], moved, a.status, status, a.body)
 			}
 			var outcome struct{ ResourceType string }
 			if len(a.body) > 0 && json.Unmarshal(a.body, &outcome) != nil {

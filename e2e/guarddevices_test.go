@@ -13,7 +13,7 @@ func (g *guardTest) testDevices(t *testing.T) {
 	w := writers(g.world)[0]
 	own, other, free := g.world.Find(w.letter, "Device.own"), g.world.Find(g.world.Patients[0], "Device.own"), g.world.Find(w.letter, "Device.free")
 	patient := g.world.Patient(w.letter)
-	taken := strings.Replace(free.JSON, `"status":`, fmt.Sprintf(`"patient":{"reference":%q},"status":`, patient), 1)
+	claimed := strings.Replace(free.JSON, `"status":`, fmt.Sprintf(`"patient":{"reference":%q},"status":`, patient), 1)
 	freed := strings.Replace(own.JSON, fmt.Sprintf(`"patient":{"reference":%q},`, patient), "", 1)
 	for _, test := range []struct {
 		name, method, path, body string
@@ -21,12 +21,12 @@ func (g *guardTest) testDevices(t *testing.T) {
 	}{
 		{"read own", "GET", own.Reference(), "", 200},
 		{"read another's", "GET", other.Reference(), "", 404},
-		{"read nobody's", "GET", free.Reference(), "", 200},
-		{"take nobody's", "PUT", free.Reference(), taken, 403},
-		{"patch nobody's", "PATCH", free.Reference(), fmt.Sprintf(`[{"op":"add","path":"/patient","value":{"reference":%q}}]`, patient), 403},
-		{"delete nobody's", "DELETE", free.Reference(), "", 403},
-		{"change nobody's", "PUT", free.Reference(), free.JSON, 403},
-		{"create nobody's", "POST", "Device", free.JSON, 403},
+		{"read an unassigned device", "GET", free.Reference(), "", 200},
+		{"take over an unassigned device", "PUT", free.Reference(), claimed, 403},
+		{"patch an unassigned device", "PATCH", free.Reference(), fmt.Sprintf(`[{"op":"add","path":"/patient","value":{"reference":%q}}]`, patient), 403},
+		{"delete an unassigned device", "DELETE", free.Reference(), "", 403},
+		{"change an unassigned device", "PUT", free.Reference(), free.JSON, 403},
+		{"create an unassigned device", "POST", "Device", free.JSON, 403},
 		{"take another's", "PUT", other.Reference(), strings.ReplaceAll(other.JSON, g.world.Patient(g.world.Patients[0]), patient), 404},
 		{"give one's own up", "PUT", own.Reference(), freed, 403},
 		{"give one's own up by a patch", "PATCH", own.Reference(), `[{"op":"remove","path":"/patient"}]`, 403},

@@ -43,10 +43,10 @@ func TestGuardGranular(t *testing.T) {
 	h.store(t, w.records(granularRecords))
 	g := startGuarded(t, "granular", h.fhirAPI)
 	patient := func(scope string) guardHolder { return guardHolder{scope: scope, patient: w.names["{patient}"]} }
-	const whole, vital = "patient/*.rs", "patient/Observation.rs?category=http://c|vital patient/Provenance.rs"
+	const allTypes, vital = "patient/*.rs", "patient/Observation.rs?category=http://c|vital patient/Provenance.rs"
 	for _, test := range []struct {
 		scope, record string
-		shown         bool
+		wantVisible   bool
 	}{
 		{granularNote, "DocumentReference/{note}", true},
 		{granularNote, "DocumentReference/{therapy}", false},
@@ -55,14 +55,14 @@ func TestGuardGranular(t *testing.T) {
 		{granularNote, "Binary/{ofPatient}", false},
 		{"patient/Patient.rs patient/Binary.rs", "Binary/{ofPatient}", true},
 		{"patient/Patient.rs patient/Binary.rs", "Binary/{ofNote}", false},
-		{whole, "Binary/{ofNote}", true},
-		{whole, "Binary/{ofTherapy}", true},
-		{whole, "Binary/{ofPatient}", true},
+		{allTypes, "Binary/{ofNote}", true},
+		{allTypes, "Binary/{ofTherapy}", true},
+		{allTypes, "Binary/{ofPatient}", true},
 		{"patient/Bundle.rs patient/Patient.rs", "Bundle/{withCondition}", false},
 		{"patient/Bundle.rs patient/Patient.rs patient/Composition.rs", "Bundle/{withCondition}", false},
 		{"patient/Bundle.rs patient/Patient.rs patient/Composition.rs patient/Condition.rs", "Bundle/{withCondition}", true},
 		{"patient/Bundle.rs patient/Patient.rs patient/Composition.rs", "Bundle/{withoutCondition}", true},
-		{whole, "Bundle/{withCondition}", true},
+		{allTypes, "Bundle/{withCondition}", true},
 		{"patient/Provenance.rs", "Provenance/{aboutPulse}", false},
 		{"patient/Provenance.rs patient/Observation.rs", "Provenance/{aboutPulse}", true},
 		{"patient/Provenance.rs patient/Observation.rs", "Provenance/{aboutCondition}", false},
@@ -70,7 +70,7 @@ func TestGuardGranular(t *testing.T) {
 		{"patient/Provenance.rs patient/Observation.rs patient/Condition.rs", "Provenance/{aboutBoth}", true},
 		{vital, "Provenance/{aboutPulse}", true},
 		{vital, "Provenance/{aboutLab}", false},
-		{whole, "Provenance/{aboutCondition}", true},
+		{allTypes, "Provenance/{aboutCondition}", true},
 		{"user/Provenance.rs user/Observation.rs", "Provenance/{aboutPulse}", true},
 	} {
 		who := patient(w.text(test.scope))
@@ -85,20 +85,20 @@ func TestGuardGranular(t *testing.T) {
 				return a, strings.ReplaceAll(w.comparable([]httpResponse{a}), w.template(id), "(id)")
 			}
 			a, there := ask(w.text(template))
-			shown := strings.Contains(there, `"resourceType":"`+resourceType) && strings.Contains(string(a.body), `"id":"`+w.text(template))
-			if strings.Contains(path, "?") && (resourceType == "Binary" || resourceType == "Bundle" || resourceType == "Provenance") && !shown {
+			visible := strings.Contains(there, `"resourceType":"`+resourceType) && strings.Contains(string(a.body), `"id":"`+w.text(template))
+			if strings.Contains(path, "?") && (resourceType == "Binary" || resourceType == "Bundle" || resourceType == "Provenance") && !visible {
 				continue // the patient compartment has no search parameter for these types
 			}
-			if shown != test.shown {
-				t.Errorf("%s: %s: %d, shown %t: %.200s", test.scope, strings.Replace(path, "{id}", template, 1), a.status, shown, a.body)
+			if visible != test.wantVisible {
+				t.Errorf("%s: %s: %d, visible %t: %.200s", test.scope, strings.Replace(path, "{id}", template, 1), a.status, visible, a.body)
 			}
-			if _, absent := ask(newUUID()); !test.shown && there != absent {
-				t.Errorf("%s: %s is unlike what is absent:\n%s", test.scope, strings.Replace(path, "{id}", template, 1), firstDifference(there, absent))
+			if _, absent := ask(newUUID()); !test.wantVisible && there != absent {
+				t.Errorf("%s: %s differs from an absent resource:\n%s", test.scope, strings.Replace(path, "{id}", template, 1), firstDifference(there, absent))
 			}
 		}
 	}
 	t.Run("included as read", func(t *testing.T) {
-		for _, scope := range []string{whole, "patient/Provenance.rs patient/Observation.rs", vital, "patient/Observation.rs patient/Practitioner.rs patient/Provenance.rs"} {
+		for _, scope := range []string{allTypes, "patient/Provenance.rs patient/Observation.rs", vital, "patient/Observation.rs patient/Practitioner.rs patient/Provenance.rs"} {
 			for target, provenance := range map[string]string{"Observation/{pulse}": "aboutPulse", "Observation/{lab}": "aboutLab", "Condition/{condition}": "aboutCondition", "Practitioner/{doctor}": "aboutDoctor"} {
 				resourceType, id, _ := strings.Cut(w.text(target), "/")
 				read := g.send(t, patient(scope), http.MethodGet, w.text("Provenance/{"+provenance+"}"), "").status == http.StatusOK
@@ -110,9 +110,9 @@ func TestGuardGranular(t *testing.T) {
 		}
 	})
 	t.Run("contained patient", func(t *testing.T) {
-		read := g.send(t, patient(whole), http.MethodGet, w.text("Observation/{containing}"), "").status == http.StatusOK
-		found := strings.Contains(string(g.send(t, patient(whole), http.MethodGet, "Observation?_count=100", "").body), w.names["{containing}"])
-		everything := strings.Contains(string(g.send(t, patient(whole), http.MethodGet, w.text("Patient/{patient}/$everything?_count=100"), "").body), w.names["{containing}"])
+		read := g.send(t, patient(allTypes), http.MethodGet, w.text("Observation/{containing}"), "").status == http.StatusOK
+		found := strings.Contains(string(g.send(t, patient(allTypes), http.MethodGet, "Observation?_count=100", "").body), w.names["{containing}"])
+		everything := strings.Contains(string(g.send(t, patient(allTypes), http.MethodGet, w.text("Patient/{patient}/$everything?_count=100"), "").body), w.names["{containing}"])
 		if read != found || everything && !read {
 			t.Errorf("read %t, found %t, in $everything %t", read, found, everything)
 		}

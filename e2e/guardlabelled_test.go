@@ -78,7 +78,7 @@ func TestGuardLabelledLater(t *testing.T) {
 						t.Errorf("%s, %s: %s %s\n%s", when, name, resourceType, line, firstDifference(there, not))
 					}
 					if strings.Contains(there, "{family}") {
-						t.Errorf("%s, %s: %s %s shows what is denied", when, name, resourceType, line)
+						t.Errorf("%s, %s: %s %s returns denied data", when, name, resourceType, line)
 					}
 				}
 				included := w.comparable(g.sendLine(t, who, w.text("GET Provenance?_id={provenance}&_include=Provenance:target")))

@@ -36,7 +36,7 @@ func TestGuardLargePages(t *testing.T) {
 	t.Run("above the limit", func(t *testing.T) {
 		a := g.send(t, holdersByScope(w)["patient"], http.MethodGet, "DiagnosticReport/"+reports[0], "")
 		if a.status < 400 || !strings.Contains(string(a.body), "16777216 bytes") {
-			t.Errorf("%d with %d bytes does not say how large an answer may be: %.300s", a.status, len(a.body), a.body)
+			t.Errorf("%d with %d bytes does not contain the size limit: %.300s", a.status, len(a.body), a.body)
 		}
 	})
 }

@@ -120,7 +120,7 @@ func (g *guardTest) testMedplumWrites(t *testing.T) {
 		status                           int
 	}{
 		{"create another's", "POST", "Basic", record("x", other), "", 403},
-		{"read what was created", "GET", strings.TrimPrefix(created.header.Get("Location"), g.base+"/"), "", "", 200},
+		{"read the created resource", "GET", strings.TrimPrefix(created.header.Get("Location"), g.base+"/"), "", "", 200},
 		{"update", "PUT", "Basic/mine", record("mine", own), "", 200},
 		{"update an old version", "PUT", "Basic/mine", record("mine", own), `W/"0"`, 412},
 		{"give away", "PUT", "Basic/mine", record("mine", other), "", 403},

@@ -74,18 +74,18 @@ func TestGuardNotes(t *testing.T) {
 	w.names["{base}"] = g.base
 	h.store(t, w.records(noteRecords))
 	patient := w.names["{patient}"]
-	whole, granular := guardHolder{scope: "patient/*.rs", patient: patient}, guardHolder{scope: granularNote, patient: patient}
+	allTypes, granular := guardHolder{scope: "patient/*.rs", patient: patient}, guardHolder{scope: granularNote, patient: patient}
 	writer := guardHolder{scope: "patient/*.cruds", patient: patient}
 	for _, test := range []struct {
 		name, binary string
 		who          guardHolder
 		status       int
 	}{
-		{"own, relative", "{noteBinary}", whole, 200},
-		{"own, absolute", "{absolute}", whole, 200},
-		{"another patient's", "{theirs}", whole, 404},
-		{"nobody's", "{unnamed}", whole, 404},
-		{"psychotherapy, all scopes", "{psychotherapy}", whole, 200},
+		{"own, relative", "{noteBinary}", allTypes, 200},
+		{"own, absolute", "{absolute}", allTypes, 200},
+		{"another patient's", "{theirs}", allTypes, 404},
+		{"without a patient", "{unnamed}", allTypes, 404},
+		{"psychotherapy, all scopes", "{psychotherapy}", allTypes, 200},
 		{"clinical note, granular", "{noteBinary}", granular, 200},
 		{"clinical note, absolute, granular", "{absolute}", granular, 200},
 		{"psychotherapy, granular", "{psychotherapy}", granular, 404},
@@ -102,7 +102,7 @@ func TestGuardNotes(t *testing.T) {
 			}
 			absent := g.send(t, test.who, http.MethodGet, "Binary/"+newUUID(), "", "Accept", accept)
 			if test.status == 404 && w.comparable([]httpResponse{a}) != w.comparable([]httpResponse{absent}) {
-				t.Errorf("%s: unlike what is absent: %s", test.name, firstDifference(w.comparable([]httpResponse{a}), w.comparable([]httpResponse{absent})))
+				t.Errorf("%s: differs from an absent note: %s", test.name, firstDifference(w.comparable([]httpResponse{a}), w.comparable([]httpResponse{absent})))
 			}
 			if a.status == 200 && accept == "*/*" && string(a.body) != "note" {
 				t.Errorf("%s: content %.100q", test.name, a.body)
@@ -125,25 +125,25 @@ func TestGuardNotes(t *testing.T) {
 			before := g.gateway.anonymousMemory(t)
 			r := newRequest(t, http.MethodGet, g.base+"/Binary/"+w.names["{big}"], "")
 			r.Header.Set("Accept", accept)
-			r.Header.Set("Authorization", "Bearer "+g.token(t, whole))
+			r.Header.Set("Authorization", "Bearer "+g.token(t, allTypes))
 			response, err := g.gateway.client.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got, most int64
+			var got, peak int64
 			for buffer := make([]byte, 4<<20); err == nil; {
 				var n int
 				n, err = io.ReadFull(response.Body, buffer)
-				got, most = got+int64(n), max(most, g.gateway.anonymousMemory(t))
+				got, peak = got+int64(n), max(peak, g.gateway.anonymousMemory(t))
 			}
 			_ = response.Body.Close()
 			if response.StatusCode != http.StatusOK || got != size {
 				t.Errorf("Accept %s: %d, %d bytes", accept, response.StatusCode, got)
 			}
-			if most-before > 48<<20 {
-				t.Errorf("Accept %s: the gateway's memory grew from %d to %d MiB", accept, before>>20, most>>20)
+			if peak-before > 48<<20 {
+				t.Errorf("Accept %s: the gateway's memory grew from %d to %d MiB", accept, before>>20, peak>>20)
 			}
-			t.Logf("Accept %s: memory %d, at most %d MiB", accept, before>>20, most>>20)
+			t.Logf("Accept %s: memory %d, at most %d MiB", accept, before>>20, peak>>20)
 		}
 	})
 }

@@ -224,8 +224,8 @@ func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 	if !strings.HasPrefix(link, g.base+"/_") {
 		t.Errorf("the link is %s", link)
 	}
-	others := []guardHolder{{scope: "system/*.rs openid"}, {scope: "system/*.cruds"}, {scope: who.scope, patient: "zqb0000"}, {scope: who.scope, fhirUser: "Practitioner/zqs0002"}}
-	for _, other := range append(others, readers(g.world)[0].holder) {
+	holders := []guardHolder{{scope: "system/*.rs openid"}, {scope: "system/*.cruds"}, {scope: who.scope, patient: "zqb0000"}, {scope: who.scope, fhirUser: "Practitioner/zqs0002"}}
+	for _, other := range append(holders, readers(g.world)[0].holder) {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			if a := g.send(t, other, method, link, ""); a.status != http.StatusNotFound {
 				t.Errorf("%s of %s by %v: %d", method, link, other, a.status)

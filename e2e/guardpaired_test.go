@@ -303,7 +303,7 @@ func TestGuardDeniedPaired(t *testing.T) {
 					t.Errorf("%s\n%s", request, firstDifference(after[request], before[request]))
 				}
 				if at := strings.Index(after[request], "{family}"); at >= 0 && !strings.Contains(request, "{fam") {
-					t.Errorf("%s shows what is denied: %.300s", request, after[request][max(0, at-100):])
+					t.Errorf("%s returns denied data: %.300s", request, after[request][max(0, at-100):])
 				}
 			}
 			if now := h.deniedVersions(t, w, rule); now != versions {

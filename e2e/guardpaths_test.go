@@ -23,7 +23,7 @@ const spellings = 2000
 func (g *guardTest) testPaths(t *testing.T) {
 	first, other := g.world.Patients[0], g.world.Patients[1]
 	doctor := g.world.Find(first, "Practitioner.doctor").Reference()
-	whole := g.token(t, guardHolder{"user/*.rs", "", doctor})
+	unrestricted := g.token(t, guardHolder{"user/*.rs", "", doctor})
 	as := g.attackers(t, readers(g.world))[0]
 	random := rand.New(rand.NewPCG(1, 2))
 	var paths []string
@@ -39,17 +39,17 @@ func (g *guardTest) testPaths(t *testing.T) {
 	for range spellings {
 		path := "/fhir/" + respellPath(random, paths[random.IntN(len(paths))])
 		direct := g.raw(t, g.server.base, path, "")
-		for _, token := range []string{whole, as.token} {
+		for _, token := range []string{unrestricted, as.token} {
 			got := g.raw(t, g.base, path, token)
 			answered[got.status]++
-			checkSpelling(t, path, got, direct, token == whole, as)
+			checkSpelling(t, path, got, direct, token == unrestricted, as)
 		}
 	}
 	t.Logf("answers: %v", answered)
 }
 
 // checkSpelling compares the gateway's response with HAPI's own.
-func checkSpelling(t *testing.T, path string, got, direct httpResponse, whole bool, as *attackHolder) {
+func checkSpelling(t *testing.T, path string, got, direct httpResponse, unrestricted bool, as *attackHolder) {
 	t.Helper()
 	if got.status >= http.StatusInternalServerError {
 		t.Errorf("%q is answered with %d", path, got.status)
@@ -57,9 +57,9 @@ func checkSpelling(t *testing.T, path string, got, direct httpResponse, whole bo
 	if got.status != http.StatusOK {
 		return
 	}
-	shown, there := resourcesIn(got.body), resourcesIn(direct.body)
-	for _, reference := range shown {
-		if !whole && !as.allowed[reference] && !strings.HasPrefix(reference, "Bundle/") {
+	returned, there := resourcesIn(got.body), resourcesIn(direct.body)
+	for _, reference := range returned {
+		if !unrestricted && !as.allowed[reference] && !strings.HasPrefix(reference, "Bundle/") {
 			t.Errorf("%q shows %s", path, reference)
 		}
 	}

@@ -31,7 +31,7 @@ func (g *guardTest) testReads(t *testing.T) {
 					absent[r.Type] = comparableText(g.send(t, p.holder, http.MethodGet, r.Type+"/zqy9999", ""), "zqy9999")
 				}
 				if is := comparableText(got, r.ID); is != absent[r.Type] || got.status == http.StatusOK {
-					t.Errorf("%s is told from one that is not there: %s", r.Reference(), firstDifference(is, absent[r.Type]))
+					t.Errorf("%s is distinguishable from an absent record: %s", r.Reference(), firstDifference(is, absent[r.Type]))
 				}
 			}
 		})
@@ -67,21 +67,21 @@ func (g *guardTest) testPages(t *testing.T) {
 // Responses do not depend on other patients' data: they stay the same when those patients have more or fewer records.
 func (g *guardTest) testUnmoved(t *testing.T) {
 	attackers := g.attackers(t, readers(g.world)[:11])
-	type asked struct {
+	type exchange struct {
 		as     *attackHolder
 		a      guardattack.Attack
 		before string
 	}
-	var all []asked
+	var all []exchange
 	for i := range 600 {
 		as := attackers[i%len(attackers)]
 		a := as.attacker.Draw()
 		got, err := g.trySend(t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 		if err == nil && !strings.Contains(a.Path, "etadata") {
-			all = append(all, asked{as, a, unorderedText(got)})
+			all = append(all, exchange{as, a, unorderedText(got)})
 		}
 	}
-	g.server.load(t, g.othersRecords())
+	g.server.load(t, g.moreRecords())
 	for _, one := range all {
 		got, err := g.trySend(t, one.as.token, one.a.Method, one.a.Path, one.a.Body, one.a.Headers...)
 		if err != nil {
@@ -95,18 +95,18 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 
 // unorderedText returns a response as comparable text that ignores the order of unsorted search results.
 func unorderedText(a httpResponse) string {
-	shown := references{}
+	returned := references{}
 	for _, r := range resourcesIn(a.body) {
-		shown[r] = true
+		returned[r] = true
 	}
-	if len(shown) < 2 {
+	if len(returned) < 2 {
 		return comparableText(a, "zqy9999")
 	}
-	return comparableText(httpResponse{status: a.status, header: a.header}, "zqy9999") + shown.String()
+	return comparableText(httpResponse{status: a.status, header: a.header}, "zqy9999") + returned.String()
 }
 
-// othersRecords returns additional records of all patients except the first one.
-func (g *guardTest) othersRecords() []guardattack.Record {
+// moreRecords returns additional records of all patients except the first one.
+func (g *guardTest) moreRecords() []guardattack.Record {
 	var more []guardattack.Record
 	for _, owner := range []byte(g.world.Patients[2:4]) {
 		for _, r := range g.world.Of(owner) {

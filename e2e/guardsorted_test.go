@@ -49,7 +49,7 @@ func TestGuardSorted(t *testing.T) {
 					t.Errorf("%s%s under %s: %d records, want %d, each once: %v", search, order, scope, len(got), len(want), got)
 				}
 				if n := len(totals); n == 0 || totals[n-1] != len(want) {
-					t.Errorf("%s%s: the last page tells %v, want %d", search, order, totals, len(want))
+					t.Errorf("%s%s: total %v on the last page, want %d", search, order, totals, len(want))
 				}
 			}
 		}

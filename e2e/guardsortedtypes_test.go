@@ -78,24 +78,24 @@ func TestGuardSortedTypes(t *testing.T) {
 		for pages := 1; query != ""; pages++ {
 			before := f.requests.Load()
 			a := s.g.send(t, holders[s.name], http.MethodGet, query, "")
-			asked := f.requests.Load() - before
+			requests := f.requests.Load() - before
 			if s.g == g && s.name == "system" && pages == 1 && a.status == http.StatusBadRequest {
 				want = 0 // HAPI can't search several types at once
 				break
 			}
 			if a.status != http.StatusOK {
-				t.Errorf("%s: page %d: %d after %d requests: %.300s", name, pages, a.status, asked, a.body)
+				t.Errorf("%s: page %d: %d after %d requests: %.300s", name, pages, a.status, requests, a.body)
 				want = len(got)
 				break
 			}
 			var page searchPage
 			a.decode(t, &page)
-			if asked > 48 {
-				t.Errorf("%s: page %d took %d requests", name, pages, asked)
+			if requests > 48 {
+				t.Errorf("%s: page %d took %d requests", name, pages, requests)
 			}
 			query = page.next()
 			if len(page.Entry) == 0 && query != "" || pages > 100 {
-				t.Errorf("%s: page %d is empty, with more to come, after %d requests", name, pages, asked)
+				t.Errorf("%s: page %d is empty, with more to come, after %d requests", name, pages, requests)
 				want = len(got)
 				break
 			}

@@ -20,10 +20,10 @@ type references map[string]bool
 
 // guardOracle determines the patients of resources by means of HAPI's own searches.
 type guardOracle struct {
-	server fhirAPI
-	texts  map[string]string // JSON of all resources in HAPI, by reference
-	own    map[string]references
-	found  map[string]references // results by search
+	server    fhirAPI
+	texts     map[string]string // JSON of all resources in HAPI, by reference
+	byPatient map[string]references
+	found     map[string]references // results by search
 }
 
 // load stores records in transactions of a few hundred records each.
@@ -41,7 +41,7 @@ func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 // newGuardOracle reads all resources of the given types from HAPI.
 func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	t.Helper()
-	o := &guardOracle{server: server, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
+	o := &guardOracle{server: server, texts: map[string]string{}, byPatient: map[string]references{}, found: map[string]references{}}
 	for _, resourceType := range types {
 		maps.Copy(o.texts, server.all(t, resourceType))
 	}
@@ -108,7 +108,7 @@ var everybodys = []string{
 // shared types.
 func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	t.Helper()
-	if own, ok := o.own[id]; ok {
+	if own, ok := o.byPatient[id]; ok {
 		return own
 	}
 	own := references{"Patient/" + id: true}
@@ -130,7 +130,7 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	maps.Copy(own, o.search(t, "Device?patient:missing=true"))
 	maps.DeleteFunc(own, func(reference string, _ bool) bool { return !o.isAlone(reference, id) })
 	o.addDependent(own, id)
-	o.own[id] = own
+	o.byPatient[id] = own
 	return own
 }
 
@@ -139,10 +139,10 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 func (o *guardOracle) isAlone(reference, id string) bool {
 	text := o.texts[reference]
 	if !strings.HasPrefix(reference, "Group/") {
-		var whole struct{ Contained []json.RawMessage }
-		_ = json.Unmarshal([]byte(text), &whole)
+		var resource struct{ Contained []json.RawMessage }
+		_ = json.Unmarshal([]byte(text), &resource)
 		text = ""
-		for _, contained := range whole.Contained {
+		for _, contained := range resource.Contained {
 			text += string(contained)
 		}
 	}
@@ -226,9 +226,9 @@ func (r references) String() string { return strings.Join(slices.Sorted(maps.Key
 
 // without returns the references that are not in others.
 func (r references) without(others references) references {
-	left := maps.Clone(r)
-	maps.DeleteFunc(left, func(reference string, _ bool) bool { return others[reference] })
-	return left
+	remaining := maps.Clone(r)
+	maps.DeleteFunc(remaining, func(reference string, _ bool) bool { return others[reference] })
+	return remaining
 }
 
 // queryOf returns a query that consists of the given pairs of names and values.

@@ -24,7 +24,7 @@ func (g *guardTest) testWritable(t *testing.T, w guardWriter, writable reference
 		if a.status != http.StatusOK {
 			t.Errorf("update of %s (%s): %d, want 200: %.300s", r.Reference(), r.Name, a.status, a.body)
 		}
-		if shown := len(a.body) > 0; shown != g.mayRead(w, r.Type) {
+		if hasBody := len(a.body) > 0; hasBody != g.mayRead(w, r.Type) {
 			t.Errorf("update of %s is answered with %.300q", r.Reference(), a.body)
 		}
 	}

@@ -91,7 +91,7 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 		}
 		r.pair(as, a)
 	}
-	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.shown)
+	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.withResources)
 	for kind, n := range r.faults {
 		t.Logf("%d × %s", n, kind)
 	}
@@ -105,12 +105,12 @@ func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable refe
 	t.Helper()
 	g.oracle = newGuardOracle(t, g.server, g.world.Types())
 	before := g.oracle
-	others := g.inOthers(t, w.letter)
+	foreign := g.recordsOfOthers(t, w.letter)
 	writable := before.allowed(t, w.grants, "cud")
 	maps.DeleteFunc(writable, func(reference string, _ bool) bool {
 		resourceType, _, _ := strings.Cut(reference, "/")
 		unassigned := resourceType == "Device" && !strings.Contains(before.texts[reference], `"Patient/`)
-		return others[reference] != "" || unassigned || slices.Contains(everybodys, resourceType)
+		return foreign[reference] != "" || unassigned || slices.Contains(everybodys, resourceType)
 	})
 	last := g.lastVersion(t)
 	do(writable)
@@ -123,21 +123,21 @@ func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable refe
 		g.checkVersion(t, w, v, texts[v.reference])
 		texts[v.reference] = v.text
 	}
-	if after := g.inOthers(t, w.letter); !maps.Equal(others, after) {
-		t.Errorf("the records of other patients are not what they were:\n%s", differences(others, after))
+	if after := g.recordsOfOthers(t, w.letter); !maps.Equal(foreign, after) {
+		t.Errorf("the records of other patients are not what they were:\n%s", differences(foreign, after))
 	}
 	t.Logf("%d versions written", len(versions))
 	return len(versions)
 }
 
-// inOthers returns the records in all other patients' compartments according to HAPI, with their versions by reference.
-func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
+// recordsOfOthers returns the records in all other patients' compartments according to HAPI, with their versions by reference.
+func (g *guardTest) recordsOfOthers(t *testing.T, letter byte) map[string]string {
 	t.Helper()
-	var others []string
+	var patients []string
 	found := map[string]string{}
 	for _, other := range []byte(g.world.Patients) {
 		if other != letter {
-			others = append(others, g.world.Patient(other))
+			patients = append(patients, g.world.Patient(other))
 			maps.Copy(found, g.server.all(t, "Patient?_id="+strings.TrimPrefix(g.world.Patient(other), "Patient/")))
 		}
 	}
@@ -148,7 +148,7 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 		}
 		for _, p := range parameters {
 			if resourceType != "Patient" {
-				maps.Copy(found, g.server.all(t, resourceType+"?"+p+"="+strings.Join(others, ",")))
+				maps.Copy(found, g.server.all(t, resourceType+"?"+p+"="+strings.Join(patients, ",")))
 			}
 		}
 	}
@@ -256,11 +256,11 @@ func referencesIn(t *testing.T, text string) references {
 			}
 		}
 	}
-	var whole any
-	if err := json.Unmarshal([]byte(text), &whole); err != nil {
+	var document any
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
-	visit(whole)
+	visit(document)
 	return found
 }
 

@@ -320,9 +320,9 @@ func TestGuideTerminologyServer(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("jq is not installed")
 	}
-	var asked atomic.Int32
+	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, `{"resourceType":"ValueSet","status":"active","url":"http://snomed.info/sct?fhir_vs=isa/73211009","expansion":{"timestamp":"2026-01-01T00:00:00Z","total":1,"contains":[
 			{"system":"http://snomed.info/sct","code":"44054006","display":"Diabetes mellitus type 2"}]}}`)
@@ -339,7 +339,7 @@ func TestGuideTerminologyServer(t *testing.T) {
 			t.Fatalf("%v: %s", err, printed)
 		}
 	}
-	if n := asked.Load(); n != 1 {
+	if n := requests.Load(); n != 1 {
 		t.Errorf("the terminology server answered %d requests, want 1", n)
 	}
 	printed, err := g.shell(t, strings.Replace(script, "curl -fsS -G", "curl -sSi -G", 1))
@@ -361,7 +361,7 @@ func TestGuideTerminologyServer(t *testing.T) {
 			}
 		}
 	}
-	if n := asked.Load(); n != 1 {
+	if n := requests.Load(); n != 1 {
 		t.Errorf("denied requests reached the terminology server: %d", n)
 	}
 }

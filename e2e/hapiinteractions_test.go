@@ -22,9 +22,9 @@ type bundle struct {
 // put stores resources with the given ids.
 func (h *hapi) put(t *testing.T, resources map[string]string) {
 	t.Helper()
-	for path, rest := range resources {
+	for path, members := range resources {
 		resourceType, id, _ := strings.Cut(path, "/")
-		h.send(t, http.MethodPut, path, `{"resourceType":"`+resourceType+`","id":"`+id+`",`+rest+`}`).is(t, http.StatusCreated)
+		h.send(t, http.MethodPut, path, `{"resourceType":"`+resourceType+`","id":"`+id+`",`+members+`}`).is(t, http.StatusCreated)
 	}
 }
 
@@ -204,8 +204,8 @@ func TestHAPIConditional(t *testing.T) {
 			h.send(t, test.method, test.path, test.body, "If-None-Exist", test.header).is(t, test.want)
 		})
 	}
-	if left := h.found(t, "Substance?"+criteria); left != nil {
-		t.Errorf("%s are left", left)
+	if remaining := h.found(t, "Substance?"+criteria); remaining != nil {
+		t.Errorf("remaining resources: %s", remaining)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // HAPI's RemoteTerminologyServiceValidationSupport uses the gateway as its terminology server.
 func TestHAPITerminologyClient(t *testing.T) {
-	skipOnReplicas(t, "one gateway says it all")
+	skipOnReplicas(t, "one gateway is sufficient")
 	needHAPI(t)
 	if err := buildHAPI(); err != nil {
 		t.Fatal(err)

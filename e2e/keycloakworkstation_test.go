@@ -52,7 +52,7 @@ func TestKeycloakNextNurse(t *testing.T) {
 		}
 		g := federatedGateway(t, "gateway-keycloak-next-"+name, address, idps)
 		for _, idp := range []string{"asks-" + name, "knows-" + name} {
-			for way, asked := range map[string]url.Values{
+			for way, parameters := range map[string]url.Values{
 				"prompt=select_account":         {"prompt": {"select_account"}},
 				"prompt=login for another":      {"prompt": {"login"}, "login_hint": {"nora"}},
 				"max_age=0 for another":         {"max_age": {"0"}, "login_hint": {"nora"}},
@@ -63,7 +63,9 @@ func TestKeycloakNextNurse(t *testing.T) {
 					computer.signInBy(t, idp, keycloakForm("dora"))
 					typed := keycloakForm("nora")
 					typed.Set("decision", "other")
-					next := g.federated(t, idp, func(start string) *url.URL { return computer.walk(t, start+"&"+asked.Encode(), appCallback, typed) })
+					next := g.federated(t, idp, func(start string) *url.URL {
+						return computer.walk(t, start+"&"+parameters.Encode(), appCallback, typed)
+					})
 					if next.userInfo.PreferredUsername != "nora" {
 						t.Errorf("signed in as %+v", next.userInfo)
 					}

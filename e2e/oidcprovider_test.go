@@ -90,7 +90,7 @@ func TestOIDCProvider(t *testing.T) {
 			t.Errorf("sub %q, then %q", first.verified.Subject, second.verified.Subject)
 		}
 	})
-	t.Run("signed in, no page and no provider is asked", func(t *testing.T) {
+	t.Run("signed in, without a page or a request to the provider", func(t *testing.T) {
 		ada := g.newPerson(t)
 		ada.signInBy(t, "node-rs256", adaTypes)
 		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("again", withIDP("node-rs256"))).location(t); !end.Query().Has("code") {

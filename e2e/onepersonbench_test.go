@@ -60,7 +60,7 @@ func BenchmarkOnePerson(b *testing.B) {
 func onePersonServer(b *testing.B, s store.Store) *authorize.Server {
 	return authorizetest.New(b, func(c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
-		c.Store, c.Durable = s, s
+		c.Store, c.DurableStore = s, s
 		for i := range leavers {
 			leaver := c.Users[0]
 			leaver.ID = leaverID(i)

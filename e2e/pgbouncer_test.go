@@ -85,29 +85,29 @@ func TestPgBouncerDeliversChanges(t *testing.T) {
 			}
 			here, there := openPostgres(t, config), openPostgres(t, config)
 			must(t, here.Open(t.Context()))
-			told := make(chan string, 100)
+			received := make(chan string, 100)
 			go func() {
 				_ = there.Subscribe(t.Context(), func(u store.Update) {
 					for _, c := range u.Changes {
-						told <- c.Key
+						received <- c.Key
 					}
 					if u.IsComplete {
-						told <- "whole"
+						received <- "whole"
 					}
 				})
 			}()
-			<-told
+			<-received
 			const changes = 10
 			began := time.Now()
 			for i := range changes {
 				key := fmt.Sprint("revoked:", i)
 				must(t, here.Put(t.Context(), key, nil, time.Minute))
-				for <-told != key {
+				for <-received != key {
 				}
 			}
 			average := time.Since(began) / changes
-			if t.Logf("told after %v on average", average); average > tt.within {
-				t.Errorf("told after %v on average", average)
+			if t.Logf("received after %v on average", average); average > tt.within {
+				t.Errorf("received after %v on average", average)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "picker-typed-390")
 	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
-	if patient := (&launchedApp{ctx, g}).asks(t, "client.patient.id"); patient != "p23" {
+	if patient := (&launchedApp{ctx, g}).evaluate(t, "client.patient.id"); patient != "p23" {
 		t.Errorf("launched for %s", patient)
 	}
 }
@@ -98,7 +98,7 @@ func TestPickerKeepsUpWithTyping(t *testing.T) {
 	run("window.releaseFirst = release; true")
 	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='No patients match your search. Check what you entered.']"))
 	if !run("releaseFirst(); late.then(() => new Promise((done) => setTimeout(() => done(asked[0].aborted), 50)))") {
-		t.Error("the first request goes on")
+		t.Error("the first request was not aborted")
 	}
 	if text := readValue(t, ctx, chromedp.Text(chromedp.ID("results"))); strings.Contains(text, "Late") {
 		t.Errorf("the first answer is shown: %s", text)

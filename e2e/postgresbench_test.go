@@ -40,7 +40,7 @@ func (p *postgresServer) cpu(b *testing.B) time.Duration {
 	return time.Duration(ticks) * time.Second / clockTicks
 }
 
-func ownCPU() time.Duration {
+func processCPU() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
@@ -97,13 +97,13 @@ func BenchmarkPostgres(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			must(b, bb.op(-1))
-			own, theirs := ownCPU(), server.cpu(b)
+			own, theirs := processCPU(), server.cpu(b)
 			for i := range b.N {
 				if err := bb.op(i); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((ownCPU()-own).Microseconds())/float64(b.N), "gateway-µs/op")
+			b.ReportMetric(float64((processCPU()-own).Microseconds())/float64(b.N), "gateway-µs/op")
 			b.ReportMetric(float64((server.cpu(b)-theirs).Microseconds())/float64(b.N), "server-µs/op")
 		})
 	}

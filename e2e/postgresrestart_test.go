@@ -140,7 +140,7 @@ func TestPostgresFailover(t *testing.T) {
 	must(t, s.Put(t.Context(), "revoked:after", nil, time.Hour))
 	told.await(t, "revoked:after")
 	if told.wholes() < 2 {
-		t.Error("it was not told again of all")
+		t.Error("no complete update after the restart")
 	}
 }
 
@@ -200,7 +200,7 @@ func (k *followedKeys) await(t *testing.T, key string) time.Time {
 			return at
 		}
 	}
-	t.Fatalf("not told of %s", key)
+	t.Fatalf("no update for %s", key)
 	return time.Time{}
 }
 
@@ -219,7 +219,7 @@ func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	server.psql(t, insert("revoked:1"))
 	written := time.Now()
 	if late := told.await(t, "revoked:1").Sub(written); late > 2*time.Second {
-		t.Errorf("told %v later", late)
+		t.Errorf("updated %v later", late)
 	}
 	slow := make(chan struct{})
 	go func() {

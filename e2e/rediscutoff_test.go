@@ -46,9 +46,9 @@ func redeemAtOtherGateway(t *testing.T, gateways [2]*redisstore.Store) {
 	for i := range 100 {
 		key := "code:" + randomID()
 		retryUntilResponse(t, func() error { return gateways[i%2].Put(t.Context(), key, nil, time.Minute) })
-		asked := time.Now()
+		start := time.Now()
 		retryUntilResponse(t, func() error { _, err := gateways[1-i%2].Take(t.Context(), key); return err })
-		longest = max(longest, time.Since(asked))
+		longest = max(longest, time.Since(start))
 	}
 	t.Logf("100 codes took %v; the longest to take one, %v", time.Since(began), longest)
 }
@@ -78,7 +78,7 @@ func awaitNextMaster(t *testing.T, engine deployment.Engine, old *deployment.Pro
 	began := time.Now()
 	for engine.Servers()[0] == old {
 		if time.Since(began) > 20*time.Second {
-			t.Fatal("there is no next master")
+			t.Fatal("no next master")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -185,9 +185,9 @@ func TestRedisFull(t *testing.T) {
 		t.Errorf("Swap while it is full: %v", err)
 	}
 	stored[1] += "'"
-	kept, err := r.List(ctx, "session:")
-	if err != nil || len(kept) != len(stored) {
-		t.Errorf("%d of %d entries are left, %v", len(kept), len(stored), err)
+	keys, err := r.List(ctx, "session:")
+	if err != nil || len(keys) != len(stored) {
+		t.Errorf("%d of %d entries remain, %v", len(keys), len(stored), err)
 	}
 	if _, err := r.Take(ctx, "session:none"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Take of nothing while it is full: %v", err)
@@ -262,7 +262,7 @@ func TestRedisReplicas(t *testing.T) {
 		t.Errorf("nothing to get: %v", err)
 	}
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrExists) {
-		t.Errorf("what was not confirmed is there all the same: %v", err)
+		t.Errorf("an unconfirmed entry was stored: %v", err)
 	}
 	replica.kill()
 	if strings.Contains(fmt.Sprint(alone.do(t, "INFO", "server")), "redis_version:6.") {
@@ -313,21 +313,21 @@ func TestRedisLosesData(t *testing.T) {
 	s.forget(t)
 	s.start(t)
 	if _, err := r.Take(ctx, "code:1"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("what is lost: %v", err)
+		t.Errorf("lost entry: %v", err)
 	}
 	if err := r.Add(ctx, "revoked:new", nil, time.Hour); err != nil {
 		t.Errorf("a new entry: %v", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var told []string
+	var changes []string
 	_ = r.Subscribe(ctx, func(u store.Update) {
 		for _, c := range u.Changes {
-			told = append(told, c.Key)
+			changes = append(changes, c.Key)
 		}
 		cancel()
 	})
-	if len(told) != 1 || told[0] != "revoked:new" {
-		t.Errorf("a follower is told %q", told)
+	if len(changes) != 1 || changes[0] != "revoked:new" {
+		t.Errorf("changes at a follower: %q", changes)
 	}
 }
 
@@ -337,9 +337,9 @@ func TestRedisLongLived(t *testing.T) {
 	t.Parallel()
 	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), SubscribedKinds: []string{"account"}})
 	ctx, cancel := context.WithCancel(t.Context())
-	began, told := false, []store.Change(nil)
+	began, changes := false, []store.Change(nil)
 	_ = r.Subscribe(ctx, func(u store.Update) {
-		if told = append(told, u.Changes...); len(told) > 0 {
+		if changes = append(changes, u.Changes...); len(changes) > 0 {
 			cancel()
 		}
 		if !began {
@@ -349,8 +349,8 @@ func TestRedisLongLived(t *testing.T) {
 			}
 		}
 	})
-	if len(told) != 1 || told[0].Key != "account:1" || told[0].Value != nil {
-		t.Errorf("a follower is told %+v", told)
+	if len(changes) != 1 || changes[0].Key != "account:1" || changes[0].Value != nil {
+		t.Errorf("changes at a follower: %+v", changes)
 	}
 	if value, err := r.Get(t.Context(), "account:1"); err != nil || string(value) != "v" {
 		t.Errorf("Get: %q, %v", value, err)
@@ -411,14 +411,14 @@ func TestRedisFailover(t *testing.T) {
 	want["revoked:later"] = "v"
 	t.Logf("changes are taken again after %v", time.Since(began))
 	ctx, cancel := context.WithCancel(ctx)
-	told := map[string]string{}
+	changes := map[string]string{}
 	_ = r.Subscribe(ctx, func(u store.Update) {
 		for _, c := range u.Changes {
-			told[c.Key] = string(c.Value)
+			changes[c.Key] = string(c.Value)
 		}
 		cancel()
 	})
-	if !maps.Equal(told, want) {
-		t.Errorf("a follower is told %q", told)
+	if !maps.Equal(changes, want) {
+		t.Errorf("changes at a follower: %q", changes)
 	}
 }

@@ -93,15 +93,15 @@ func TestRedisEntriesMemory(t *testing.T) {
 		}
 		must(t, s.Do(t.Context(), calls...))
 	}
-	before, most, told := heap(), uint64(0), 0
+	before, peak, received := heap(), uint64(0), 0
 	must(t, s.Entries(t.Context(), func(string, []byte, time.Duration) error {
-		if told++; told%50_000 == 0 {
-			most = max(most, heap())
+		if received++; received%50_000 == 0 {
+			peak = max(peak, heap())
 		}
 		return nil
 	}))
-	if grown := int64(most) - int64(before); told < entries || grown > 4<<20 {
-		t.Errorf("%d entries told of, with %d bytes more", told, grown)
+	if growth := int64(peak) - int64(before); received < entries || growth > 4<<20 {
+		t.Errorf("%d entries received, with %d bytes more", received, growth)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		if result.other != 0 || result.timeout != 0 {
 			t.Errorf("%d answers were not 200, %d came too late", result.other, result.timeout)
 		}
-		if most := reloads * connections; result.read+result.write > most || result.connect > most {
+		if limit := reloads * connections; result.read+result.write > limit || result.connect > limit {
 			t.Errorf("%+v: want at most one broken connection for each of %d and each of %d reloads", result, connections, reloads)
 		}
 		enough := 4
@@ -62,8 +62,8 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	now, most := example.memory(t)
-	t.Logf("afterwards resident: %d MB, at most %d MB", now>>20, most>>20)
+	now, peak := example.memory(t)
+	t.Logf("afterwards resident: %d MB, at most %d MB", now>>20, peak>>20)
 	t.Run("the code is still good", func(t *testing.T) {
 		if _, err := app.Exchange(example.context(t), code, oauth2.VerifierOption(verifier)); err != nil {
 			t.Error(err)

@@ -88,7 +88,7 @@ func TestKilledGateway(t *testing.T) {
 	t.Run("a refresh token is good", func(t *testing.T) {
 		g.expand(t, g.mustRefresh(t, app, kept).AccessToken, gender).is(t, http.StatusOK)
 	})
-	t.Run("what was revoked stays so", func(t *testing.T) {
+	t.Run("revoked tokens stay revoked", func(t *testing.T) {
 		_, err := g.refresh(t, app, revoked)
 		wantOAuthError(t, err, "invalid_grant")
 		g.expand(t, revoked.AccessToken, gender).is(t, http.StatusUnauthorized)
@@ -106,7 +106,7 @@ func TestKilledGateway(t *testing.T) {
 		}
 		// The first lockout lasts one second.
 		if next := g.mistype(t).is(t, http.StatusTooManyRequests); next.header.Get("Retry-After") == "1" {
-			t.Error("the failures of before were forgotten")
+			t.Error("earlier failures were forgotten")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestSandbox(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), // consent is required, because any app on the machine could listen on localhost
 		chromedp.Click(chromedp.CSS("button[value=allow]")),
 	)
-	t.Run("what the app sees", func(t *testing.T) {
+	t.Run("app's view of the user", func(t *testing.T) {
 		for _, section := range []string{"record", "refused"} { // the sections appear in any order
 			perform(t, ctx, chromedp.WaitVisible(chromedp.CSS("#"+section+" .answers li")))
 		}
@@ -44,8 +44,8 @@ func TestSandbox(t *testing.T) {
 		if got := readValue(t, ctx, chromedp.Evaluate[string](explanationScript("identity", "fhirUser"))); got != g.issuer+"/fhir/R4/Practitioner/alice" {
 			t.Errorf("fhirUser is %q", got)
 		}
-		if left := readValue(t, ctx, chromedp.Evaluate[string]("location.search + Object.keys(sessionStorage)")); left != "" {
-			t.Errorf("the browser keeps %q", left)
+		if state := readValue(t, ctx, chromedp.Evaluate[string]("location.search + Object.keys(sessionStorage)")); state != "" {
+			t.Errorf("the browser keeps %q", state)
 		}
 		checkSandboxLooks(t, ctx, "sandbox-app", 1)
 	})

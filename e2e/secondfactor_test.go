@@ -76,7 +76,7 @@ func TestLockoutPage(t *testing.T) {
 				alert := ""
 				for tries := 0; !strings.HasPrefix(alert, "Too many attempts."); tries++ { // the lockout doubles with each failure, so it soon exceeds the duration of an attempt
 					if tries == 5 {
-						t.Fatalf("the page says %q", alert)
+						t.Fatalf("the page shows %q", alert)
 					}
 					perform(t, ctx, look(width, scheme, signIn), mistype())
 					alert = readValue(t, ctx, chromedp.Evaluate[string]("document.querySelector('[role=alert]').textContent"))

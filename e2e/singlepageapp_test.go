@@ -19,7 +19,7 @@ func singlePageApp(t *testing.T) *httptest.Server {
 	t.Helper()
 	app := httptest.NewTLSServer(nil)
 	t.Cleanup(app.Close)
-	app.URL = strings.Replace(app.URL, "127.0.0.1", "app"+ownDomain, 1)
+	app.URL = strings.Replace(app.URL, "127.0.0.1", "app"+localDomain, 1)
 	return app
 }
 
@@ -52,7 +52,7 @@ func TestSinglePageApp(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, app := newBrowser(t), singlePageApp(t)
 			uri := app.URL + "/callback"
-			g := startTestGatewayAt(t, "gateway-spa", strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1), fhirServer.address,
+			g := startTestGatewayAt(t, "gateway-spa", strings.Replace(mustFreeAddress(t), "localhost", "login"+localDomain, 1), fhirServer.address,
 				"redirect_uri http://localhost:3000/callback", "post_logout_redirect_uri "+uri+"\n\t\t\tredirect_uri "+uri+" "+app.URL+"/silent")
 			serve(t, app, g.issuer, test.scope)
 			perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.ID("sign-in")), chromedp.WaitVisible(chromedp.ID("username")))
@@ -71,7 +71,7 @@ func TestSinglePageApp(t *testing.T) {
 			t.Run("once signed out, nothing is renewed", func(t *testing.T) {
 				perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.ID("renew")), chromedp.WaitVisible("//p[@id='failure' and text()!='']"))
 				if failure := readValue(t, ctx, chromedp.Text(chromedp.ID("failure"))); failure != "login_required" {
-					t.Errorf("it says %q", failure)
+					t.Errorf("failure message %q", failure)
 				}
 			})
 		})

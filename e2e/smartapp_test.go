@@ -59,6 +59,6 @@ func (app *smartApp) client(id string, lines ...string) string {
 // it uses the sample records.
 func (app *smartApp) gateway(t *testing.T, name, backendAddress string, clients ...string) *gateway {
 	t.Helper()
-	address := strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1)
+	address := strings.Replace(mustFreeAddress(t), "localhost", "login"+localDomain, 1)
 	return startTestGatewayAt(t, name, address, backendAddress, "client demo-app", strings.Join(clients, "")+"client demo-app")
 }

@@ -19,10 +19,10 @@ type smartRow map[string]string
 // smartCases runs other servers' tables of expectations about SMART scopes through the gateway in front of HAPI.
 type smartCases struct {
 	*guarded
-	folder string
-	known  map[string]string // accepted differences: the reason by table and row
-	used   map[string]bool
-	counts map[string]map[string]int // number of rows by table and outcome
+	folder           string
+	knownDifferences map[string]string // accepted differences: the reason by table and row
+	used             map[string]bool
+	counts           map[string]map[string]int // number of rows by table and outcome
 }
 
 // knownSMARTCases contains one accepted difference per line: table/row, and the reason. A row that ends in * matches all rows
@@ -36,9 +36,9 @@ func TestSMARTCases(t *testing.T) {
 	if folder == "" {
 		t.Skip("SMART_CASES names no folder with search.tsv, scopes.tsv, export.tsv, gateway.tsv, linuxforhealth.tsv and fixtures")
 	}
-	c := &smartCases{folder: folder, known: map[string]string{}, used: map[string]bool{}, counts: map[string]map[string]int{}}
+	c := &smartCases{folder: folder, knownDifferences: map[string]string{}, used: map[string]bool{}, counts: map[string]map[string]int{}}
 	for _, row := range c.rows(t, knownSMARTCases) {
-		c.known[row["case"]] = row["reason"]
+		c.knownDifferences[row["case"]] = row["reason"]
 	}
 	c.guarded = startGuarded(t, "smartcases", startSeparateHAPI(t, "hapi-smartcases").fhirAPI)
 	c.loadFixtures(t)
@@ -54,10 +54,10 @@ func TestSMARTCases(t *testing.T) {
 		n := c.counts[table]
 		t.Logf("%-15s %4d pass, %3d differ by decision, %3d n/a, %3d fail", table, n["pass"], n["differs"], n["n/a"], n["FAIL"])
 	}
-	for known := range c.known {
-		table, _, _ := strings.Cut(known, "/")
-		if !c.used[known] && len(c.counts[table]) > 0 {
-			t.Errorf("%s is a known difference, but passes or is no row", known)
+	for pattern := range c.knownDifferences {
+		table, _, _ := strings.Cut(pattern, "/")
+		if !c.used[pattern] && len(c.counts[table]) > 0 {
+			t.Errorf("%s is a known difference, but passes or is not a row", pattern)
 		}
 	}
 }
@@ -94,14 +94,14 @@ func (c *smartCases) count(t *testing.T, table, id, fault string) {
 		c.counts[table] = map[string]int{}
 	}
 	name := table + "/" + id
-	known := c.reason(name)
+	reason := c.reason(name)
 	outcome := "pass"
 	switch {
 	case strings.HasPrefix(fault, "n/a:"):
 		outcome = "n/a"
-	case fault != "" && known != "":
+	case fault != "" && reason != "":
 		outcome = "differs"
-		c.used[known] = true
+		c.used[reason] = true
 	case fault != "":
 		outcome = "FAIL"
 		t.Errorf("%s: %s", name, fault)
@@ -111,12 +111,12 @@ func (c *smartCases) count(t *testing.T, table, id, fault string) {
 
 // reason returns the reason of the accepted difference that matches name, or "".
 func (c *smartCases) reason(name string) string {
-	if _, ok := c.known[name]; ok {
+	if _, ok := c.knownDifferences[name]; ok {
 		return name
 	}
-	for known := range c.known {
-		if prefix, ok := strings.CutSuffix(known, "*"); ok && strings.HasPrefix(name, prefix) {
-			return known
+	for pattern := range c.knownDifferences {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) {
+			return pattern
 		}
 	}
 	return ""

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	gatewayOwn   = "be92a43f-de46-affa-b131-bbf9eea51140"
-	gatewayOther = "patient-non-authorized"
+	gatewayPatient = "be92a43f-de46-affa-b131-bbf9eea51140"
+	gatewayOther   = "patient-non-authorized"
 
 	gatewayObservation = "8d82f8ba-e045-4e43-833e-c8aa4de303a5"
 	gatewayEncounter   = "0ed72aff-0275-af43-4a59-c2695f9859d7"
@@ -52,9 +52,9 @@ func (c *smartCases) gatewayChecks(t *testing.T, row smartRow) string {
 		headers = []string{"Content-Type", "application/json-patch+json"}
 	}
 	if strings.HasPrefix(row["request"], "PUT Patient") && body == "" {
-		body = `{"resourceType":"Patient","id":"` + gatewayOwn + `","active":true}`
+		body = `{"resourceType":"Patient","id":"` + gatewayPatient + `","active":true}`
 	}
-	a := c.request(t, guardHolder{scope, gatewayOwn, ""}, row["request"], body, headers...)
+	a := c.request(t, guardHolder{scope, gatewayPatient, ""}, row["request"], body, headers...)
 	granted := row["expect"] == "granted" || row["expect"] == "not refused"
 	if got := a.status/100 == 2; got != granted || !granted && a.status/100 != 4 {
 		return fmt.Sprintf("%s %s as %s: %d, want %s: %.400s", row["request"], row["body"], scope, a.status, row["expect"], a.body)
@@ -65,15 +65,15 @@ func (c *smartCases) gatewayChecks(t *testing.T, row smartRow) string {
 // storeGateway stores the patient's Observation and several other patients.
 func (c *smartCases) storeGateway(t *testing.T) {
 	t.Helper()
-	for _, id := range []string{gatewayOwn, gatewayOther, "michael", "bob"} {
+	for _, id := range []string{gatewayPatient, gatewayOther, "michael", "bob"} {
 		c.server.send(t, http.MethodPut, "Patient/"+id, `{"resourceType":"Patient","id":"`+id+`","name":[{"family":"x"}]}`)
 	}
 	var all searchPage
-	c.server.send(t, http.MethodGet, "Observation?subject="+gatewayOwn, "").decode(t, &all)
+	c.server.send(t, http.MethodGet, "Observation?subject="+gatewayPatient, "").decode(t, &all)
 	for _, e := range all.Entry {
 		c.server.send(t, http.MethodDelete, referenceOf(e.Resource), "")
 	}
-	subject := `"subject":{"reference":"Patient/` + gatewayOwn + `","display":"x"}`
+	subject := `"subject":{"reference":"Patient/` + gatewayPatient + `","display":"x"}`
 	c.server.putAll(t, map[string]json.RawMessage{
 		"Observation/" + gatewayObservation: json.RawMessage(`{"resourceType":"Observation","id":"` + gatewayObservation + `","status":"final","code":{"text":"x"},` +
 			`"valueQuantity":{"value":1},` + subject + `}`),

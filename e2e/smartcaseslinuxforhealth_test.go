@@ -75,9 +75,9 @@ func lfhExpected(row, scopes smartRow) (allowed bool, na string) {
 	case strings.HasPrefix(row["interaction"], "update") && scopes["perms"] == "w":
 		return false, "n/a: SMART's update needs u alone"
 	case strings.HasPrefix(expect, "patient/:"):
-		forPatient, others, _ := strings.Cut(strings.TrimPrefix(expect, "patient/:"), "; user/ and system/:")
+		forPatient, otherwise, _ := strings.Cut(strings.TrimPrefix(expect, "patient/:"), "; user/ and system/:")
 		if context != "patient" {
-			forPatient = others
+			forPatient = otherwise
 		}
 		return strings.HasPrefix(strings.TrimSpace(forPatient), "allowed"), ""
 	case strings.HasPrefix(expect, "allowed if"):
@@ -131,15 +131,15 @@ func lfhFiltered(a httpResponse, row, scopes smartRow) string {
 	if err := json.Unmarshal(a.body, &page); err != nil {
 		return err.Error()
 	}
-	shown := map[string]bool{}
+	visible := map[string]bool{}
 	for _, e := range page.Entry {
 		resourceType, _, _ := strings.Cut(referenceOf(e.Resource), "/")
-		shown[resourceType] = true
+		visible[resourceType] = true
 	}
 	for need := range strings.SplitSeq(row["needs"], ",") {
 		resourceType, _, _ := strings.Cut(need, ":")
-		if all := lfhCovered(row["needs"], scopes); shown[resourceType] && !lfhCovered(need, scopes) || all && !shown[resourceType] {
-			return fmt.Sprintf("shows %v under %s: %.300s", shown, scopes["scopes"], a.body)
+		if all := lfhCovered(row["needs"], scopes); visible[resourceType] && !lfhCovered(need, scopes) || all && !visible[resourceType] {
+			return fmt.Sprintf("shows %v under %s: %.300s", visible, scopes["scopes"], a.body)
 		}
 	}
 	return ""

@@ -21,15 +21,15 @@ func (c *smartCases) runScopes(t *testing.T) {
 	for _, row := range c.table(t, "scopes") {
 		fault := row["note"]
 		if !strings.HasPrefix(fault, "n/a:") {
-			fault = c.scopeGives(t, row)
+			fault = c.checkScope(t, row)
 		}
 		c.count(t, "scopes", row["id"], fault)
 	}
 }
 
-// scopeGives checks the permissions for each type in a token's scopes or in its row's expectation. If Microsoft rejects the
+// checkScope checks the permissions for each type in a token's scopes or in its row's expectation. If Microsoft rejects the
 // entire token, the token must not grant anything here.
-func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
+func (c *smartCases) checkScope(t *testing.T, row smartRow) string {
 	t.Helper()
 	want, grants := strings.CutPrefix(row["expect"], "grant: ")
 	if !grants && row["expect"] != "status:400" {

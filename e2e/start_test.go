@@ -53,7 +53,7 @@ func checkFirstLines(t *testing.T, g *gateway) {
 		case err != nil:
 			return err
 		case !strings.Contains(text, `"open":"`+g.issuer+`/oauth2/launch_page"`):
-			return errors.New("it does not say what to open")
+			return errors.New("the output does not contain the address to open")
 		case strings.Contains(text, `"level":"warn"`), strings.Contains(text, `"level":"error"`), strings.Count(text, "\n") > 15:
 			t.Errorf("logged:\n%s", text)
 		}
@@ -114,7 +114,7 @@ func checkMemory(t *testing.T, g *gateway) {
 }
 
 // memory returns the current and the maximum resident memory of the gateway in bytes.
-func (g *gateway) memory(t *testing.T) (now, most int) {
+func (g *gateway) memory(t *testing.T) (current, peak int) {
 	t.Helper()
 	skipOnReplicas(t, "memory of one process")
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(g.process.cmd.Process.Pid) + "/status")

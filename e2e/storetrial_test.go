@@ -22,7 +22,7 @@ func TestRedisTrial(t *testing.T) {
 		name       string
 		harm, mend []any // Redis commands that cause and repair the fault
 		cause      store.Cause
-		says       string
+		message    string
 	}{
 		{"maxmemory", []any{"CONFIG", "SET", "maxmemory", "1kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}, store.CauseFull, "maxmemory"},
 		{"no xadd", []any{"ACL", "SETUSER", "gateway", "-xadd"}, []any{"ACL", "SETUSER", "gateway", "+xadd"}, store.CausePermissions, "+xadd"},
@@ -37,7 +37,7 @@ func TestRedisTrial(t *testing.T) {
 			t.Fatalf("before %s: %v", tt.name, err)
 		}
 		s.do(t, tt.harm...)
-		if err := r.Probe(t.Context()); store.CauseOf(err) != tt.cause || !strings.Contains(err.Error(), tt.says) {
+		if err := r.Probe(t.Context()); store.CauseOf(err) != tt.cause || !strings.Contains(err.Error(), tt.message) {
 			t.Errorf("%s: cause %s: %v", tt.name, store.CauseOf(err), err)
 		}
 		s.do(t, tt.mend...)
@@ -52,8 +52,8 @@ func TestRedisTrial(t *testing.T) {
 			t.Errorf("%s: listening: %v", harm, err)
 		}
 	}
-	if left, err := r.List(t.Context(), ""); err != nil || len(left) > 0 {
-		t.Errorf("left: %q, %v", left, err)
+	if remaining, err := r.List(t.Context(), ""); err != nil || len(remaining) > 0 {
+		t.Errorf("left: %q, %v", remaining, err)
 	}
 }
 

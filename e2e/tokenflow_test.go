@@ -31,35 +31,35 @@ func TestTokenFlow(t *testing.T) {
 			if end.RawQuery != "" {
 				t.Errorf("query %q, want none", end.RawQuery)
 			}
-			given := fragmentOf(t, end)
+			response := fragmentOf(t, end)
 			for name, want := range map[string]string{"token_type": "bearer", "expires_in": "3600", "state": "xyz +/%"} {
-				if got := given.Get(name); got != want {
+				if got := response.Get(name); got != want {
 					t.Errorf("%s is %q, want %q", name, got, want)
 				}
 			}
-			if given.Has("refresh_token") || given.Has("code") {
+			if response.Has("refresh_token") || response.Has("code") {
 				t.Errorf("a code or a refresh token in %s", end)
 			}
-			if given.Has("id_token") != test.wantIDToken {
-				t.Fatalf("id_token there: %t, want %t", given.Has("id_token"), test.wantIDToken)
+			if response.Has("id_token") != test.wantIDToken {
+				t.Fatalf("id_token there: %t, want %t", response.Has("id_token"), test.wantIDToken)
 			}
 			if test.wantIDToken {
-				checkImplicitIDToken(t, given)
+				checkImplicitIDToken(t, response)
 			}
-			example.expand(t, given.Get("access_token"), "http://hl7.org/fhir/ValueSet/administrative-gender").is(t, http.StatusOK)
+			example.expand(t, response.Get("access_token"), "http://hl7.org/fhir/ValueSet/administrative-gender").is(t, http.StatusOK)
 		})
 	}
 }
 
 // checkImplicitIDToken checks the requirements of OpenID Connect Core §3.2.2.10 except for the signature. The ID token must be
 // bound to the request and to the access token.
-func checkImplicitIDToken(t *testing.T, given url.Values) {
+func checkImplicitIDToken(t *testing.T, response url.Values) {
 	t.Helper()
-	idToken, err := example.provider(t).Verifier(&oidc.Config{ClientID: "demo-app"}).Verify(example.context(t), given.Get("id_token"))
+	idToken, err := example.provider(t).Verifier(&oidc.Config{ClientID: "demo-app"}).Verify(example.context(t), response.Get("id_token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := idToken.VerifyAccessToken(given.Get("access_token")); err != nil {
+	if err := idToken.VerifyAccessToken(response.Get("access_token")); err != nil {
 		t.Errorf("at_hash: %v", err)
 	}
 	if idToken.Nonce != "a-nonce" || idToken.Subject != userName {

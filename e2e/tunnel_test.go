@@ -15,7 +15,7 @@ import (
 // A backend that accepts a protocol upgrade cannot bypass the guard. The connection is not upgraded, except to WebSocket with a
 // token.
 func TestNoTunnelToBackend(t *testing.T) {
-	skipOnReplicas(t, "nginx upgrades no connection unless it is told to")
+	skipOnReplicas(t, "nginx does not upgrade connections by default")
 	backend := httptest.NewServer(http.HandlerFunc(agree))
 	defer backend.Close()
 	g := startTestGateway(t, "gateway-tunnel", strings.TrimPrefix(backend.URL, "http://"))

@@ -106,7 +106,7 @@ func TestEveryValueSet(t *testing.T) {
 			}
 			answer.decode(t, &outcome)
 			if len(outcome.Issue) == 0 || !missing.MatchString(outcome.Issue[0].Diagnostics) {
-				t.Errorf("%s: what is missing is not said: %s", canonical, answer.body)
+				t.Errorf("%s: the missing part is not named: %s", canonical, answer.body)
 			}
 		default:
 			t.Errorf("%s: %d %s", canonical, answer.status, answer.body)

@@ -27,7 +27,7 @@ type Source interface {
 	// Definitions returns the resources with the requested canonical or ID, as JSON and in any order. It returns an empty list
 	// if there are none. If the error has the methods HTTPStatus, IssueType and Diagnostics, they determine the response to the
 	// client. Otherwise, the response states that the definition is currently unavailable.
-	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
+	Definitions(ctx context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error)
 }
 
 // FetchedDefinitions fetches definitions from a [Source] on first use and combines them with those of the library. The latest
@@ -82,7 +82,7 @@ const (
 )
 
 // Complete fetches the missing definitions in list and returns a library that includes them.
-func (f *FetchedDefinitions) Complete(ctx context.Context, list []outcome.Missing) (*Library, error) {
+func (f *FetchedDefinitions) Complete(ctx context.Context, list []outcome.MissingDefinition) (*Library, error) {
 	for _, m := range list {
 		if m = fetchTarget(m); f.isFresh(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
 			continue
@@ -97,16 +97,16 @@ func (f *FetchedDefinitions) Complete(ctx context.Context, list []outcome.Missin
 }
 
 // fetchTarget returns the definition to fetch for a missing definition. For an implicit value set, this is the code system.
-func fetchTarget(m outcome.Missing) outcome.Missing {
-	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
+func fetchTarget(m outcome.MissingDefinition) outcome.MissingDefinition {
+	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.ResourceType == "ValueSet" {
 		_, version := outcome.SplitCanonical(query)
-		return outcome.Missing{Kind: "CodeSystem", Canonical: outcome.Canonical(system, version)}
+		return outcome.MissingDefinition{ResourceType: "CodeSystem", Canonical: outcome.Canonical(system, version)}
 	}
 	return m
 }
 
 // fetchOnce fetches a definition once for all concurrent requests. The fetch continues if a request is canceled.
-func (f *FetchedDefinitions) fetchOnce(ctx context.Context, m outcome.Missing) error {
+func (f *FetchedDefinitions) fetchOnce(ctx context.Context, m outcome.MissingDefinition) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
 	})
@@ -118,7 +118,7 @@ func (f *FetchedDefinitions) fetchOnce(ctx context.Context, m outcome.Missing) e
 	}
 }
 
-func newFetchError(m outcome.Missing, err error) error {
+func newFetchError(m outcome.MissingDefinition, err error) error {
 	if own, ok := errors.AsType[*outcome.Error](err); ok {
 		return own
 	}
@@ -134,7 +134,7 @@ func newFetchError(m outcome.Missing, err error) error {
 }
 
 // isFresh reports whether an unexpired result of Source is stored.
-func (f *FetchedDefinitions) isFresh(m outcome.Missing) bool {
+func (f *FetchedDefinitions) isFresh(m outcome.MissingDefinition) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item := f.items.get(m)
@@ -143,7 +143,7 @@ func (f *FetchedDefinitions) isFresh(m outcome.Missing) bool {
 
 // fetch requests a definition from Source and stores it. If Forget was called in the meantime, the result may be older than a
 // write, so it is requested again.
-func (f *FetchedDefinitions) fetch(ctx context.Context, m outcome.Missing) error {
+func (f *FetchedDefinitions) fetch(ctx context.Context, m outcome.MissingDefinition) error {
 	if f.isFresh(m) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (f *FetchedDefinitions) forgetCount() int {
 	return f.items.forgetCount
 }
 
-func (f *FetchedDefinitions) storeUnlessForgotten(forgetCount int, m outcome.Missing, resource jsontext.Value) (stored bool, err error) {
+func (f *FetchedDefinitions) storeUnlessForgotten(forgetCount int, m outcome.MissingDefinition, resource jsontext.Value) (stored bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.items.forgetCount != forgetCount {
@@ -195,7 +195,7 @@ func (f *FetchedDefinitions) Forget(reference string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.items.forgetCount++
-	dropped := f.items.drop(func(m outcome.Missing, item *fetchResult) bool {
+	dropped := f.items.drop(func(m outcome.MissingDefinition, item *fetchResult) bool {
 		own, _ := outcome.SplitCanonical(m.Canonical)
 		return url == "" || own == url || item.url == url || item.reference == url
 	})
@@ -207,7 +207,7 @@ func (f *FetchedDefinitions) Forget(reference string) {
 // fetchedItems contains the fetched definitions and those found not to exist. Each kind has a separate limit, because clients
 // may request arbitrary definitions.
 type fetchedItems struct {
-	found, absent boundedcache.Cache[outcome.Missing, *fetchResult]
+	found, absent boundedcache.Cache[outcome.MissingDefinition, *fetchResult]
 	count         int       // number of results stored so far
 	nextExpiry    time.Time // when the first item expires
 	forgetCount   int       // number of calls of Forget
@@ -227,7 +227,7 @@ type fetchResult struct {
 func (f *FetchedDefinitions) CacheUsage() (definitions int, bytes int64) { return f.items.found.Size() }
 
 // get returns the result for a definition, or nil.
-func (t *fetchedItems) get(m outcome.Missing) *fetchResult {
+func (t *fetchedItems) get(m outcome.MissingDefinition) *fetchResult {
 	item, ok := t.found.Get(m)
 	if !ok {
 		item, _ = t.absent.Get(m)
@@ -237,7 +237,7 @@ func (t *fetchedItems) get(m outcome.Missing) *fetchResult {
 
 // put adds or replaces an item and evicts others beyond the size limit. It reports whether the library contains definitions
 // that are no longer stored, because they were replaced or evicted.
-func (t *fetchedItems) put(m outcome.Missing, item *fetchResult, limit int64) (outdated bool) {
+func (t *fetchedItems) put(m outcome.MissingDefinition, item *fetchResult, limit int64) (outdated bool) {
 	before, _ := t.found.Size()
 	t.found.MaxCost, t.absent.MaxEntries = limit, maxAbsent
 	t.found.Delete(m)
@@ -253,7 +253,7 @@ func (t *fetchedItems) put(m outcome.Missing, item *fetchResult, limit int64) (o
 }
 
 // drop removes the items for which is returns true and reports whether the library contains any of them.
-func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetchResult) bool) bool {
+func (t *fetchedItems) drop(is func(m outcome.MissingDefinition, item *fetchResult) bool) bool {
 	before, _ := t.found.Size()
 	t.found.DeleteFunc(is)
 	t.absent.DeleteFunc(is)
@@ -262,15 +262,15 @@ func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetchResult) bool) 
 }
 
 // each calls visit on every item.
-func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetchResult)) {
-	t.drop(func(m outcome.Missing, item *fetchResult) bool { visit(m, item); return false })
+func (t *fetchedItems) each(visit func(m outcome.MissingDefinition, item *fetchResult)) {
+	t.drop(func(m outcome.MissingDefinition, item *fetchResult) bool { visit(m, item); return false })
 }
 
 // store stores a result of Source and adds the definition to the library.
-func (f *FetchedDefinitions) store(m outcome.Missing, resource jsontext.Value) error {
+func (f *FetchedDefinitions) store(m outcome.MissingDefinition, resource jsontext.Value) error {
 	now := time.Now()
 	f.items.count++
-	item := &fetchResult{resource: resource, sequence: f.items.count, fetchedAt: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
+	item := &fetchResult{resource: resource, sequence: f.items.count, fetchedAt: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.ResourceType + "/" + m.ID}
 	if h, err := definitions.ParseSummary(resource); err == nil {
 		item.url, item.reference = h.URL, h.Kind+"/"+h.ID
 	}
@@ -297,7 +297,7 @@ func (f *FetchedDefinitions) store(m outcome.Missing, resource jsontext.Value) e
 func (f *FetchedDefinitions) rebuild() {
 	f.layers.current, f.layers.overlays = f.layers.base, 0
 	var items []*fetchResult
-	f.items.each(func(_ outcome.Missing, item *fetchResult) {
+	f.items.each(func(_ outcome.MissingDefinition, item *fetchResult) {
 		if item.resource != nil {
 			items = append(items, item)
 		}
@@ -316,7 +316,7 @@ func (f *FetchedDefinitions) rebuild() {
 }
 
 // request requests a definition from Source and returns its latest version, or nil if it does not exist.
-func (f *FetchedDefinitions) request(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
+func (f *FetchedDefinitions) request(ctx context.Context, m outcome.MissingDefinition) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
 	if err != nil {
@@ -357,7 +357,7 @@ func (f *FetchedDefinitions) renew() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.isRenewing, f.items.nextExpiry = false, time.Time{}
-		f.items.each(func(_ outcome.Missing, item *fetchResult) {
+		f.items.each(func(_ outcome.MissingDefinition, item *fetchResult) {
 			if f.items.nextExpiry.IsZero() || item.expires.Before(f.items.nextExpiry) {
 				f.items.nextExpiry = item.expires
 			}
@@ -376,11 +376,11 @@ func (f *FetchedDefinitions) renew() {
 }
 
 // expired returns the expired definitions. It drops expired records of nonexistent definitions; those are fetched on demand.
-func (f *FetchedDefinitions) expired() (list []outcome.Missing) {
+func (f *FetchedDefinitions) expired() (list []outcome.MissingDefinition) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	f.items.drop(func(m outcome.Missing, item *fetchResult) bool {
+	f.items.drop(func(m outcome.MissingDefinition, item *fetchResult) bool {
 		if now.Before(item.expires) {
 			return false
 		}
@@ -393,7 +393,7 @@ func (f *FetchedDefinitions) expired() (list []outcome.Missing) {
 }
 
 // replace updates a definition with a new result of Source, and returns the old one if it was changed or removed.
-func (f *FetchedDefinitions) replace(forgetCount int, m outcome.Missing, resource jsontext.Value, err error) (old *fetchResult) {
+func (f *FetchedDefinitions) replace(forgetCount int, m outcome.MissingDefinition, resource jsontext.Value, err error) (old *fetchResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item := f.items.get(m)

@@ -14,7 +14,7 @@ import (
 // single is a Source with a single value set.
 type single struct{}
 
-func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (single) Definitions(_ context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
 	if m.Canonical != "http://x/vs" {
 		return nil, nil
 	}
@@ -31,11 +31,11 @@ func TestFetchedFlood(t *testing.T) {
 	f := &FetchedDefinitions{Source: single{}}
 	f.Overlay(base)
 	for i := range maxAbsent + 100 {
-		m := outcome.Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
+		m := outcome.MissingDefinition{ResourceType: "ValueSet", Canonical: "http://x/vs"}
 		if i > 0 {
 			m.Canonical += strconv.Itoa(i)
 		}
-		if _, err := f.Complete(t.Context(), []outcome.Missing{m}); err != nil {
+		if _, err := f.Complete(t.Context(), []outcome.MissingDefinition{m}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,7 +50,7 @@ func BenchmarkUserinfo(b *testing.B) {
 
 // BenchmarkRevokedAndHolder measures the calls that the guard makes for each request with a cached token.
 func BenchmarkRevokedAndHolder(b *testing.B) {
-	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = newFileStore(b) })
+	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = newFileStore(b) })
 	browser := authorizetest.NewBrowser(b, server)
 	claims := browser.Claims(browser.Tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
@@ -97,7 +97,7 @@ func BenchmarkCodeFlow(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) {
-				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = store.NewMemory(1<<30, 0), test.durable(b), test.alg
+				c.Store, c.DurableStore, c.Clients[0].IDTokenAlgorithm = store.NewMemory(1<<30, 0), test.durable(b), test.alg
 			}))
 			server.Tokens(nil)
 			query := authorizetest.Request(nil).Encode()
@@ -119,7 +119,7 @@ func BenchmarkRefresh(b *testing.B) {
 		"an RS256 ID token, in a file": {"openid offline_access", newFileStore},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = test.durable(b) }))
+			server := authorizetest.NewBrowser(b, authorizetest.New(b, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = test.durable(b) }))
 			token := server.Tokens(url.Values{"scope": {test.scope}}).RefreshToken
 			for b.Loop() {
 				w := serve(server, authorizetest.MarkAsTLS(authorizetest.PostRequest("/oauth2/token", authorizetest.RefreshForm(token, nil))), http.StatusOK)

@@ -82,9 +82,9 @@ type Config struct {
 	// Store stores codes, pending second factors, and the revocations that are checked for each access token.
 	Store store.Store
 
-	// Durable stores data that must survive a restart: sessions, refresh tokens, consents, lockouts
+	// DurableStore stores data that must survive a restart: sessions, refresh tokens, consents, lockouts
 	// and a copy of the revocations. Default: Store.
-	Durable store.Store
+	DurableStore store.Store
 
 	// Audit is called with every [audit.Event], in the goroutine of the request. Default: an [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
@@ -165,7 +165,7 @@ func (c *Config) applyDefaults() error {
 		}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	c.Durable = cmp.Or(c.Durable, c.Store)
+	c.DurableStore = cmp.Or(c.DurableStore, c.Store)
 	if c.IsHTTPS == nil {
 		c.IsHTTPS = func(r *http.Request) bool { return r.TLS != nil }
 	}

@@ -79,11 +79,11 @@ func TestDraft(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"the user again": draft.AddUser(wendy), "the client again": draft.AddClient(chart),
-		"a user named like a client":   draft.AddUser(people.User{ID: "chart", PasswordHash: "x"}),
-		"a client named like a user":   draft.AddClient(client.Client{ID: "wendy"}),
-		"a client of an unknown idp":   draft.AddClient(client.Client{ID: "x", IdentityProviders: []string{"nowhere"}}),
-		"a user without a password":    draft.AddUser(people.User{ID: "x"}),
-		"a user named like nobody can": draft.AddUser(people.User{ID: "x\n", PasswordHash: "x"}),
+		"a user named like a client": draft.AddUser(people.User{ID: "chart", PasswordHash: "x"}),
+		"a client named like a user": draft.AddClient(client.Client{ID: "wendy"}),
+		"a client of an unknown idp": draft.AddClient(client.Client{ID: "x", IdentityProviders: []string{"nowhere"}}),
+		"a user without a password":  draft.AddUser(people.User{ID: "x"}),
+		"invalid user name":          draft.AddUser(people.User{ID: "x\n", PasswordHash: "x"}),
 	} {
 		if err == nil {
 			t.Errorf("%s is accepted", name)

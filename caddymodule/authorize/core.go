@@ -106,17 +106,17 @@ func newCore(c *Config, of *entryGenerations) (*Core, error) {
 		AuditKinds: map[string]string{endpoint.PushedAuthorization: audit.KindAuthorization},
 	}
 	a.Limiter = &lockout.Limiter{
-		Policy: c.Lockout, Store: c.Durable, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.Trail, Logger: c.Logger,
+		Policy: c.Lockout, Store: c.DurableStore, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.Trail, Logger: c.Logger,
 	}
 	if err := a.addPeople(c, of); err != nil {
 		return nil, err
 	}
 	a.addFactors(c)
 	a.Authenticator = &client.Authenticator{
-		Issuer: c.Issuer, Clients: a.Clients, Durable: c.Durable, Limiter: a.Limiter, Logger: c.Logger,
+		Issuer: c.Issuer, Clients: a.Clients, DurableStore: c.DurableStore, Limiter: a.Limiter, Logger: c.Logger,
 	}
-	a.Revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, LoadGenerations: a.consentGenerations}
+	a.Revocations = revocation.New(c.Store, c.DurableStore, c.Logger)
+	a.Consents = &consent.Consents{DurableStore: c.DurableStore, Revocations: a.Revocations, LoadGenerations: a.consentGenerations}
 	a.addSessions(c)
 	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
 	a.addTokens(c)
@@ -140,7 +140,7 @@ func (a *Core) addPeople(c *Config, of *entryGenerations) (err error) {
 	a.Clients = of.clients
 	a.Accounts = &people.Accounts{
 		Directory: of.directory, Clients: of.clients,
-		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
+		Providers: map[string]*people.Provider{}, Store: c.Store, DurableStore: c.DurableStore, FHIRBase: c.fhirBase(), Logger: c.Logger,
 		Searcher: launch.Searcher{Records: c.Records, Trail: a.Trail},
 		Lifetime: c.SessionLifetime + codeLifetime + c.AccessTokenLifetime + time.Minute,
 	}
@@ -161,10 +161,10 @@ func (a *Core) addPeople(c *Config, of *entryGenerations) (err error) {
 }
 
 func (a *Core) addFactors(c *Config) {
-	enrollments := &factor.Enrollments{Durable: c.Durable, Keys: c.Keys, Generation: a.Accounts.Directory.Generation}
+	enrollments := &factor.Enrollments{DurableStore: c.DurableStore, Keys: c.Keys, Generation: a.Accounts.Directory.Generation}
 	a.Limiter.Devices.Binding = a.deviceBinding
 	a.Factors = &factor.Factors{
-		Directory: a.Accounts.Directory, Enrollments: enrollments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
+		Directory: a.Accounts.Directory, Enrollments: enrollments, OTP: &people.OTP{DurableStore: c.DurableStore, Logger: c.Logger}, Logger: c.Logger,
 		Passkeys: factor.NewPasskeys(c.Issuer, enrollments, a.Accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
 	}
 }
@@ -189,16 +189,16 @@ func (a *Core) deviceBinding(ctx context.Context, account string) (string, error
 
 func (a *Core) addSessions(c *Config) {
 	signIns := revalidation.New(revalidation.Config{
-		Durable: c.Durable, Keys: c.Keys, Accounts: a.Accounts, SessionLifetime: c.SessionLifetime, AccessTokenLifetime: c.AccessTokenLifetime,
+		DurableStore: c.DurableStore, Keys: c.Keys, Accounts: a.Accounts, SessionLifetime: c.SessionLifetime, AccessTokenLifetime: c.AccessTokenLifetime,
 		GrantLifetime: c.RefreshTokenLifetime, Revocations: a.Revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
 		EndSignIn: func(ctx context.Context, signIn revalidation.SignIn) error {
 			return a.Tokens.Revoker.RevokeSignIn(ctx, signIn)
 		},
 	})
 	a.Sessions = &session.Sessions{
-		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime, IdleTimeout: c.SessionIdleTimeout,
+		Durable: c.DurableStore, Store: c.Store, Lifetime: c.SessionLifetime, IdleTimeout: c.SessionIdleTimeout,
 		Accounts: a.Accounts, Devices: a.Limiter.Devices, SignIns: signIns, Revocations: a.Revocations,
-		Participants: &session.Participants{Clients: a.Clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
+		Participants: &session.Participants{Clients: a.Clients, Durable: c.DurableStore, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.Trail, c.Logger),
 		Trail:        a.Trail, Logger: c.Logger,
 	}
@@ -206,7 +206,7 @@ func (a *Core) addSessions(c *Config) {
 
 func (a *Core) addTokens(c *Config) {
 	a.Tokens = token.New(token.Config{
-		Responder: a.Responder, FHIRBase: c.fhirBase(), Keys: c.Keys, Store: c.Store, Durable: c.Durable,
+		Responder: a.Responder, FHIRBase: c.fhirBase(), Keys: c.Keys, Store: c.Store, Durable: c.DurableStore,
 		Lifetimes: token.Lifetimes{
 			AccessToken: c.AccessTokenLifetime, Code: codeLifetime, Session: c.SessionLifetime,
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,

@@ -133,7 +133,7 @@ func TestNoCORSOfPages(t *testing.T) {
 func TestDocumentsAgree(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	said := map[string]string{}
+	values := map[string]string{}
 	for _, path := range documents {
 		if path == "/.well-known/jwks.json" {
 			continue
@@ -146,13 +146,13 @@ func TestDocumentsAgree(t *testing.T) {
 		}
 		for name, value := range authorizetest.Decode[map[string]any](t, response) {
 			text := strings.Replace(fmt.Sprint(value), " implicit", "", 1)
-			if earlier, ok := said[name]; ok && earlier != text {
+			if earlier, ok := values[name]; ok && earlier != text {
 				t.Errorf("%s: %s is %s, and %s elsewhere", path, name, text, earlier)
 			}
-			said[name] = text
+			values[name] = text
 		}
 	}
-	if len(said) < 20 {
-		t.Errorf("the documents say %d things", len(said))
+	if len(values) < 20 {
+		t.Errorf("the documents contain only %d values", len(values))
 	}
 }

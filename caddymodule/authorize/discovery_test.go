@@ -135,7 +135,7 @@ func (c capable) browser(t *testing.T) *authorizetest.Browser {
 // signInWithScope signs alice in to the client app. It returns nil if the scope is rejected.
 func signInWithScope(b *authorizetest.Browser, scope string) *url.URL {
 	request := authorizetest.Request(url.Values{"scope": {scope}})
-	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+	if response := b.Authorize(request); strings.Contains(response.Header.Get("Location"), "error=invalid_scope") {
 		return nil
 	}
 	return b.SignInAlice(request)
@@ -160,7 +160,7 @@ func issuesRefreshToken(scope string) func(*authorizetest.Browser) bool {
 // allowsEncounterChoice reports whether a user can choose an encounter that the client receives.
 func allowsEncounterChoice(b *authorizetest.Browser) bool {
 	request := authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})
-	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+	if response := b.Authorize(request); strings.Contains(response.Header.Get("Location"), "error=invalid_scope") {
 		return false
 	}
 	_, sealed := b.OpenForm(b.SignIn(request, "alice", "right"))

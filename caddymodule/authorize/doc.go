@@ -55,7 +55,7 @@
 //
 // Data that is used once or revoked (codes, pending second factors, revocations) is in
 // [Config.Store]. Data that must survive a restart (sessions, refresh tokens, consents) is in
-// [Config.Durable]. Requests that wait for user input are sealed and stored in the browser, so that
+// [Config.DurableStore]. Requests that wait for user input are sealed and stored in the browser, so that
 // abandoned and malicious requests use no memory.
 //
 // Errors are values ([oauth2.Error]), each sent in one place: on a page until the redirect URI is validated,

@@ -32,7 +32,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 	for _, name := range endpoint.Names() {
 		if !named[name] {
-			t.Errorf("there is no endpoint %q", name)
+			t.Errorf("endpoint %q not found", name)
 		}
 	}
 }

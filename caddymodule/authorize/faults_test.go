@@ -38,9 +38,9 @@ func TestFailureChangesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
-			forEachFault(t, p, one, false, func(f *faults, kept *faultyStores, b *authorizetest.Browser) bool {
+			forEachFault(t, p, one, false, func(f *faults, stores *faultyStores, b *authorizetest.Browser) bool {
 				request := tt.prepare(b, p)
-				before := kept.state(t)
+				before := stores.state(t)
 				r := f.during(b, request())
 				if f.hit == "" && (!tt.good(r) || f.at == 1) {
 					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
@@ -51,8 +51,8 @@ func TestFailureChangesNothing(t *testing.T) {
 				if !isInternalError(request().URL.Path, r) {
 					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 				}
-				if changed := changedKeys(before, kept.state(t), tt.stays); len(changed) > 0 {
-					t.Errorf("%s fails, and what is stored changes: %q", f.hit, changed)
+				if changed := changedKeys(before, stores.state(t), tt.stays); len(changed) > 0 {
+					t.Errorf("after a failure of %s, stored data changed: %q", f.hit, changed)
 				}
 				if r := b.Send(request()); !tt.good(r) {
 					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
@@ -91,20 +91,20 @@ func TestFailureChangesNothing(t *testing.T) {
 func forEachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *faultyStores, *authorizetest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
-		kept := &faultyStores{
+		stores := &faultyStores{
 			&faultyStore{store.NewMemory(0, 0), "store", f}, &faultyStore{store.NewMemory(0, 0), "durable", f},
 		}
 		if one {
-			kept.durable = kept.store
+			stores.durable = stores.store
 		}
 		server := authorizetest.New(t, func(c *authorize.Config) {
 			withAllFeatures(c)
 			authorizetest.AllowRefreshTokens(c)
 			authorizetest.UseES256(c)
 			c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
-			c.Store, c.Durable, c.Keys = kept.store, kept.durable, faultyKeys{c.Keys, f}
+			c.Store, c.DurableStore, c.Keys = stores.store, stores.durable, faultyKeys{c.Keys, f}
 		})
-		more = try(f, kept, authorizetest.NewBrowser(t, server))
+		more = try(f, stores, authorizetest.NewBrowser(t, server))
 	}
 }
 
@@ -163,7 +163,7 @@ func TestStoreOutage(t *testing.T) {
 				authorizetest.AllowRefreshTokens(c)
 				c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 				c.Store = shared.Gateway()
-				c.Durable = c.Store
+				c.DurableStore = c.Store
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 			})
 			b := authorizetest.NewBrowser(t, server)
@@ -329,8 +329,8 @@ func (s *faultyStore) Delete(ctx context.Context, key string) error {
 	return s.call("Delete", key, func() error { return s.Memory.Delete(ctx, key) })
 }
 
-func (s *faultyStore) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return s.call("Append", key, func() error { return s.Memory.Append(ctx, key, item, most, ttl) })
+func (s *faultyStore) Append(ctx context.Context, key string, item []byte, limit int, ttl time.Duration) error {
+	return s.call("Append", key, func() error { return s.Memory.Append(ctx, key, item, limit, ttl) })
 }
 
 // Do fails for all calls, either before or after executing them.

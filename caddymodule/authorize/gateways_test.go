@@ -69,7 +69,7 @@ func startGateway(t *testing.T, s store.SharedStore, change func(*authorize.Conf
 		if change != nil {
 			change(c)
 		}
-		c.Store, c.Durable = copied, copied
+		c.Store, c.DurableStore = copied, copied
 	})
 }
 
@@ -175,8 +175,8 @@ func TestRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 1, withAllFeatures)
 		b := authorizetest.NewBrowser(t, g)
-		asked := accessToken(b, b.Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken)
-		check(t, "what the guard asks of an access token", g.roundTrips(guardCheck(t, g.servers[0], asked)))
+		token := accessToken(b, b.Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken)
+		check(t, "what the guard asks of an access token", g.roundTrips(guardCheck(t, g.servers[0], token)))
 	})
 }
 
@@ -205,8 +205,8 @@ func (c skewedStore) Now() time.Time { return c.SharedStore.Now().Add(c.by) }
 
 // endingsElsewhere contains ways to revoke alice's grants to app at the first gateway.
 var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.TokenResponse){
-	"a refresh token is revoked": func(t *testing.T, g *gateways, given authorizetest.TokenResponse) {
-		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.RefreshToken}})
+	"a refresh token is revoked": func(t *testing.T, g *gateways, tokens authorizetest.TokenResponse) {
+		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {tokens.RefreshToken}})
 	},
 	"the person signs out": func(t *testing.T, g *gateways, _ authorizetest.TokenResponse) {
 		if n, err := g.servers[0].EndSessions(t.Context(), "alice"); n != 1 || err != nil {
@@ -240,16 +240,16 @@ func TestLaggingGatewayIssuesNothing(t *testing.T) {
 				behind := startGateway(t, laggingStore{g.shared.Gateway()}, nil)
 				synctest.Wait()
 				b := authorizetest.NewBrowser(t, g)
-				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
+				tokens := b.Tokens(url.Values{"scope": {"openid online_access"}})
 				code := b.CodeWithSession(url.Values{"scope": {"openid online_access"}})
-				end(t, g, given)
+				end(t, g, tokens)
 				b.Server = behind
-				authorizetest.Equal(t, b.Refresh(given.RefreshToken, nil).AccessToken, "", "a refresh token was accepted")
+				authorizetest.Equal(t, b.Refresh(tokens.RefreshToken, nil).AccessToken, "", "a refresh token was accepted")
 				if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.AccessToken != "" && name != "a refresh token is revoked" {
 					t.Error("a code was accepted")
 				}
 				if again := authorizetest.NewBrowser(t, behind).Tokens(nil); !authorizetest.NewBrowser(t, g).IsTokenValid(again.AccessToken) {
-					t.Error("a token is void that was given afterwards")
+					t.Error("a token issued afterwards is invalid")
 				}
 			})
 		})
@@ -265,21 +265,21 @@ func TestEndingReachesAllGateways(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateways(t, 3, nil)
 				b := authorizetest.NewBrowser(t, g)
-				given := b.Tokens(url.Values{"scope": {"openid online_access"}})
+				tokens := b.Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
-					if !b.IsTokenValid(given.AccessToken) {
+					if !b.IsTokenValid(tokens.AccessToken) {
 						t.Fatal("a gateway does not accept a good token")
 					}
 				}
-				end(t, g, given)
+				end(t, g, tokens)
 				synctest.Wait()
 				for range g.servers {
-					authorizetest.CheckInvalid(b, given.RefreshToken, given.AccessToken)
+					authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 				}
 				again := authorizetest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
 					if !b.IsTokenValid(again.AccessToken) {
-						t.Error("what was given afterwards is void")
+						t.Error("tokens issued afterwards are invalid")
 					}
 				}
 			})
@@ -325,11 +325,11 @@ func TestGatewayClockIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateways(t, 3, nil)
 		b := authorizetest.NewBrowser(t, g)
-		given := b.Tokens(authorizetest.WithOfflineAccess(nil))
-		lost := b.Refresh(given.RefreshToken, nil)
+		tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
+		lost := b.Refresh(tokens.RefreshToken, nil)
 		time.Sleep(10 * time.Minute) // simulates a gateway clock that is ahead
 		g.shared.SetSkew(-10 * time.Minute)
-		if got := b.Refresh(given.RefreshToken, nil); got.RefreshToken != lost.RefreshToken {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.RefreshToken != lost.RefreshToken {
 			t.Errorf("a client that lost an answer gets %+v", got)
 		}
 		if _, err := g.servers[0].RevokeGrants(t.Context(), "", "app"); err != nil {
@@ -338,7 +338,7 @@ func TestGatewayClockIsAhead(t *testing.T) {
 		synctest.Wait()
 		authorizetest.CheckInvalid(b, lost.RefreshToken, lost.AccessToken)
 		if again := authorizetest.TokensWithSession(b); !b.IsTokenValid(again.AccessToken) {
-			t.Error("a token is void that was given after the cutoff")
+			t.Error("a token issued after the cutoff is invalid")
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestRollingConfigurationChange(t *testing.T) {
 		old := b.Tokens(authorizetest.WithOfflineAccess(nil))
 		b.Server = after
 		if b.HasSession() || b.IsTokenValid(old.AccessToken) {
-			t.Error("what was given by the old password counts")
+			t.Error("tokens issued for the old password are valid")
 		}
 
 		b = authorizetest.NewBrowser(t, after)
@@ -368,13 +368,13 @@ func TestRollingConfigurationChange(t *testing.T) {
 			t.Errorf("a gateway that does not know the new password: %+v", got)
 		}
 		b.Server = after
-		given := b.RequestTokens(form)
+		tokens := b.RequestTokens(form)
 		b.Server = before
-		if got := b.Refresh(given.RefreshToken, nil); got.AccessToken != "" || b.IsTokenValid(given.AccessToken) {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.AccessToken != "" || b.IsTokenValid(tokens.AccessToken) {
 			t.Errorf("a gateway that does not know the new password: %+v", got)
 		}
 		b.Server = after
-		if got := b.Refresh(given.RefreshToken, nil); got.AccessToken == "" || !b.IsTokenValid(given.AccessToken) || !b.HasSession() {
+		if got := b.Refresh(tokens.RefreshToken, nil); got.AccessToken == "" || !b.IsTokenValid(tokens.AccessToken) || !b.HasSession() {
 			t.Errorf("once more at a gateway that does: %+v", got)
 		}
 	})
@@ -399,7 +399,7 @@ func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
-		c.Store, c.Durable = r, r
+		c.Store, c.DurableStore = r, r
 		c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
 	})
 	b := authorizetest.NewBrowser(t, server)
@@ -422,10 +422,10 @@ func TestGuardNeedsNoRoundTrip(t *testing.T) {
 }
 
 // guardCheck returns a function that executes the guard's checks of a token. The token must be valid.
-func guardCheck(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
+func guardCheck(t *testing.T, server *authorize.Server, token tokenclaim.AccessToken) func() {
 	return func() {
-		revoked, err1 := server.IsRevoked(t.Context(), asked.ID)
-		holder, err2 := server.Holder(t.Context(), asked)
+		revoked, err1 := server.IsRevoked(t.Context(), token.ID)
+		holder, err2 := server.Holder(t.Context(), token)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
 			t.Errorf("revoked %t, holder %v: %v, %v", revoked, holder, err1, err2)
 		}

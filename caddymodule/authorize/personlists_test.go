@@ -95,7 +95,7 @@ func checkOnePerson(t *testing.T, s store.Store, op personOperation, prepare fun
 	t.Helper()
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		withConsent(c)
-		c.Store, c.Durable = s, s
+		c.Store, c.DurableStore = s, s
 	})
 	var browsers []*authorizetest.Browser
 	var tokens []authorizetest.TokenResponse
@@ -139,7 +139,7 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 			}
 			return nil
 		})
-		server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = s, s })
+		server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.DurableStore = s, s })
 		b := authorizetest.NewBrowser(t, server)
 		b.SignInAlice(authorizetest.Request(nil))
 		for range 2 {
@@ -157,7 +157,7 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 func TestListedSessionOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
-	server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = durable, durable })
+	server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.DurableStore = durable, durable })
 	alice, bob := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
 	alice.SignInAlice(authorizetest.Request(nil))
 	bob.SignIn(authorizetest.Request(nil), "bob", "other")
@@ -184,7 +184,7 @@ func TestProviderLogoutUsesLists(t *testing.T) {
 		}
 		return nil
 	})
-	server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Durable = s, s })
+	server := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.DurableStore = s, s })
 	b := authorizetest.NewBrowser(t, server)
 	authorizetest.SignInAtProvider(b, nil)
 	if r := authorizetest.NotifyBackchannelLogout(t, server, p.LogoutToken()); r.StatusCode != http.StatusOK || b.HasSession() {
@@ -197,13 +197,13 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	junk := url.Values{"junk": {strings.Repeat("&", 2000)}}
 	for name, tt := range map[string]struct {
-		most int // entries in addition to those of a single run
-		do   func(t *testing.T, b *authorizetest.Browser)
+		maxEntries int // entries in addition to those of a single run
+		do         func(t *testing.T, b *authorizetest.Browser)
 	}{
 		"ask for a further factor": {0, func(t *testing.T, b *authorizetest.Browser) {
 			r := b.Authorize(authorizetest.Request(url.Values{"acr_values": {"mfa"}, "junk": junk["junk"]}))
 			if u, err := r.Location(); err != nil || !u.Query().Has("factor") {
-				t.Fatalf("no further factor is asked for: %d to %v", r.StatusCode, u)
+				t.Fatalf("no second factor required: %d to %v", r.StatusCode, u)
 			}
 		}},
 		"decline a further factor": {200, func(t *testing.T, b *authorizetest.Browser) {
@@ -227,7 +227,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			t.Parallel()
 			memory := store.NewMemory(0, 0)
 			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
-				c.Store, c.Durable = memory, memory
+				c.Store, c.DurableStore = memory, memory
 			})
 			authorizetest.SignInToAccount(b, "alice", "right")
 			authorizetest.EnrollApp(b)
@@ -236,7 +236,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			for range 450 {
 				tt.do(t, b)
 			}
-			if after, _ := memory.Size(); after-before > tt.most {
+			if after, _ := memory.Size(); after-before > tt.maxEntries {
 				t.Errorf("%d entries more", after-before)
 			}
 			_ = memory.Entries(t.Context(), func(key string, value []byte, _ time.Duration) error {
@@ -252,14 +252,14 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 // Logout and revocation work in a full store that rejects new entries.
 func TestRevocationInFullStore(t *testing.T) {
 	t.Parallel()
-	const most = 150
+	const capacity = 150
 	for name, full := range map[string]store.Store{
-		"memory": store.NewMemory(most, 0, store.RevocationKinds...),
-		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, store.RevocationKinds...),
+		"memory": store.NewMemory(capacity, 0, store.RevocationKinds...),
+		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), capacity, store.RevocationKinds...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := authorizetest.New(t, func(c *authorize.Config) {
-				c.Store, c.Durable = full, full
+				c.Store, c.DurableStore = full, full
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 			})
 			browsers := make([]*authorizetest.Browser, 3)
@@ -269,7 +269,7 @@ func TestRevocationInFullStore(t *testing.T) {
 				tokens[i] = browsers[i].Tokens(authorizetest.WithOfflineAccess(nil))
 			}
 			var err error
-			for i := 0; i < 2*most && err == nil; i++ {
+			for i := 0; i < 2*capacity && err == nil; i++ {
 				err = full.Add(t.Context(), fmt.Sprint("session:", i), nil, time.Hour)
 			}
 			if !errors.Is(err, store.ErrFull) {

@@ -18,7 +18,7 @@ func TestNewerRecordFormat(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		withoutGrace(c)
 		authorizetest.AllowRefreshTokens(c)
-		c.Store, c.Durable = s, s
+		c.Store, c.DurableStore = s, s
 	}))
 	refresh := b.Redeem(b.SignInAlice(authorizetest.Request(authorizetest.WithOfflineAccess(nil)))).RefreshToken
 	code := b.CodeWithSession(nil)

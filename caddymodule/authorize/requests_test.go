@@ -55,7 +55,7 @@ var requests = []request{
 	{"token: a code for tokens that end with the session", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return newPost("/oauth2/token", authorizetest.CodeForm(b.Code(url.Values{"scope": {"openid online_access"}}), nil))
 	}, expectation{good: ok, stays: "families"}},
-	{"token: a code of somebody who came by a provider", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
+	{"token: a code after a federated sign-in", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return newPost("/oauth2/token", authorizetest.CodeForm(authorizetest.SignInAtProvider(b, authorizetest.WithOfflineAccess(nil)).Query().Get("code"), nil))
 	}, expectation{good: ok, stays: "session sessions upstream-sessions session-client apps account kept-account person families upstream upstream-due upstream-of"}},
 	{"token: a code, by an assertion", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {

@@ -170,7 +170,7 @@ func (p *relyingParty) checkScopes(f *signInFlow, scopes ...string) {
 		}
 	}
 	if f.userinfo != nil && len(claims) != len(want) {
-		p.t.Errorf("userinfo has %v, asked for %v", claims, want)
+		p.t.Errorf("userinfo has %v, requested %v", claims, want)
 	}
 }
 
@@ -244,7 +244,7 @@ func moduleIDTokenHint(p *relyingParty) {
 func moduleACRValues(p *relyingParty) {
 	values := texts(p.discovery()["acr_values_supported"].([]any))
 	if acr, _ := p.flow(url.Values{"acr_values": {strings.Join(values, " ")}}).id["acr"].(string); !slices.Contains(values, acr) {
-		p.t.Errorf("acr %q, asked for %q", acr, values)
+		p.t.Errorf("acr %q, requested %q", acr, values)
 	}
 }
 
@@ -339,7 +339,7 @@ func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	p.t.Helper()
 	first := p.flow(url.Values{"scope": {offlineScope}, "prompt": {"consent"}})
 	if first.consents != 1 || !visibleText.MatchString(first.tokens.Refresh) {
-		p.t.Fatalf("asked for consent %d times, refresh token %q", first.consents, first.tokens.Refresh)
+		p.t.Fatalf("%d consent pages, refresh token %q", first.consents, first.tokens.Refresh)
 	}
 	if !p.discovers("grant_types_supported", "refresh_token") {
 		p.t.Error("discovery does not offer it")

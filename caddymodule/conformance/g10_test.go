@@ -546,7 +546,7 @@ func moduleGranularSelection(p *relyingParty) {
 // moduleGranularGroup requests all sub-resource scopes. The user grants only those in group.
 func moduleGranularGroup(group []string) func(*relyingParty) {
 	return func(p *relyingParty) {
-		scope, given := "openid launch/patient", map[string]bool{}
+		scope, selected := "openid launch/patient", map[string]bool{}
 		for name, query := range granularScopes {
 			resource, _, _ := strings.Cut(name, " ")
 			scope += " patient/" + resource + query
@@ -555,11 +555,11 @@ func moduleGranularGroup(group []string) func(*relyingParty) {
 		for _, name := range group {
 			resource, _, _ := strings.Cut(name, " ")
 			want += " patient/" + resource + granularScopes[name]
-			given["patient/"+resource+granularScopes[name]] = true
+			selected["patient/"+resource+granularScopes[name]] = true
 		}
 		q := p.launch()
 		q.Set("scope", scope)
-		if f := p.selecting(q, func(box string) bool { return given[box] }); !sameWords(f.tokens.Scope, want) {
+		if f := p.selecting(q, func(box string) bool { return selected[box] }); !sameWords(f.tokens.Scope, want) {
 			p.t.Errorf("granted %q, wanted %q", f.tokens.Scope, want)
 		}
 	}

@@ -95,18 +95,18 @@ func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 			allowed = append(allowed, claimsByScope[scope]...)
 		}
 	}
-	var asked struct {
+	var requested struct {
 		IDToken map[string]any `json:"id_token"`
 	}
 	if parameter := q.Get("claims"); parameter != "" {
-		if err := json.Unmarshal([]byte(parameter), &asked); err != nil {
+		if err := json.Unmarshal([]byte(parameter), &requested); err != nil {
 			p.t.Fatal(err)
 		}
 	}
-	allowed = slices.AppendSeq(allowed, maps.Keys(asked.IDToken))
+	allowed = slices.AppendSeq(allowed, maps.Keys(requested.IDToken))
 	for name := range claims {
 		if !slices.Contains(allowed, name) {
-			p.t.Errorf("claim %s was not asked for", name)
+			p.t.Errorf("claim %s was not requested", name)
 		}
 	}
 }

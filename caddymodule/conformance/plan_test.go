@@ -91,7 +91,7 @@ func TestConformance(t *testing.T) {
 	}
 	text, err := os.ReadFile(documentPath)
 	if err != nil || string(text) != document {
-		t.Errorf("docs/evidence/conformance.md is not what the tests say (%v): run go test ./caddymodule/conformance -update", err)
+		t.Errorf("docs/evidence/conformance.md does not match the tests (%v): run go test ./caddymodule/conformance -update", err)
 	}
 }
 

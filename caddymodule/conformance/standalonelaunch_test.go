@@ -497,12 +497,12 @@ func moduleIntrospectInvalid(p *relyingParty) {
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader("token=invalid_token_value"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if got := p.Send(r).StatusCode; got != http.StatusUnauthorized {
-		p.t.Errorf("by nobody: status %d", got)
+		p.t.Errorf("without client authentication: status %d", got)
 	}
 	token := p.launched().tokens.AccessToken
 	body := gatewaytest.ReadBody(p.t, p.Send(p.as(secondClient).tokenRequest("/oauth2/introspect", url.Values{"token": {token}})))
 	var got map[string]any
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got["active"] == true {
-		p.t.Errorf("by a client whose token it is not: %s", body)
+		p.t.Errorf("by another client: %s", body)
 	}
 }

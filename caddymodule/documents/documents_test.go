@@ -70,7 +70,7 @@ func TestLinks(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
 				t.Errorf("%s links to %s: %v", name, found[1], err)
 			} else if anchor != "" && !slices.Contains(gatewaytest.Anchors(pages[path]), anchor) {
-				t.Errorf("%s links to %s: there is no such heading", name, found[1])
+				t.Errorf("%s links to %s: heading not found", name, found[1])
 			}
 		}
 	}
@@ -129,12 +129,12 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 				continue
 			}
 			count++
-			whole := hash.ReplaceAllString(completeCaddyfile(found[2]), "$$2a$$10$$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
-			whole = secret.ReplaceAllString(whole, strings.Repeat("c2VjcmV0", 8))
-			whole = strings.ReplaceAll(file.ReplaceAllString(whole, folder+"/"), "*.tgz", "valuesets/a.json")
-			document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(whole), map[string]any{"filename": name})
+			caddyfile := hash.ReplaceAllString(completeCaddyfile(found[2]), "$$2a$$10$$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
+			caddyfile = secret.ReplaceAllString(caddyfile, strings.Repeat("c2VjcmV0", 8))
+			caddyfile = strings.ReplaceAll(file.ReplaceAllString(caddyfile, folder+"/"), "*.tgz", "valuesets/a.json")
+			document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": name})
 			if err != nil || len(warnings) > 0 {
-				t.Errorf("%v %v\n%s", err, warnings, whole)
+				t.Errorf("%v %v\n%s", err, warnings, caddyfile)
 				continue
 			}
 			var config caddy.Config
@@ -143,7 +143,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 			}
 			ctx, err := gatewaytest.Provision(t, &config)
 			if err != nil {
-				t.Errorf("%s: %v\n%s", name, err, whole)
+				t.Errorf("%s: %v\n%s", name, err, caddyfile)
 				continue
 			}
 			sites, err := placement.LoadSites(ctx)
@@ -151,7 +151,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if warnings, err := sites.Warnings(); err != nil || len(warnings) > 0 {
-				t.Errorf("%s: %q, %v\n%s", name, warnings, err, whole)
+				t.Errorf("%s: %q, %v\n%s", name, warnings, err, caddyfile)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func TestQuotedCode(t *testing.T) {
 			count++
 			source := gatewaytest.ReadFile(t, filepath.Join("../..", filepath.Dir(name), found[1]))
 			if !strings.Contains(source, found[2]) {
-				t.Errorf("%s quotes what is not in %s:\n%s", name, found[1], found[2])
+				t.Errorf("%s quotes text that is not in %s:\n%s", name, found[1], found[2])
 			}
 		}
 		count -= strings.Count(text, "```go\n")
@@ -242,7 +242,7 @@ func TestDocumentsNameTests(t *testing.T) {
 				return strings.Contains(source, "func "+n[1]+"(") && strings.Contains(source, n[2])
 			}
 			if !slices.ContainsFunc(sources, has) {
-				t.Errorf("%s: there is no test %s", name, n[0])
+				t.Errorf("%s: test %s not found", name, n[0])
 			}
 		}
 	}
@@ -445,7 +445,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		}
 		for _, value := range listed {
 			if !slices.Contains(want, value) {
-				t.Errorf("%s: %q is no value of its label", metric, value)
+				t.Errorf("%s: %q is not a value of its label", metric, value)
 			}
 		}
 	}
@@ -484,7 +484,7 @@ func TestSMARTRequirements(t *testing.T) {
 		delete(seen, number)
 	}
 	for number := range seen {
-		t.Errorf("there is no requirement %s", number)
+		t.Errorf("requirement %s not found", number)
 	}
 }
 
@@ -492,14 +492,14 @@ func checkRequirement(t *testing.T, sources []string, state, reason string) {
 	t.Helper()
 	switch {
 	case state == "met" && !requirementTests.MatchString(reason):
-		t.Errorf("%s: these are no names of tests", reason)
+		t.Errorf("%s: not a list of test names", reason)
 	case state == "not applicable" && !strings.HasSuffix(reason, "."):
-		t.Errorf("%s: this is no sentence", reason)
+		t.Errorf("%s: not a sentence", reason)
 	}
 	for _, name := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(reason, -1) {
 		declares := func(source string) bool { return strings.Contains(source, "\nfunc "+name[1]+"(") }
 		if !slices.ContainsFunc(sources, declares) {
-			t.Errorf("there is no test %s", name[1])
+			t.Errorf("test %s not found", name[1])
 		}
 	}
 }

@@ -60,7 +60,7 @@ func newRevocationFixture(t *testing.T, p *providertest.Provider, before func(*a
 	e.config = func(c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
 		authorizetest.WithResourceServer(c)
-		c.Store, c.Durable = e.store, durable
+		c.Store, c.DurableStore = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
 			c.IdentityProviders = []people.IdentityProvider{authorizetest.HospitalProvider(p)}
@@ -150,10 +150,10 @@ func (e *revocationFixture) good(raw string) bool {
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})
 	guarded := !revoked && holder != nil
-	asked := authorizetest.SendTokenForm(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
-	introspected := authorizetest.Decode[map[string]any](e.t, asked)["active"] == true
-	if told := e.IsTokenValid(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
-		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
+	response := authorizetest.SendTokenForm(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
+	introspected := authorizetest.Decode[map[string]any](e.t, response)["active"] == true
+	if userinfo := e.IsTokenValid(raw); err != nil || err2 != nil || userinfo != guarded || introspected != guarded {
+		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, userinfo, introspected, response.StatusCode)
 	}
 	return guarded
 }

@@ -65,8 +65,8 @@ func TestGatewayExpansionIsDocumented(t *testing.T) {
 	texts := exampleCaddyfiles(t)
 	for name, page := range documents(t) {
 		for i, block := range fence.FindAllStringSubmatch(page, -1) {
-			if whole := completeCaddyfile(block[2]); block[1] == "caddyfile" && gatewayLine.MatchString(whole) {
-				texts[fmt.Sprint(name, " ", i)] = whole
+			if caddyfile := completeCaddyfile(block[2]); block[1] == "caddyfile" && gatewayLine.MatchString(caddyfile) {
+				texts[fmt.Sprint(name, " ", i)] = caddyfile
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func TestTerminologyServerRow(t *testing.T) {
 	guide := gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md")
 	found := regexp.MustCompile(`(?m)^\| Server \|.*\n\|( ---.*)\|\n\|(.*)\|$`).FindStringSubmatch(guide)
 	if found == nil {
-		t.Fatal("there is no row")
+		t.Fatal("row not found")
 	}
 	cells := strings.Split(found[2], "|")
 	if len(cells) != 5 || strings.Count(found[1], "---") != 5 {

@@ -98,7 +98,7 @@ func TestLogsContainNoSecret(t *testing.T) {
 
 	text := gatewaytest.ReadFile(t, all) + gatewaytest.ReadFile(t, audit)
 	if strings.Count(text, "handled request") < 12 || !strings.Contains(text, "code=REDACTED") || !strings.Contains(text, "#id_token=REDACTED") && !strings.Contains(text, "#access_token=REDACTED") {
-		t.Fatalf("the log is not what is to be searched: %s", text)
+		t.Fatalf("unexpected log contents: %s", text)
 	}
 	for name, secret := range map[string]string{
 		"mark": marked, "sealed request": sealed, "code": code, "token": token, "token of the fragment": access, "password": "alice-demo-password",
@@ -243,16 +243,16 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 // same file.
 func TestFailuresAreLogged(t *testing.T) {
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
-	down := httptest.NewUnstartedServer(http.NotFoundHandler())
-	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	down.StartTLS() // its certificate is not trusted
-	t.Cleanup(down.Close)
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	untrusted.StartTLS() // its certificate is not trusted
+	t.Cleanup(untrusted.Close)
 	example := gatewaytest.ExampleText(t, "", "")
-	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")
+	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+untrusted.URL+"\n\t\t}\n")
 	const unknown, incomplete = "/fhir/R4/ValueSet/$expand?url=http://x.example/vs", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/observation-codes"
 	foreignToken := gatewaytest.NewIssuer(t)
-	foreignToken.URL = down.URL
-	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.UnreachableBackend)
+	foreignToken.URL = untrusted.URL
+	upstream := frontCaddyfile("upstream "+untrusted.URL+"/r4", gatewaytest.UnreachableBackend)
 	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.UnreachableBackend + "\n" + outcome + "}\n"
 	for _, tt := range []struct {
 		name, caddyfile, path, token string
@@ -263,9 +263,9 @@ func TestFailuresAreLogged(t *testing.T) {
 		{"rendered by another handler", strings.Replace(example, outcome, another, 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
 		{"rendered without an error route", strings.Replace(example, outcome, "", 1), "/fhir/R4/Patient", "alice", 502, "fhir.sock", "http.handlers.reverse_proxy"},
 		{"an expansion of the backend that is down", example, unknown, "alice", 502, "fhir.sock", "http.handlers.fhir_expand"},
-		{"the same, hidden by what is missing here", example, incomplete, "alice", 422, "fhir.sock", "http.handlers.fhir_expand"},
+		{"the same, hidden by a missing definition", example, incomplete, "alice", 422, "fhir.sock", "http.handlers.fhir_expand"},
 		{"an upstream's TLS fails", upstream, unknown, "", 502, "certificate", "http.handlers.fhir_expand"},
-		{"an upstream's TLS fails, for what is incomplete here", upstream, incomplete, "", 502, "certificate", "http.handlers.fhir_expand"},
+		{"an upstream's TLS fails, for an incomplete definition", upstream, incomplete, "", 502, "certificate", "http.handlers.fhir_expand"},
 		{"a trusted issuer's TLS fails", trust, "/fhir/R4/Patient", foreignToken.Token(t, "https://localhost:8443/fhir/R4"), 503, "certificate", "http.handlers.fhir_bearer"},
 		{"below the FHIR base, by fhir_outcome alone", proxy, "/fhir/R4/Patient", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},
 		{"elsewhere, passed on by fhir_outcome", proxy, "/elsewhere", "", 502, "fhir.sock", "http.handlers.reverse_proxy"},

@@ -232,14 +232,14 @@ func TestRotateKeys(t *testing.T) {
 	}
 	for kid := range after {
 		if !strings.Contains(w.Body.String(), kid) {
-			t.Errorf("the answer does not tell of %s: %s", kid, w.Body)
+			t.Errorf("the response does not contain %s: %s", kid, w.Body)
 		}
 	}
 	if len(after) != len(before)+2 {
 		t.Errorf("%d keys, then %d", len(before), len(after))
 	}
 	if r := g.Get("/oauth2/userinfo", token); r.StatusCode != http.StatusOK {
-		t.Errorf("a token of before: %d", r.StatusCode)
+		t.Errorf("earlier token: %d", r.StatusCode)
 	}
 	checkAdminRefused(t, []refusedAdminRequest{
 		{g.Context, http.MethodDelete, "/fhir/keys", http.StatusMethodNotAllowed},

@@ -143,18 +143,18 @@ func TestAdminSessions(t *testing.T) {
 	if len(found) != 1 || found[0].User != "alice" || found[0].ID == "" || found[0].Since.IsZero() || found[0].Address == "" {
 		t.Fatalf("%+v", found)
 	}
-	if others := list("?user=bob"); len(others) != 0 {
-		t.Errorf("sessions of bob: %+v", others)
+	if found := list("?user=bob"); len(found) != 0 {
+		t.Errorf("sessions of bob: %+v", found)
 	}
 	end("/" + found[0].ID)
-	if left := list(""); len(left) != 0 {
-		t.Errorf("ended by its sid: %+v", left)
+	if remaining := list(""); len(remaining) != 0 {
+		t.Errorf("ended by its sid: %+v", remaining)
 	}
 	g.Cookies = map[string]string{}
 	g.Code()
 	end("?user=alice")
-	if left := list(""); len(left) != 0 {
-		t.Errorf("ended by the user: %+v", left)
+	if remaining := list(""); len(remaining) != 0 {
+		t.Errorf("ended by the user: %+v", remaining)
 	}
 }
 

@@ -59,8 +59,8 @@ func TestAppResolvesSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := string(caddyconfig.JSON(app, nil)); strings.Contains(shown, "s3cret") || strings.Contains(shown, "$2a$") || strings.Contains(shown, "GEZDG") {
-		t.Errorf("the configuration shows a secret: %s", shown)
+	if encoded := string(caddyconfig.JSON(app, nil)); strings.Contains(encoded, "s3cret") || strings.Contains(encoded, "$2a$") || strings.Contains(encoded, "GEZDG") {
+		t.Errorf("the configuration shows a secret: %s", encoded)
 	}
 	r := httptest.NewRequest(http.MethodPost, "https://x.example/oauth2/token", strings.NewReader("grant_type=client_credentials"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -94,8 +94,8 @@ func TestAppRefused(t *testing.T) {
 		{"a secret file that is missing", App{Clients: []Client{{Settings: client.Settings{ID: "c", Secret: "{file./nowhere/x}"}}}}, "/nowhere/x"},
 		{"a password instead of its hash", App{Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
 		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
-		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
-		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
+		{"second factor with an empty key", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"second factor with a short key", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
 		{"a client like a user", App{Users: []User{user}, Clients: []Client{{Settings: client.Settings{ID: "alice"}}}}, "client_id alice is already the name of a user"},
 		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Clients: []Client{{Settings: client.Settings{ID: "c", IdentityProviders: []string{"nowhere"}}}}}, "nowhere"},
@@ -105,7 +105,7 @@ func TestAppRefused(t *testing.T) {
 		{"a store key that is too short", App{StoreKeys: []string{"{env.SHORT_KEY}"}}, "openssl rand -base64 32"},
 		{"a store key that is not set", App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
 		{"a previous store key that is too short", App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
-		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, StoreRaw: json.RawMessage(`{"store":"memory"}`)}, "lost on a restart"},
+		{"store key for a memory store", App{StoreKeys: []string{storeKey}, StoreRaw: json.RawMessage(`{"store":"memory"}`)}, "lost on a restart"},
 		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag applies only to a shared store"},
 		{"a lag that is too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
 		{"a lag that is too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
@@ -196,7 +196,7 @@ func TestResolveSecret(t *testing.T) {
 		{"file that is not there", "{file." + folder + "/nonesuch}", "", "nonesuch}: open " + folder + "/nonesuch: no such file or directory"},
 		{"file that is a folder", "{file." + folder + "}", "", "is a directory"},
 		{"file that is empty", "{file." + empty + "}", "", "the file is empty"},
-		{"placeholder that is none", "{secret}", "", "unrecognized placeholder {secret}"},
+		{"unknown placeholder", "{secret}", "", "unrecognized placeholder {secret}"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -246,9 +246,9 @@ func TestHTTPS(t *testing.T) {
 		want              int
 	}{
 		{"plain", "192.0.2.1:1", "", http.StatusBadRequest},
-		{"a trusted proxy says http", "192.0.2.1:1", "http", http.StatusBadRequest},
-		{"a trusted proxy says https", "192.0.2.1:1", "https", http.StatusOK},
-		{"somebody says https", "198.51.100.1:1", "https", http.StatusBadRequest},
+		{"http from a trusted proxy", "192.0.2.1:1", "http", http.StatusBadRequest},
+		{"https from a trusted proxy", "192.0.2.1:1", "https", http.StatusOK},
+		{"https from an untrusted address", "198.51.100.1:1", "https", http.StatusBadRequest},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -268,15 +268,15 @@ func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 		}
 		r.Header.Set("X-Request-Id", "1")
 		sent := forwarded(t, g.Send(r))
-		client, others := "192.0.2.1", ""
+		client, passed := "192.0.2.1", ""
 		if passes {
-			client, others = "203.0.113.7, 192.0.2.1", "203.0.113.7"
+			client, passed = "203.0.113.7, 192.0.2.1", "203.0.113.7"
 		}
 		if sent.Get("X-Forwarded-For") != client || sent.Get("X-Request-Id") != "1" {
 			t.Errorf("trusted_proxies %s: the backend was sent %v", trusted, sent)
 		}
 		for _, name := range names {
-			if sent.Get(name) != others {
+			if sent.Get(name) != passed {
 				t.Errorf("trusted_proxies %s: the backend was sent %s %q", trusted, name, sent[name])
 			}
 		}
@@ -421,9 +421,9 @@ handle /other {
 	}{
 		{"a transaction beside the matcher", http.MethodPost, "/fhir/R4", http.StatusNotFound},
 		{"a read beside it", http.MethodGet, "/fhir/R4/Observation/1", http.StatusNotFound},
-		{"what is answered", http.MethodGet, "/fhir/R4/Patient/1", http.StatusOK},
+		{"allowed request", http.MethodGet, "/fhir/R4/Patient/1", http.StatusOK},
 		{"with an empty body", http.MethodGet, "/fhir/R4/empty", http.StatusNoContent},
-		{"what is not the API", http.MethodGet, "/other", http.StatusOK},
+		{"outside the API", http.MethodGet, "/other", http.StatusOK},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			response := g.Send(httptest.NewRequest(tt.method, tt.path, strings.NewReader(`{"resourceType":"Bundle","type":"transaction"}`)))

@@ -45,7 +45,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		word            string
 	}{
 		{"cors of no origin", site("fhir_bearer {\n\t\tcors https://app.example.org/\n\t}"), 3, "https://app.example.org/"},
-		{"cors of nobody", site("fhir_expand {\n\t\tcors\n\t}"), 3, "cors"},
+		{"cors without origins", site("fhir_expand {\n\t\tcors\n\t}"), 3, "cors"},
 		{"log format with a wrong word", "{\n\tlog {\n\t\tformat fhir {\n\t\t\twarp json\n\t\t}\n\t}\n}\n", 4, "warp"},
 		{"unknown option", app("isuer https://x.example"), 4, "isuer"},
 		{"option twice", app("fhir_base /a\n\t\tfhir_base /b"), 5, "fhir_base"},
@@ -62,14 +62,14 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"user twice", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t}\n\t\tuser a {\n\t\t}"), 7, "user a"},
 		{"user without a hash", app("user a {\n\t\t}"), 5, "password_hash"},
 		{"user with an unknown word", app("user a {\n\t\t\tpasswd x\n\t\t}"), 5, "passwd"},
-		{"e-mail that is none", app("user a {\n\t\t\temail alice\n\t\t}"), 5, "alice"},
+		{"invalid e-mail", app("user a {\n\t\t\temail alice\n\t\t}"), 5, "alice"},
 		{"e-mail missing", app("user a {\n\t\t\temail\n\t\t}"), 5, "email"},
 		{"e-mail with two words", app("user a {\n\t\t\temail a@b.example verified twice\n\t\t}"), 5, "twice"},
 		{"e-mail with another word", app("user a {\n\t\t\temail a@b.example checked\n\t\t}"), 5, "checked"},
 		{"fhir_user of another type", app("user a {\n\t\t\tfhir_user Device/1\n\t\t}"), 5, "Device/1"},
 		{"client with the name of a user", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t}\n\t\tclient a {\n\t\t}"), 7, "name already used by a user"},
 		{"user with the name of a client", app("client a {\n\t\t}\n\t\tuser a {\n\t\t}"), 6, "name already used by a client"},
-		{"password that is no hash", app("user a {\n\t\t\tpassword_hash hunter2\n\t\t}"), 5, "password_hash is neither"},
+		{"plain password", app("user a {\n\t\t\tpassword_hash hunter2\n\t\t}"), 5, "password_hash is neither"},
 		{"second factor that is no base32", app("user a {\n\t\t\ttotp_secret 1189\n\t\t}"), 5, "totp_secret is not valid base32"},
 		{"second factor that is short", app("user a {\n\t\t\ttotp_secret GEZDGNBV\n\t\t}"), 5, "totp_secret has 5 bytes"},
 		{"lifetime that is too long", app("access_token_lifetime 48h"), 4, "invalid access_token_lifetime 2d: it must be between 1s and 24h"},
@@ -92,7 +92,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"client twice", app("client a {\n\t\t}\n\t\tclient a {\n\t\t}"), 6, "client a"},
 		{"redirect URI over http", client("redirect_uri http://x.example/cb"), 5, `: redirect_uri "http://x.example/cb" must`},
 		{"second redirect URI wrong", client("redirect_uri https://x.example/cb https://x.example/#f"), 5, "https://x.example/#f"},
-		{"scope that is none", client("scope openid \"a b\""), 5, "a b"},
+		{"malformed scope", client("scope openid \"a b\""), 5, "a b"},
 		{"unknown response type", client("response_type id_tokn"), 5, "id_tokn"},
 		{"claim of another kind", app("user a {\n\t\t\tclaim sub bob\n\t\t}"), 5, "sub"},
 		{"claim of another form", app("user a {\n\t\t\tclaim updated_at now\n\t\t}"), 5, "now"},
@@ -112,8 +112,8 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"provider without an issuer", app("idp h {\n\t\t\tclient_id x\n\t\t}"), 6, "issuer"},
 		{"provider without a client_id", app("idp h {\n\t\t\tissuer https://h.example\n\t\t}"), 6, "client_id"},
 		{"provider over http", app("idp h {\n\t\t\tissuer http://h.example\n\t\t}"), 5, "http://h.example"},
-		{"domain that is none", app("idp h {\n\t\t\tdomains @h.example\n\t\t}"), 5, "@h.example"},
-		{"claim that is none of ours", app("idp h {\n\t\t\tclaim sub oid\n\t\t}"), 5, "sub"},
+		{"invalid domain", app("idp h {\n\t\t\tdomains @h.example\n\t\t}"), 5, "@h.example"},
+		{"unsupported claim", app("idp h {\n\t\t\tclaim sub oid\n\t\t}"), 5, "sub"},
 		{"claim twice", app("idp h {\n\t\t\tclaim email a\n\t\t\tclaim email b\n\t\t}"), 6, "email"},
 		{"claim without theirs", app("idp h {\n\t\t\tclaim email\n\t\t}"), 5, "email"},
 		{"subject of a device", app("idp h {\n\t\t\tfhir_user s Device/1\n\t\t}"), 5, "Device/1"},
@@ -132,11 +132,11 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"token_claim with a dot", app("idp h {\n\t\t\ttoken_claim a.b\n\t\t}"), 5, `claim "a.b"`},
 		{"scope_limit without a scope", app("scope_limit group g"), 4, "no scopes: list at least one"},
 		{"scope_limit by a role", app("scope_limit role g user/*.rs"), 4, "group, claim or any"},
-		{"scope_limit of what is free", app("scope_limit any openid"), 4, "cannot be limited"},
+		{"scope_limit of an unlimited scope", app("scope_limit any openid"), 4, "cannot be limited"},
 		{"scope_limit of no idp", app("scope_limit idp x group g user/*.rs"), 5, "idp x is not configured"},
 		{"scope_limit by a claim of users here", app("scope_limit idp local any user/*.rs\n\t\tscope_limit idp local claim ward 7 user/*.rs"), 6, "idp local has no token_claim named ward"},
 		{"scope_limit of an idp without the claim", app("idp h {\n\t\t\tissuer https://h.example\n\t\t\tclient_id c\n\t\t}\n\t\tscope_limit idp h claim ward 7 user/*.rs"), 9, "idp h has no token_claim named ward"},
-		{"scope_limit by a claim that nobody has", app("scope_limit claim ward 7 user/*.rs"), 5, "no idp has a token_claim named ward"},
+		{"scope_limit by an undefined claim", app("scope_limit claim ward 7 user/*.rs"), 5, "no idp has a token_claim named ward"},
 		{"link by another claim", app("idp h {\n\t\t\tlink name\n\t\t}"), 5, "name"},
 		{"color without quotes", app("branding {\n\t\t\tcolor #0b5c8a\n\t\t}"), 5, "so quote the color"},
 		{"color by name", app("branding {\n\t\t\tcolor blue\n\t\t}"), 5, "hexadecimal"},
@@ -156,15 +156,15 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"second factor without a key", app("user a {\n\t\t\ttotp_secret\n\t\t}"), 5, "totp_secret"},
 		{"unknown store", app("store clay"), 4, "fhir.stores.clay"},
 		{"store without a name", app("store"), 4, "store"},
-		{"entries that are no number", app("store memory {\n\t\t\tmax_entries many\n\t\t}"), 5, "many"},
+		{"max_entries that is no number", app("store memory {\n\t\t\tmax_entries many\n\t\t}"), 5, "many"},
 		{"unknown store", app("store clay"), 4, "fhir.stores.clay"},
 		{"store with an unknown word", app("store file {\n\t\t\tpaht /x\n\t\t}"), 5, "paht"},
 		{"store without a path", app("store file {\n\t\t\tpath\n\t\t}"), 5, "path"},
 		{"store key that is too short", app("store_key c2hvcnQ="), 4, "openssl rand -base64 32"},
-		{"store key that is none", app("store_key"), 4, "store_key"},
+		{"store_key without a value", app("store_key"), 4, "store_key"},
 		{"store key twice", app("store_key {env.A}\n\t\tstore_key {env.B}"), 5, "store_key"},
 		{"store key without a closing brace", app("store_key {env.A"), 4, "brace"},
-		{"grace that is no duration", app("refresh_token_grace on"), 4, "on"},
+		{"invalid grace period", app("refresh_token_grace on"), 4, "on"},
 		{"grace with two words", app("refresh_token_grace off off"), 4, "off"},
 		{"keys of no file", client("jwks /nowhere/jwks.json"), 5, "/nowhere/jwks.json"},
 		{"keys that are no JSON", client("jwks {x"), 5, "{x is not valid JSON"},
@@ -194,9 +194,9 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"values that a variable left out", client("redirect_uri {$NO_SUCH_ADDRESS}"), 5, "redirect_uri has no value; check that its {$VARIABLE}"},
 		{"placeholder without its end", client("secret {env.APP_SECRET"), 5, "{env.APP_SECRET has no closing brace"},
 		{"placeholder of a hash without its end", app("user a {\n\t\t\tpassword_hash {file./run/a.hash\n\t\t}"), 5, "{file./run/a.hash has no closing brace"},
-		{"header that is none", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tforward_header \"X User\"\n\t}"), 4, "X User"},
+		{"invalid header name", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tforward_header \"X User\"\n\t}"), 4, "X User"},
 		{"header with a star within", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tforward_header X-*-Id\n\t}"), 4, "X-*-Id"},
-		{"birthday that is none", app("user a {\n\t\t\tclaim birthdate 2000-13-01\n\t\t}"), 5, "2000-13-01"},
+		{"invalid birthdate", app("user a {\n\t\t\tclaim birthdate 2000-13-01\n\t\t}"), 5, "2000-13-01"},
 		{"guard without anybody to trust", site("fhir_bearer"), 2, "trust or introspect"},
 		{"core on", site("fhir_expand {\n\t\tcore on\n\t}"), 3, "on"},
 		{"entries below one", site("fhir_expand {\n\t\tmax_entries 0\n\t}"), 3, "0"},
@@ -233,19 +233,19 @@ func TestNamesAreUnique(t *testing.T) {
 	const crowd = 2000
 	kinds := []string{"user", "client"}
 	for _, at := range []int{0, crowd / 2, crowd - 1} {
-		taken := reservedNames{}
+		reserved := reservedNames{}
 		for i := range crowd {
-			if err := taken.reserver(kinds[i%2])("name-" + strconv.Itoa(i)); err != nil {
+			if err := reserved.reserver(kinds[i%2])("name-" + strconv.Itoa(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, kind := range kinds {
-			err := taken.reserver(kind)("name-" + strconv.Itoa(at))
+			err := reserved.reserver(kind)("name-" + strconv.Itoa(at))
 			if want := nameTakenError(kind, kinds[at%2], "name-"+strconv.Itoa(at)); err == nil || err.Error() != want.Error() {
 				t.Errorf("another %s: %v, want %v", kind, err, want)
 			}
-			if err := taken.reserver(kind)("bad\n"); err == nil || len(taken) != crowd {
-				t.Errorf("a bad name of a %s: %v, %d taken", kind, err, len(taken))
+			if err := reserved.reserver(kind)("bad\n"); err == nil || len(reserved) != crowd {
+				t.Errorf("a bad name of a %s: %v, %d taken", kind, err, len(reserved))
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func TestCapabilityStatement(t *testing.T) {
 		return func(o struct{ Name string }) bool { return o.Name == name }
 	}
 	if slices.ContainsFunc(rest.Operation, named("reindex")) {
-		t.Errorf("an operation that nobody may call: %s", text)
+		t.Errorf("an operation that is always denied: %s", text)
 	}
 	expands := false
 	for _, r := range rest.Resource {

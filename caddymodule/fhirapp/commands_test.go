@@ -37,7 +37,7 @@ func TestEnrolTOTP(t *testing.T) {
 		t.Error("the same key twice")
 	}
 	if _, err := enrollTOTP(&first, "x", ""); err == nil {
-		t.Error("a key for nobody")
+		t.Error("enrolled a key without a user")
 	}
 }
 
@@ -117,11 +117,11 @@ func TestCheckBesideGateway(t *testing.T) {
 	for name, marked := range map[string]bool{"running": true, "starting or stopping": false} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "fhir.db")
-			held, err := bbolt.Open(path, 0o600, nil)
+			database, err := bbolt.Open(path, 0o600, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer held.Close()
+			defer database.Close()
 			if marked {
 				gatewaytest.ReplaceFile(t, path+".running", "")
 			}

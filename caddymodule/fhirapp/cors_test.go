@@ -26,9 +26,9 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 }
 
 // corsBackend returns a backend that sets its own CORS headers and counts its requests.
-func corsBackend(asked *int) http.Handler {
+func corsBackend(requests *int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		*asked++
+		*requests++
 		h := w.Header()
 		h.Set("Access-Control-Allow-Origin", "https://backend.example")
 		h.Set("Access-Control-Allow-Credentials", "true")
@@ -44,8 +44,8 @@ func corsBackend(asked *int) http.Handler {
 // (Inferno's cors_metadata, and the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	g := exampleGateway(t, corsBackend(&asked))
+	requests := 0
+	g := exampleGateway(t, corsBackend(&requests))
 	token := g.Token()
 	const app = "https://app.example.org"
 	tests := []struct {
@@ -62,7 +62,7 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 		{"an expansion that is refused", app, "/fhir/R4/ValueSet/$expand?url=x&count=y", token, 400, app},
 		{"metadata", "https://anybody.example", "/fhir/R4/metadata", "", 200, "*"},
 		{"smart-configuration", "https://anybody.example", "/fhir/R4/.well-known/smart-configuration", "", 200, "*"},
-		{"somebody else", "https://anybody.example", "/fhir/R4/Patient/1", token, 200, ""},
+		{"another origin", "https://anybody.example", "/fhir/R4/Patient/1", token, 200, ""},
 		{"a file", "null", "/fhir/R4/Patient/1", token, 200, ""},
 	}
 	for _, tt := range tests {
@@ -85,8 +85,8 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 // The gateway answers preflight requests itself and doesn't require a token.
 func TestPreflightOfFHIRAPI(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	g := exampleGateway(t, corsBackend(&asked))
+	requests := 0
+	g := exampleGateway(t, corsBackend(&requests))
 	for _, tt := range []struct{ path, origin, allowed string }{
 		{"/fhir/R4/Patient", "https://app.example.org", "https://app.example.org"},
 		{"/fhir/R4/ValueSet/$expand", "https://app.example.org", "https://app.example.org"},
@@ -111,8 +111,8 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 			}
 		}
 	}
-	if asked != 0 {
-		t.Errorf("the backend was asked %d times", asked)
+	if requests != 0 {
+		t.Errorf("the backend got %d requests", requests)
 	}
 	// OPTIONS without preflight headers is handled like any other request.
 	if r := g.fromOrigin("", http.MethodOptions, "/fhir/R4/Patient", ""); r.StatusCode != http.StatusUnauthorized {
@@ -132,7 +132,7 @@ func TestCORSSetting(t *testing.T) {
 		{"an origin that is named", bearer("https://viewer.example"), "https://viewer.example", "https://viewer.example"},
 		{"clients are then not", bearer("https://viewer.example"), "https://app.example.org", ""},
 		{"both", bearer("clients https://viewer.example"), "https://app.example.org", "https://app.example.org"},
-		{"the word is no origin", bearer("clients"), "clients", ""},
+		{"keyword as origin", bearer("clients"), "clients", ""},
 		{"all", bearer("*"), "https://anybody.example", "*"},
 		{"all, and null too", bearer("*"), "null", "*"},
 		{"fhir_expand alone", strings.Replace(alone, "CORS", "cors https://viewer.example", 1), "https://viewer.example", "https://viewer.example"},
@@ -199,8 +199,8 @@ func TestRefusalIsReadable(t *testing.T) {
 // HEAD requests are accepted and rejected like GET requests.
 func TestHEADIsLikeGET(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	g := exampleGateway(t, corsBackend(&asked))
+	requests := 0
+	g := exampleGateway(t, corsBackend(&requests))
 	token := g.Token()
 	for _, path := range []string{
 		"/fhir/R4/metadata", "/fhir/R4/Patient/1", "/fhir/R4/.well-known/smart-configuration",

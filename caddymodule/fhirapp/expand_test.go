@@ -60,7 +60,7 @@ func TestExpandForwardsToNext(t *testing.T) {
 	}{
 		{"unknown, and the backend expands it", unknown, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"unknown, and the backend knows it neither", unknown, answer(404, refused), 404, "issue.0.diagnostics", "theirs"},
-		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "issue.0.diagnostics", "The FHIR server failed to process the request."},
+		{"unknown, with the backend's error in another format", unknown, answer(404, "theirs"), 404, "issue.0.diagnostics", "The FHIR server failed to process the request."},
 		{"unknown, and the backend requires credentials", unknown, answer(401, "theirs"), 502, "issue.0.diagnostics", "The FHIR server requires credentials from the gateway."},
 		{"unknown, and the backend answers something else", unknown, answer(200, "theirs"), 502, "issue.0.diagnostics", "the FHIR server did not return the requested FHIR resource; try again, or contact the operator of this server"},
 		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", "The FHIR server behind this gateway is unreachable. Try again later."},
@@ -68,8 +68,8 @@ func TestExpandForwardsToNext(t *testing.T) {
 		{"incomplete, and the backend cannot either", incomplete, answer(501, refused), 422, "issue.0.diagnostics", missing},
 		{"incomplete, and the backend does not know it", incomplete, answer(404, refused), 422, "issue.0.diagnostics", missing},
 		{"incomplete, and the backend is down", incomplete, nil, 422, "issue.0.diagnostics", missing},
-		{"known, and the backend is not asked", "url=http://hl7.org/fhir/ValueSet/administrative-gender", answer(200, theirs), 200, "expansion.contains.1.display", "Female"},
-		{"wrong, and the backend is not asked", "url=x&count=-1", answer(200, theirs), 400, "issue.0.diagnostics", "the parameter count must be a nonnegative integer"},
+		{"loaded, without a backend request", "url=http://hl7.org/fhir/ValueSet/administrative-gender", answer(200, theirs), 200, "expansion.contains.1.display", "Female"},
+		{"invalid, without a backend request", "url=x&count=-1", answer(200, theirs), 400, "issue.0.diagnostics", "the parameter count must be a nonnegative integer"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestDefinitionsOfBackend(t *testing.T) {
 		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+valueSetOf("1", foreign, "1")+`}]}`)
 	}))
 	for range 3 {
-		checkCodes(t, gatewaytest.ReadBody(t, g.askFor(foreign, "Bearer user")), "1")
+		checkCodes(t, gatewaytest.ReadBody(t, g.expandAs(foreign, "Bearer user")), "1")
 	}
 	if searches.Load() != 1 || leaks.Load() != 0 {
 		t.Errorf("%d searches, %d with a user's credentials", searches.Load(), leaks.Load())

@@ -28,7 +28,7 @@ func TestExpansionsAgree(t *testing.T) {
 		plain.Server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(origin.Close)
-	kept := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.UnreachableBackend))
+	caching := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.UnreachableBackend))
 	behind := newGateway(t, frontCaddyfile("core off\nmax_size 32MiB", strings.TrimPrefix(origin.URL, "http://")))
 	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", gatewaytest.UnreachableBackend))
 	all, expanded, step := coreValueSets(t), 0, 10
@@ -49,13 +49,13 @@ func TestExpansionsAgree(t *testing.T) {
 			}
 		}
 		for range 3 {
-			check("kept", kept.Get(expandPath(url), ""))
+			check("kept", caching.Get(expandPath(url), ""))
 		}
 		for range 2 {
 			check("by way of the backend", behind.Get(expandPath(url), ""))
 			check("by way of an upstream", distant.Get(expandPath(url), ""))
 		}
-		for how, g := range map[string]*gateway{"by POST": kept, "by POST to an upstream": distant} {
+		for how, g := range map[string]*gateway{"by POST": caching, "by POST to an upstream": distant} {
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+url+`"}]}`))
 			r.Header.Set("Content-Type", "application/fhir+json")
 			got := g.Send(r)
@@ -234,10 +234,10 @@ func TestExpandEncoded(t *testing.T) {
 				if got, err := io.ReadAll(body); err != nil || string(got) != want {
 					t.Errorf("%v, got %d bytes, want %d", err, len(got), len(want))
 				}
-				for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, identity} {
-					again := ask(query, encoding, known)
+				for _, ifNoneMatch := range []string{tag, "W/" + tag, `"x", ` + tag, identity} {
+					again := ask(query, encoding, ifNoneMatch)
 					if body := gatewaytest.ReadBody(t, again); again.StatusCode != http.StatusNotModified || body != "" {
-						t.Errorf("If-None-Match %s: %d with %d bytes", known, again.StatusCode, len(body))
+						t.Errorf("If-None-Match %s: %d with %d bytes", ifNoneMatch, again.StatusCode, len(body))
 					}
 				}
 				if other := ask(query+"&count=50", encoding, tag); other.StatusCode != http.StatusOK {

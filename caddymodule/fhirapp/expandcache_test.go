@@ -111,15 +111,15 @@ func decoded(t *testing.T, r *http.Response) string {
 
 // Behind fhir_bearer, responses are cached per user of the token. The user is forwarded to the next handler.
 func TestResponsesAreCachedPerUser(t *testing.T) {
-	var asked atomic.Int64
+	var requests atomic.Int64
 	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(foreign, r.Header.Get("X-Who")+" "+r.Header.Get("X-Forwarded-Host")+r.Header.Get("Authorization")))
 	}))
 	for vary, want := range map[string]int64{"user": 2, "client": 2, "none": 1} {
 		t.Run(vary, func(t *testing.T) {
-			asked.Store(0)
+			requests.Store(0)
 			config := strings.Replace(gatewaytest.ExampleText(t, "fhir_expand\n", "fhir_expand {\n\t\t\tvary_by "+vary+"\n\t\t}\n"),
 				"reverse_proxy @backend {env.FHIR_BACKEND} {", "reverse_proxy @backend "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}", 1)
 			g := newGateway(t, config)
@@ -139,8 +139,8 @@ func TestResponsesAreCachedPerUser(t *testing.T) {
 			if response := g.Get(expandPath(foreign), ""); response.StatusCode != http.StatusUnauthorized {
 				t.Errorf("without a token: %d", response.StatusCode)
 			}
-			if asked.Load() != want {
-				t.Errorf("asked %d times, want %d", asked.Load(), want)
+			if requests.Load() != want {
+				t.Errorf("%d requests, want %d", requests.Load(), want)
 			}
 		})
 	}
@@ -149,10 +149,10 @@ func TestResponsesAreCachedPerUser(t *testing.T) {
 // A response that was cached for another client or scope of the same person is not reused, because the next handler may enforce
 // scopes.
 func TestResponsesAreCachedPerScope(t *testing.T) { // not parallel: a write by another test would invalidate the response
-	var asked atomic.Int64
+	var requests atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
+		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", requests.Add(1))))
 	}))
 	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
 		clear(g.Cookies)
@@ -199,20 +199,20 @@ func TestReloadKeepsExpansions(t *testing.T) {
 	server := newScriptedServer("good")
 	address := gatewaytest.Backend(t, server)
 	first := newGateway(t, frontCaddyfile("ttl 1h", address))
-	gatewaytest.ReadBody(t, first.askFor(foreign, ""))
+	gatewaytest.ReadBody(t, first.expandAs(foreign, ""))
 	for name, tt := range map[string]struct {
-		caddyfile string
-		kept      bool
+		caddyfile  string
+		wantCached bool
 	}{
 		"nothing changed": {frontCaddyfile("ttl 1h", address), true},
 		"another ttl":     {frontCaddyfile("ttl 2h", address), false},
 		"another backend": {frontCaddyfile("ttl 1h", address+" "+address), false},
 	} {
-		asked := server.asked.Load()
+		before := server.requests.Load()
 		second := newGateway(t, tt.caddyfile)
-		checkCodes(t, gatewaytest.ReadBody(t, second.askFor(foreign, "")), "theirs")
-		if kept := server.asked.Load() == asked; kept != tt.kept {
-			t.Errorf("%s: kept %t, want %t", name, kept, tt.kept)
+		checkCodes(t, gatewaytest.ReadBody(t, second.expandAs(foreign, "")), "theirs")
+		if cached := server.requests.Load() == before; cached != tt.wantCached {
+			t.Errorf("%s: cached %t, want %t", name, cached, tt.wantCached)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestChangedFileIsNoticed(t *testing.T) {
 	}
 	g.until(t, file, `{"resourceType":"ValueSet","url":`, failed)
 	if g.series()["caddy_fhir_definitions_load_failed"] < 1 {
-		t.Error("the metrics do not tell")
+		t.Error("not counted in the metrics")
 	}
 	g.wantCodes(t, url, "1 2")
 	g.until(t, file, valueSetOf("v", url, "3"), func() bool { return !failed() })
@@ -262,17 +262,17 @@ func TestRejectedWriteInvalidatesNothing(t *testing.T) {
 	server := newScriptedServer("good")
 	g := frontGateway(t, "ttl 1h", server)
 	h := gatewaytest.FindHandler[*expand.Expand](t, frontGateway(t, "ttl 2h", server).Context)
-	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
-		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+	for status, wantCached := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
+		gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
 		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
 		w := httptest.NewRecorder()
 		if err := h.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server)), refuses); err != nil || w.Code != status {
 			t.Errorf("answered %d, %v", w.Code, err)
 		}
-		asked := server.asked.Load()
-		if gatewaytest.ReadBody(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
-			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
+		before := server.requests.Load()
+		if gatewaytest.ReadBody(t, g.expandAs(foreign, "")); (server.requests.Load() == before) != wantCached {
+			t.Errorf("%d: cached: %t, want %t", status, !wantCached, wantCached)
 		}
 	}
 }
@@ -392,17 +392,17 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 	}
 	other.want(t, "a wish", func(e dispatch.Invalidation) bool { return e.CodeSystem != "http://x.example/cs" })
 
-	gatewaytest.ReadBody(t, g.askFor(foreign, ""))
-	asked := backend.asked.Load()
-	if gatewaytest.ReadBody(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
+	gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
+	before := backend.requests.Load()
+	if gatewaytest.ReadBody(t, g.expandAs(foreign, "")); backend.requests.Load() != before {
 		t.Fatal("nothing is cached")
 	}
 	other.Announce(dispatch.Invalidation{ValueSet: foreign})
-	for end := time.Now().Add(20 * time.Second); backend.asked.Load() == asked && time.Now().Before(end); {
-		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+	for end := time.Now().Add(20 * time.Second); backend.requests.Load() == before && time.Now().Before(end); {
+		gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
 	}
-	if backend.asked.Load() == asked {
-		t.Error("what was ended elsewhere is still used")
+	if backend.requests.Load() == before {
+		t.Error("a response invalidated elsewhere is still used")
 	}
 }
 
@@ -412,10 +412,10 @@ func TestSharedExpansionsWithoutStore(t *testing.T) {
 	server, backend := newTestServer(t), newScriptedServer("good")
 	server.SetDown(true)
 	g := sharedGateway(t, "ttl 1h", backend)
-	gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+	gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
 	g.write(t, http.MethodPut, "ValueSet/1", valueSetOf("1", foreign, "new"))
-	asked := backend.asked.Load()
-	if gatewaytest.ReadBody(t, g.askFor(foreign, "")); backend.asked.Load() == asked {
+	before := backend.requests.Load()
+	if gatewaytest.ReadBody(t, g.expandAs(foreign, "")); backend.requests.Load() == before {
 		t.Error("the write ended nothing here")
 	}
 }

@@ -72,12 +72,12 @@ func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
 
 func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
 	g := &gateway{Gateway: f.gateway.Gateway, t: t}
-	first := gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+	first := gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
 	checkCodes(t, first, "theirs")
 	f.server.mode.Store(mode)
 	another := make(chan *http.Response, 1)
-	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).askFor(foreign+"2", "") }() // concurrent: a request to a hung server takes the full timeout
-	response := g.askFor(foreign, "")
+	go func() { another <- (&gateway{Gateway: g.NewBrowser()}).expandAs(foreign+"2", "") }() // concurrent: a request to a hung server takes the full timeout
+	response := g.expandAs(foreign, "")
 	cacheStatus := response.Header.Get("Cache-Status")
 	if stale {
 		if got := gatewaytest.ReadBody(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
@@ -107,7 +107,7 @@ func (g *gateway) recovered(url string) string {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for range 100 {
-		response := g.askFor(url, "")
+		response := g.expandAs(url, "")
 		text := gatewaytest.ReadBody(g.t, response)
 		if response.StatusCode == http.StatusOK && !strings.Contains(response.Header.Get("Cache-Status"), "stale") {
 			return text
@@ -128,14 +128,14 @@ func TestHintsAndTrailers(t *testing.T) {
 		}
 		g := frontGateway(t, settings, backend)
 		for range 3 {
-			response := g.askFor(foreign, "")
+			response := g.expandAs(foreign, "")
 			checkCodes(t, gatewaytest.ReadBody(t, response), "theirs")
 			if response.StatusCode != http.StatusOK || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
 				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
 			}
 		}
-		if n := server.asked.Load(); n != 1 {
-			t.Errorf("%s: asked %d times", who, n)
+		if n := server.requests.Load(); n != 1 {
+			t.Errorf("%s: %d requests", who, n)
 		}
 	}
 }
@@ -152,15 +152,15 @@ func TestTimeouts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if response := frontGateway(t, "timeout 100ms", server).Send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != 499 {
-		t.Errorf("a client that is gone: %d", response.StatusCode)
+		t.Errorf("a disconnected client: %d", response.StatusCode)
 	}
 }
 
 // scriptedServer is a FHIR server that responds to $expand according to its mode and counts the requests.
 type scriptedServer struct {
-	mode  atomic.Value // value of type string
-	asked atomic.Int64
-	gate  chan struct{} // delays responses until it is closed; nil means no delay
+	mode     atomic.Value // value of type string
+	requests atomic.Int64
+	gate     chan struct{} // delays responses until it is closed; nil means no delay
 }
 
 func newScriptedServer(mode string) *scriptedServer {
@@ -175,20 +175,20 @@ func expansionOf(url, code string) string {
 }
 
 func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.asked.Add(1)
+	s.requests.Add(1)
 	if s.gate != nil {
 		<-s.gate
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
-	whole := expansionOf(r.URL.Query().Get("url"), "theirs")
+	full := expansionOf(r.URL.Query().Get("url"), "theirs")
 	header := w.Header()
 	header.Set("Content-Type", "application/fhir+json")
 	switch mode := s.mode.Load(); mode {
 	case "good":
-		_, _ = io.WriteString(w, whole)
+		_, _ = io.WriteString(w, full)
 	case "good at once only":
 		header.Set("Cache-Control", "max-age=0")
-		_, _ = io.WriteString(w, whole)
+		_, _ = io.WriteString(w, full)
 	case "killed":
 		panic(http.ErrAbortHandler)
 	case "hanging":
@@ -210,11 +210,11 @@ func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		header.Del("Link")
 		header.Set("Trailer", "X-Checksum")
-		_, _ = io.WriteString(w, whole)
+		_, _ = io.WriteString(w, full)
 		header.Set("X-Checksum", "1")
 	case "half a body":
-		header.Set("Content-Length", fmt.Sprint(len(whole)))
-		_, _ = io.WriteString(w, whole[:len(whole)/2])
+		header.Set("Content-Length", fmt.Sprint(len(full)))
+		_, _ = io.WriteString(w, full[:len(full)/2])
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	default:
@@ -261,8 +261,8 @@ https://localhost:8443 {
 
 func expandPath(url string) string { return "/fhir/R4/ValueSet/$expand?url=" + url }
 
-// askFor expands a value set with the given credentials.
-func (g *gateway) askFor(url, credentials string) *http.Response {
+// expandAs expands a value set with the given credentials.
+func (g *gateway) expandAs(url, credentials string) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, expandPath(url), nil)
 	if credentials != "" {
 		r.Header.Set("Authorization", credentials)

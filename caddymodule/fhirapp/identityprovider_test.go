@@ -12,7 +12,7 @@ func TestProviderKinds(t *testing.T) {
 	t.Parallel()
 	none := map[string]string(nil)
 	for name, tt := range map[string]struct {
-		said           IdentityProvider
+		configured     IdentityProvider
 		acrs           map[string]string
 		claims         map[string]string
 		acrClaim, name string
@@ -30,13 +30,13 @@ func TestProviderKinds(t *testing.T) {
 		"Auth0":                       {IdentityProvider{Kind: "auth0"}, map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}, none, "", ""},
 		"PingOne":                     {IdentityProvider{Kind: "ping"}, map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}, none, "", ""},
 	} {
-		got := tt.said.withDefaults()
+		got := tt.configured.withDefaults()
 		if !maps.Equal(got.ACRMap, tt.acrs) || !maps.Equal(got.Claims, tt.claims) || got.ACRClaim != tt.acrClaim || got.Name != tt.name {
 			t.Errorf("%s: %v, %v, %q, %q", name, got.ACRMap, got.Claims, got.ACRClaim, got.Name)
 		}
 	}
 	if providerKinds["keycloak"].acrMap["3"] != "" {
-		t.Error("what a site says has changed what is known")
+		t.Error("the site's options changed the defaults")
 	}
 	for kind := range providerKinds {
 		if err := checkKind(kind); err != nil {

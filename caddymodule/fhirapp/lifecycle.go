@@ -242,7 +242,7 @@ var (
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
-	c.Passwords, c.Keys, c.Store, c.Durable = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
+	c.Passwords, c.Keys, c.Store, c.DurableStore = Passwords{}, a.keys, a.stores.Store, a.stores.Durable
 	if c.Branding, err = a.Branding.resolve(); err != nil {
 		return c, err
 	}

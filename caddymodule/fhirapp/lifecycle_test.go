@@ -41,7 +41,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 				t.Error(err)
 			}
 			if r := after.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token); r.StatusCode != http.StatusOK {
-				t.Errorf("the token of before: %d", r.StatusCode)
+				t.Errorf("earlier token: %d", r.StatusCode)
 			}
 			if content, _ := os.ReadFile(file); string(content) != test.content {
 				t.Errorf("the file is %q", content)

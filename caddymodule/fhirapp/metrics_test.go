@@ -74,7 +74,7 @@ func TestMetrics(t *testing.T) {
 			"caddy_fhir_endpoint_duration_seconds endpoint=authorize",
 			"caddy_fhir_endpoint_duration_seconds endpoint=login", "caddy_fhir_endpoint_duration_seconds endpoint=login",
 		}},
-		{"a grant that is none", func() { g.Post("/oauth2/token", url.Values{"grant_type": {"anything"}, "client_id": {"demo-app"}}) }, []string{
+		{"unknown grant type", func() { g.Post("/oauth2/token", url.Values{"grant_type": {"anything"}, "client_id": {"demo-app"}}) }, []string{
 			"caddy_fhir_authorization_events_total grant=other kind=token outcome=unsupported_grant_type",
 			"caddy_fhir_endpoint_duration_seconds endpoint=token",
 		}},
@@ -192,7 +192,7 @@ func TestCacheCountersContinue(t *testing.T) {
 	address := gatewaytest.Backend(t, newScriptedServer("good"))
 	g := newGateway(t, frontCaddyfile("ttl 1h", address))
 	for range 3 {
-		gatewaytest.ReadBody(t, g.askFor(foreign, ""))
+		gatewaytest.ReadBody(t, g.expandAs(foreign, ""))
 	}
 	before := g.series()
 	if err := gatewaytest.FindHandler[*expand.Expand](t, g.Context).Cleanup(); err != nil {
@@ -334,7 +334,7 @@ var (
 )
 
 // checkQuery checks that the metrics and labels in a query exist and that docs/reference lists the label values.
-func checkQuery(t *testing.T, about, query string, known map[string][]string, documented string) {
+func checkQuery(t *testing.T, about, query string, existing map[string][]string, documented string) {
 	t.Helper()
 	found := selector.FindAllStringSubmatch(query, -1)
 	if len(found) == 0 {
@@ -342,9 +342,9 @@ func checkQuery(t *testing.T, about, query string, known map[string][]string, do
 	}
 	labels := []string{"job", "instance"}
 	for _, s := range found {
-		of, ok := known[s[1]]
+		of, ok := existing[s[1]]
 		if !ok {
-			t.Errorf("%s: there is no metric %s", about, s[1])
+			t.Errorf("%s: metric %s not found", about, s[1])
 		}
 		labels = append(labels, of...)
 		for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
@@ -385,16 +385,16 @@ var featureMetrics = map[string][]string{
 
 // The dashboard and the alerts use existing metrics, labels and values. The alerts link to existing headings.
 func TestDashboardAndAlerts(t *testing.T) {
-	known, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")+gatewaytest.ReadFile(t, "../../docs/reference/audit-log.md")
-	known["caddy_config_last_reload_successful"] = nil // Caddy registers this metric only when it runs as a process
-	maps.Copy(known, featureMetrics)
+	existing, documented := observedGateway(t).labelsOf(), gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")+gatewaytest.ReadFile(t, "../../docs/reference/audit-log.md")
+	existing["caddy_config_last_reload_successful"] = nil // Caddy registers this metric only when it runs as a process
+	maps.Copy(existing, featureMetrics)
 	rows, panels := readPanels(t)
 	if want := []string{"Sign-ins", "Tokens", "Guard", "$expand", "Store", "Backend", "Audit"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q", rows)
 	}
 	for _, p := range panels {
 		for _, target := range p.Targets {
-			checkQuery(t, p.Title, target.Expr, known, documented)
+			checkQuery(t, p.Title, target.Expr, existing, documented)
 		}
 	}
 	alerts := gatewaytest.ReadFile(t, observeFolder+"alerts.yaml")
@@ -403,7 +403,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 	for _, text := range list {
 		name, rest, _ := strings.Cut(text, "\n")
 		query, _, _ := strings.Cut(rest, "labels:")
-		checkQuery(t, name, query, known, documented)
+		checkQuery(t, name, query, existing, documented)
 		if link := runbookLink.FindStringSubmatch(rest); link == nil {
 			t.Errorf("%s has no link to a page in docs", name)
 		} else if !slices.Contains(gatewaytest.Anchors(gatewaytest.ReadFile(t, "../../"+link[1])), link[2]) {

@@ -173,13 +173,13 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 		t.Errorf("%s", w.Body)
 	}
 	after := g.series()
-	asked := 0.0
+	calls := 0.0
 	for name, value := range after {
 		if strings.HasPrefix(name, "caddy_fhir_store_operations_total") && strings.Contains(name, "outcome=answered") {
-			asked += value - before[name]
+			calls += value - before[name]
 		}
 	}
-	if asked < 1 {
+	if calls < 1 {
 		t.Error("no operation is counted")
 	}
 	for _, name := range []string{
@@ -200,7 +200,7 @@ func TestGuardNeedsNoStoreCall(t *testing.T) {
 	token := a.Token()
 	for name, g := range map[string]*peer{"a": a, "b": b} {
 		g.expand(token)
-		await(t, "no more is asked of the store", func() bool {
+		await(t, "no more store calls", func() bool {
 			before := server.gateway(name).RoundTrips()
 			if status := g.expand(token); status != http.StatusOK {
 				t.Fatalf("gateway %s: %d", name, status)

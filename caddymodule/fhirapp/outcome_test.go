@@ -169,7 +169,7 @@ func TestDirectiveOrder(t *testing.T) {
 		{"fhir_bearer before handle", "handle {\n\trespond ok\n}\nfhir_bearer", "/fhir/R4/Patient", 401},
 		{"fhir_authorize before fhir_bearer", "fhir_bearer\nfhir_authorize", "/.well-known/openid-configuration", 200},
 		{"SMART discovery before fhir_bearer", "fhir_bearer\nfhir_authorize", "/fhir/R4/.well-known/smart-configuration", 200},
-		{"what is behind fhir_authorize is guarded", "fhir_bearer\nfhir_authorize\nrespond ok", "/oauth2/authorize/", 401},
+		{"the handler after fhir_authorize is guarded", "fhir_bearer\nfhir_authorize\nrespond ok", "/oauth2/authorize/", 401},
 		{"fhir_outcome before what answers errors", "fhir_bearer\nhandle_errors {\n\thandle {\n\t\trespond own\n\t}\n\tfhir_outcome\n}", "/fhir/R4/Patient", 401},
 	}
 	for _, tt := range tests {

@@ -43,7 +43,7 @@ func TestDrip(t *testing.T) {
 		{"another method", guarded, "PUT", "/oauth2/token", form},
 		{"without a token", guarded, "POST", "/fhir/R4/Patient", fhir},
 		{"expansion", open, "POST", "/fhir/R4/ValueSet/$expand", fhir},
-		{"what the next handler reads", uploads, "POST", "/fhir/R4/Patient", fhir},
+		{"body read by the next handler", uploads, "POST", "/fhir/R4/Patient", fhir},
 		{"a long answer before the body", long, "POST", "/fhir/R4/Patient", fhir},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -53,15 +53,15 @@ func TestDrip(t *testing.T) {
 }
 
 // slowBody is a request body that returns n bytes every two seconds.
-type slowBody struct{ n, left int }
+type slowBody struct{ n, remaining int }
 
 func (b *slowBody) Read(p []byte) (int, error) {
-	if b.left == 0 {
+	if b.remaining == 0 {
 		return 0, io.EOF
 	}
 	time.Sleep(2 * time.Second)
-	n := min(b.n, b.left, len(p))
-	b.left -= n
+	n := min(b.n, b.remaining, len(p))
+	b.remaining -= n
 	return n, nil
 }
 

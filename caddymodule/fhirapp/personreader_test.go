@@ -16,10 +16,10 @@ import (
 
 // wardServer is a FHIR server with the patients p1 and p2. It records its requests.
 type wardServer struct {
-	mu    sync.Mutex
-	asked []string
-	down  bool
-	other map[string]string // additional resources, by path below /fhir/R4/
+	mu          sync.Mutex
+	requests    []string
+	unavailable bool
+	other       map[string]string // additional resources, by path below /fhir/R4/
 }
 
 func (s *wardServer) set(path, record string) {
@@ -31,13 +31,13 @@ func (s *wardServer) set(path, record string) {
 func (s *wardServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, r.URL.RequestURI()+" "+r.Header.Get("Authorization"))
+	s.requests = append(s.requests, r.URL.RequestURI()+" "+r.Header.Get("Authorization"))
 	patient := func(id string) string {
 		return fmt.Sprintf(`{"resourceType":"Patient","id":%q,"name":[{"text":"Patient %s"}]}`, id, id)
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
 	switch {
-	case s.down:
+	case s.unavailable:
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case r.URL.Path == "/fhir/R4/Patient":
 		fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s},{"resource":%s}]}`, patient("p1"), patient("p2"))
@@ -107,8 +107,8 @@ func TestPickerRequestsPassGuard(t *testing.T) {
 	if page.StatusCode != http.StatusOK || !strings.Contains(text, "Patient p1") || !strings.Contains(text, "Patient p2") {
 		t.Fatalf("%d %s", page.StatusCode, text)
 	}
-	if asked := strings.Join(ward.asked, "\n"); !strings.Contains(asked, "/fhir/R4/Patient?") || strings.Contains(asked, "Bearer") {
-		t.Errorf("asked %s", asked)
+	if requests := strings.Join(ward.requests, "\n"); !strings.Contains(requests, "/fhir/R4/Patient?") || strings.Contains(requests, "Bearer") {
+		t.Errorf("requests %s", requests)
 	}
 	form := authorizetest.ReadForm(text)
 	form.Fields.Set("patient", "p2")
@@ -133,8 +133,8 @@ func TestPickerObeysPolicies(t *testing.T) {
 	if text := gatewaytest.ReadBody(t, page); page.StatusCode != http.StatusOK || strings.Contains(text, "Patient p1") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
-	if len(ward.asked) > 0 {
-		t.Errorf("asked %v", ward.asked)
+	if len(ward.requests) > 0 {
+		t.Errorf("requests %v", ward.requests)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestPickerObeysPoliciesBehindProxy(t *testing.T) {
 func TestPickerWhileDown(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
-	ward.down = true
+	ward.unavailable = true
 	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.ReadBody(t, page), "Health records are unavailable right now.") {
 		t.Errorf("status %d", page.StatusCode)
 	}
@@ -208,9 +208,9 @@ func TestFHIRUserIsSearchedThroughGuard(t *testing.T) {
 		}))
 		_, access, _ := strings.Cut(token, `"access_token":"`)
 		access, _, _ = strings.Cut(access, `"`)
-		asked := strings.Join(ward.asked, "\n")
-		if !strings.Contains(asked, "/fhir/R4/Practitioner?") || !strings.Contains(asked, `identifier=urn%3Astaff%7C7%5C%2C8`) || strings.Contains(asked, "Bearer") {
-			t.Errorf("asked %q, answered %s", asked, token)
+		requests := strings.Join(ward.requests, "\n")
+		if !strings.Contains(requests, "/fhir/R4/Practitioner?") || !strings.Contains(requests, `identifier=urn%3Astaff%7C7%5C%2C8`) || strings.Contains(requests, "Bearer") {
+			t.Errorf("requests %q, response %s", requests, token)
 		}
 		if found := strings.Contains(gatewaytest.ReadBody(t, g.Get("/fhir/R4/Practitioner", access)), `"id":"p"`); found != (want != "") {
 			t.Errorf("%s: user/ scopes open records: %t", number, found)

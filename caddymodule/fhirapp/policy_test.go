@@ -34,7 +34,7 @@ func TestScopesAreEnforced(t *testing.T) {
 		name, options, method, path string
 		status                      int
 	}{
-		{"what the scope allows", "", http.MethodGet, "Patient/1", http.StatusOK},
+		{"allowed by the scope", "", http.MethodGet, "Patient/1", http.StatusOK},
 		{"what it does not allow", "", http.MethodDelete, "Patient/1", http.StatusForbidden},
 		{"an operation that is not listed", "", http.MethodGet, "Patient/1/$secrets", http.StatusForbidden},
 		{"one that is", "operation $secrets whole rs", http.MethodGet, "Patient/1/$secrets", http.StatusOK},
@@ -43,7 +43,7 @@ func TestScopesAreEnforced(t *testing.T) {
 		{"definitions", "", http.MethodGet, "ValueSet/1", http.StatusOK},
 		{"terminology", "", http.MethodGet, "ConceptMap/$translate?url=http://x.example", http.StatusOK},
 		{"terminology by a scope", "expand_scope demo.read", http.MethodGet, "ConceptMap/$translate?url=http://x.example", http.StatusForbidden},
-		{"what is no path of FHIR's", "", http.MethodGet, "admin", http.StatusNotFound},
+		{"path that is not FHIR", "", http.MethodGet, "admin", http.StatusNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -69,9 +69,9 @@ func TestEndedRelationship(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g, ward := newWard(t, tt.fhirUser, "fhir_bearer")
-			record := func(rest string) {
+			record := func(members string) {
 				resourceType, _, _ := strings.Cut(tt.fhirUser, "/")
-				ward.set(tt.fhirUser, strings.NewReplacer("TYPE", resourceType, "REST", rest).Replace(`{"resourceType":"TYPE","id":"r",REST}`))
+				ward.set(tt.fhirUser, strings.NewReplacer("TYPE", resourceType, "REST", members).Replace(`{"resourceType":"TYPE","id":"r",REST}`))
 			}
 			record(tt.before)
 			patient := relatedTokens(t, g, "launch/patient patient/*.rs offline_access")
@@ -118,13 +118,13 @@ func TestRelationshipUnknown(t *testing.T) {
 	g, ward := newWard(t, "RelatedPerson/r", "fhir_bearer")
 	ward.set("RelatedPerson/r", `{"resourceType":"RelatedPerson","id":"r","patient":{"reference":"Patient/p1"}}`)
 	tokens := relatedTokens(t, g, "launch/patient patient/*.rs offline_access")
-	down := func(is bool) {
+	setDown := func(is bool) {
 		ward.mu.Lock()
 		defer ward.mu.Unlock()
-		ward.down = is
+		ward.unavailable = is
 	}
 	refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {tokens.RefreshToken}, "client_id": {"app"}}
-	down(true)
+	setDown(true)
 	if r := g.Post("/oauth2/token", refresh); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("refreshed: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 	}
@@ -136,7 +136,7 @@ func TestRelationshipUnknown(t *testing.T) {
 			t.Errorf("introspected: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 		}
 	}
-	down(false)
+	setDown(false)
 	if r := g.Post("/oauth2/token", refresh); r.StatusCode != http.StatusOK {
 		t.Errorf("refreshed later: %d %s", r.StatusCode, gatewaytest.ReadBody(t, r))
 	}

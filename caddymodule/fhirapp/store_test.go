@@ -98,11 +98,11 @@ func (*testStore) CaddyModule() caddy.ModuleInfo {
 }
 
 func (s *testStore) Provision(caddy.Context) error {
-	known, ok := testServers.Load(s.Server)
+	loaded, ok := testServers.Load(s.Server)
 	if !ok {
 		return errors.New("no such server")
 	}
-	server := known.(*testServer)
+	server := loaded.(*testServer)
 	server.mu.Lock()
 	server.used = append(server.used, s)
 	server.mu.Unlock()
@@ -324,11 +324,11 @@ func TestDurableStoreElsewhere(t *testing.T) {
 func TestDurableStoreInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "held.db")
-	held := boltstore.New(path, 0)
-	if err := held.Open(); err != nil {
+	opened := boltstore.New(path, 0)
+	if err := opened.Open(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = held.Close() })
+	t.Cleanup(func() { _ = opened.Close() })
 	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path}, nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -432,7 +432,7 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 }
 
 // A changed mark in a store indicates data loss, which is logged once.
-func TestStoreCameBackEmpty(t *testing.T) {
+func TestStoreLostItsData(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.StorageFolder(t))
 	emptied := func() bool { return hasLostData(t, g.app) }

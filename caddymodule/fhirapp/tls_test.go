@@ -107,11 +107,11 @@ func TestTLSFaults(t *testing.T) {
 		tls  option.TLS
 		want string
 	}{
-		"no such authority":           {option.TLS{CA: file("nonesuch.pem")}, "tls_ca: reading certificates: open " + file("nonesuch.pem")},
-		"authority that is none":      {option.TLS{CA: junk}, "tls_ca: " + junk + ": the file contains no PEM certificate"},
-		"no such client certificate":  {option.TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: loading the client certificate: open " + file("nonesuch.pem")},
-		"certificate without its key": {option.TLS{ClientCertificate: file("client.pem")}, "tls_client requires a certificate and its key"},
-		"key without its certificate": {option.TLS{ClientKey: file("client.key")}, "tls_client requires a certificate and its key"},
+		"no such authority":             {option.TLS{CA: file("nonesuch.pem")}, "tls_ca: reading certificates: open " + file("nonesuch.pem")},
+		"CA file without a certificate": {option.TLS{CA: junk}, "tls_ca: " + junk + ": the file contains no PEM certificate"},
+		"no such client certificate":    {option.TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: loading the client certificate: open " + file("nonesuch.pem")},
+		"certificate without its key":   {option.TLS{ClientCertificate: file("client.pem")}, "tls_client requires a certificate and its key"},
+		"key without its certificate":   {option.TLS{ClientKey: file("client.key")}, "tls_client requires a certificate and its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := tt.tls.ClientConfig(); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -91,7 +91,7 @@ func TestSpans(t *testing.T) {
 		{"no token", "/fhir/R4/Patient/p01", "", "verify no_token in handler"},
 		{"expanded here", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token,
 			"ask answered operation ValueSet in decide, decide allowed operation ValueSet in handler, expand here operation ValueSet in ask, verify allowed in handler"},
-		{"asked for", "/fhir/R4/ValueSet/$expand?url=" + unlisted, token,
+		{"forwarded expansion", "/fhir/R4/ValueSet/$expand?url=" + unlisted, token,
 			"ask answered in expand, ask refused operation ValueSet in decide, decide allowed operation ValueSet in handler, expand next operation ValueSet in ask, verify allowed in handler"},
 		{"an authorization request", "/oauth2/authorize?" + gatewaytest.DemoRequest().Encode(), "", "store answered in handler"},
 	} {

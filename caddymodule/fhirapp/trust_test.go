@@ -152,12 +152,12 @@ func TestWarningOfClaim(t *testing.T) {
 const smartPath = "/fhir/R4/.well-known/smart-configuration"
 
 // newIssuerWithDocument starts an issuer with the given discovery document, in which ISSUER is replaced by its URL.
-func newIssuerWithDocument(t *testing.T, document string) (issuer string, asked *atomic.Int32) {
+func newIssuerWithDocument(t *testing.T, document string) (issuer string, requests *atomic.Int32) {
 	t.Helper()
-	asked = new(atomic.Int32)
+	requests = new(atomic.Int32)
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if document == "" || r.URL.Path != "/.well-known/openid-configuration" {
 			http.Error(w, "secret of the issuer's", http.StatusInternalServerError)
 			return
@@ -165,7 +165,7 @@ func newIssuerWithDocument(t *testing.T, document string) (issuer string, asked 
 		_, _ = w.Write([]byte(strings.ReplaceAll(document, "ISSUER", server.URL)))
 	}))
 	t.Cleanup(server.Close)
-	return server.URL, asked
+	return server.URL, requests
 }
 
 const discoveryDocument = `{
@@ -188,11 +188,11 @@ func guardOnly(trust ...string) string {
 // once, on the first request.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	t.Parallel()
-	issuer, asked := newIssuerWithDocument(t, discoveryDocument)
-	second, secondAsked := newIssuerWithDocument(t, discoveryDocument)
+	issuer, requests := newIssuerWithDocument(t, discoveryDocument)
+	second, secondRequests := newIssuerWithDocument(t, discoveryDocument)
 	g := newGateway(t, guardOnly(issuer, second))
-	if n := asked.Load(); n != 0 {
-		t.Fatalf("asked %d times while provisioning", n)
+	if n := requests.Load(); n != 0 {
+		t.Fatalf("%d requests while provisioning", n)
 	}
 	for range 3 {
 		r := g.Get(smartPath, "")
@@ -213,8 +213,8 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 		}
 	}
 	newGateway(t, guardOnly(issuer)).Get(smartPath, "") // as after a reload
-	if first, other := asked.Load(), secondAsked.Load(); first != 1 || other != 0 {
-		t.Errorf("asked the first %d times, the second %d times", first, other)
+	if first, other := requests.Load(), secondRequests.Load(); first != 1 || other != 0 {
+		t.Errorf("%d requests to the first issuer, %d to the second", first, other)
 	}
 }
 

@@ -27,12 +27,12 @@ type guardedServer struct {
 	clientName atomic.Value // subject of the most recent client certificate
 }
 
-func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guardedServer {
+func newGuardedServer(t *testing.T, serverCA, clientCA *gatewaytest.Authority) *guardedServer {
 	t.Helper()
 	s := new(guardedServer)
 	s.password.Store("p1")
 	s.clientName.Store("")
-	s.Server = serveTLS(t, own, clients, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = serveTLS(t, serverCA, clientCA, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.clientName.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
 		if user, password, _ := r.BasicAuth(); user != "gateway" || password != s.password.Load() {
 			w.Header().Set("WWW-Authenticate", `Basic realm="tx"`)
@@ -47,18 +47,18 @@ func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guarde
 
 // serveTLS starts a server whose certificate is issued by one authority and that requires client certificates issued by
 // another.
-func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Handler) *httptest.Server {
+func serveTLS(t *testing.T, serverCA, clientCA *gatewaytest.Authority, handler http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	folder := t.TempDir()
 	certificate, key := filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key")
-	own.Issue("server", certificate, key)
+	serverCA.Issue("server", certificate, key)
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(clients.Certificate)
+	pool.AddCert(clientCA.Certificate)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshake failures are expected
 	s.StartTLS()
@@ -86,7 +86,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask := func(g *gateway, status int, client string) {
 		t.Helper()
 		n++
-		response := g.askFor(foreign+strings.Repeat("x", n), "Bearer users")
+		response := g.expandAs(foreign+strings.Repeat("x", n), "Bearer users")
 		body := gatewaytest.ReadBody(t, response)
 		if response.StatusCode != status || strings.Contains(body, "p1") {
 			t.Errorf("%d, want %d: %s", response.StatusCode, status, body)
@@ -159,7 +159,7 @@ func TestRoutes(t *testing.T) {
 		"http://hl7.org/fhir/ValueSet/administrative-gender": "male female other unknown",
 	} {
 		for range 2 {
-			codes := expandedCodes(t, gatewaytest.ReadBody(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")))
+			codes := expandedCodes(t, gatewaytest.ReadBody(t, g.expandAs(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")))
 			if got := strings.Join(codes, " "); got != want {
 				t.Errorf("%s: %s, want %s", url, got, want)
 			}
@@ -174,9 +174,9 @@ func TestRoutes(t *testing.T) {
 // If a value set of an upstream is requested with many filters, it is fetched completely and searched locally.
 func TestPullThrough(t *testing.T) {
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.UnreachableBackend))
-	var asked atomic.Int64
+	var requests atomic.Int64
 	server := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		r.Host = "localhost:8443"
 		origin.Server.ServeHTTP(w, r)
 	}))
@@ -188,28 +188,28 @@ func TestPullThrough(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for n := 0; ; n++ { // wait for the background fetch
-		before := asked.Load()
-		if search(fmt.Sprintf("g%d", n)); asked.Load() == before {
+		before := requests.Load()
+		if search(fmt.Sprintf("g%d", n)); requests.Load() == before {
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatal("each filter is asked for")
+			t.Fatal("each filter causes a request")
 		}
 	}
-	before := asked.Load()
+	before := requests.Load()
 	for _, filter := range []string{"germ", "teutonic"} {
 		if got := search(filter); !slices.Contains(got, "de") {
 			t.Errorf("%s: %q", filter, got)
 		}
 	}
-	if asked.Load() != before {
-		t.Error("it was asked all the same")
+	if requests.Load() != before {
+		t.Error("unexpected upstream request")
 	}
 	if response := g.Do(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // the write may have been applied despite the error
 		t.Fatal(response.StatusCode)
 	}
-	if search("fren"); asked.Load() == before {
-		t.Error("it was not asked after a write")
+	if search("fren"); requests.Load() == before {
+		t.Error("no upstream request after a write")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestUpstreamIsSentNoCacheID(t *testing.T) {
 		gatewaytest.ReadBody(t, g.Get(expandPath(foreign)+"&cache-id=1", ""))
 		gatewaytest.ReadBody(t, g.Do(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`, "Content-Type", "application/fhir+json"))
 	}
-	if n := server.asked.Load(); n != 0 {
-		t.Errorf("asked %d times", n)
+	if n := server.requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
 	}
 }

@@ -162,7 +162,7 @@ func TestStepUp(t *testing.T) {
 	better := StepUp{ACR: []string{"silver"}, SatisfiesACR: func(t *Token, wanted string) bool { return t.ACR == "platinum" && wanted == "silver" }}
 	for _, tt := range []struct {
 		name      string
-		asked     StepUp
+		required  StepUp
 		token     Token
 		challenge string // challenge parameters in addition to the description
 	}{
@@ -182,7 +182,7 @@ func TestStepUp(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := tt.asked.Check(&tt.token, testTime)
+			err := tt.required.Check(&tt.token, testTime)
 			refusal, _ := errors.AsType[*Error](err)
 			if tt.challenge == "" {
 				if err != nil {

@@ -79,7 +79,7 @@ func TestGuardConfusion(t *testing.T) {
 		}.sign(t, keycloak.payload(t, keycloak.access, nil)), errAlgorithm},
 		{"a trusted name for our audience", okta.token(t, okta.access, map[string]any{"aud": testAudience}), errUnexpectedAudience},
 		{"one trusted issuer in the name of another", okta.token(t, okta.access, map[string]any{"iss": keycloak.issuer}), errUnexpectedAudience},
-		{"nobody's name", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), errUnexpectedIssuer},
+		{"unknown issuer", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), errUnexpectedIssuer},
 		{"no name", okta.token(t, okta.access, map[string]any{"iss": nil}), errUnexpectedIssuer},
 		{"the name of the introspection endpoint", okta.token(t, okta.access, map[string]any{"iss": testEndpoint}), errUnexpectedIssuer},
 		{"name no text", okta.token(t, okta.access, map[string]any{"iss": 1}), errMalformedToken},
@@ -430,16 +430,16 @@ func TestMemoryChecksRevocation(t *testing.T) {
 	v := newCachingVerifier(8)
 	keys := &countingKeySet{keySet: *testKeys()}
 	v.Keys = keys
-	asked, answer, failure := 0, false, error(nil)
-	v.IsRevoked = func(context.Context, string) (bool, error) { asked++; return answer, failure }
+	checks, answer, failure := 0, false, error(nil)
+	v.IsRevoked = func(context.Context, string) (bool, error) { checks++; return answer, failure }
 	token := mint{}.tokenAt(t, time.Now())
 	for range 3 {
 		if _, err := v.Verify(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if asked != 3 || keys.calls != 3 {
-		t.Errorf("revocations were asked %d times, keys %d times", asked, keys.calls)
+	if checks != 3 || keys.calls != 3 {
+		t.Errorf("%d revocation checks, %d key lookups", checks, keys.calls)
 	}
 	answer = true
 	wantRefused(t, v, token, errRevokedToken)
@@ -487,8 +487,8 @@ func TestMemoryBound(t *testing.T) {
 		if n, _ := m.tokens.Size(); n > size {
 			t.Fatalf("%d are remembered", n)
 		}
-		if known, ok := m.get(cacheKey{}); !ok || known != 0 {
-			t.Fatalf("after %d others, the one in use is %+v, %t", i, known, ok)
+		if value, ok := m.get(cacheKey{}); !ok || value != 0 {
+			t.Fatalf("after %d others, the one in use is %+v, %t", i, value, ok)
 		}
 	}
 	if _, ok := m.get(cacheKey{1}); ok {

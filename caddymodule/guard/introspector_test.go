@@ -343,9 +343,9 @@ func TestIntrospectorFlightEnded(t *testing.T) {
 func TestIntrospectorConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var under, most atomic.Int64
+		var under, peak atomic.Int64
 		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
-			most.Store(max(most.Load(), under.Add(1)))
+			peak.Store(max(peak.Load(), under.Add(1)))
 			defer under.Add(-1)
 			time.Sleep(3 * time.Second)
 			return jsonResponse(`{"active":true,"sub":"bob"}`), nil
@@ -367,9 +367,9 @@ func TestIntrospectorConcurrency(t *testing.T) {
 		}
 		group.Wait()
 		// Two requests at a time, started at 0 s and 3 s. At 6 s, half of the timeout has passed.
-		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.MaxQueued-4 || crowded.Load() != 50 {
+		if peak.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.MaxQueued-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
-				most.Load(), passed.Load(), waited.Load(), crowded.Load())
+				peak.Load(), passed.Load(), waited.Load(), crowded.Load())
 		}
 		if got := i.queue.Len(); got != 0 {
 			t.Errorf("%d wait for ever", got)
@@ -483,7 +483,7 @@ func TestIntrospection(t *testing.T) {
 			Token{Subject: "bob"}, nil},
 		{"Hydra's", `{"active":true,"sub":"bob","token_use":"access_token","aud":"api","iss":"https://idp.example"}`,
 			Token{Subject: "bob"}, nil},
-		{"nobody's", `{"active":true,"aud":"api","iss":"https://idp.example"}`, Token{}, errMissingClaim},
+		{"no subject", `{"active":true,"aud":"api","iss":"https://idp.example"}`, Token{}, errMissingClaim},
 		{"inactive", `{"active":false}`, Token{}, errInactiveToken},
 		{"inactive with claims", `{"active":false,"sub":"bob","aud":"api","iss":"https://idp.example"}`, Token{}, errInactiveToken},
 		{"inactive with odd claims", `{"active":false,"exp":"never"}`, Token{}, errInactiveToken},
@@ -663,7 +663,7 @@ func TestIntrospectionErrorsRevealNothing(t *testing.T) {
 	}
 	var refusal *Error
 	if errors.As(err, &refusal) && strings.Contains(refusal.Description, "broken") {
-		t.Errorf("the client is told %q", refusal.Description)
+		t.Errorf("description for the client: %q", refusal.Description)
 	}
 }
 
@@ -731,7 +731,7 @@ func TestSignedIntrospection(t *testing.T) {
 		{"any JWT", typed("JWT"), nil, false},
 		{"another key", mint{key: secondKey(), header: map[jose.HeaderKey]any{"typ": "token-introspection+jwt", "kid": "rs"}}, nil, false},
 		{"another issuer", good, map[string]any{"iss": "https://other.example"}, false},
-		{"to somebody else", good, map[string]any{"aud": "other"}, false},
+		{"for another audience", good, map[string]any{"aud": "other"}, false},
 		{"without iat", good, map[string]any{"iat": nil}, false},
 		{"without the response", good, map[string]any{"token_introspection": nil, "active": true, "sub": "bob"}, false},
 		{"over", good, map[string]any{"exp": testTime.Add(-time.Hour).Unix()}, false},
@@ -767,9 +767,9 @@ func TestSignedIntrospection(t *testing.T) {
 func TestIntrospectAll(t *testing.T) {
 	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
-	ours, theirs, others := mint{}.token(t), keycloak.token(t, keycloak.access, nil), okta.token(t, okta.access, nil)
+	ours, theirs, foreign := mint{}.token(t), keycloak.token(t, keycloak.access, nil), okta.token(t, okta.access, nil)
 	synctest.Test(t, func(t *testing.T) {
-		rt, asked := countRequests(respondWith(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
+		rt, requests := countRequests(respondWith(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
 		i := testIntrospector(rt)
 		i.IntrospectsJWTs, i.CacheLifetime, i.Issuer = true, 10*time.Second, keycloak.issuer
 		g, err := New(testVerifier(), []*TrustedVerifier{keycloak.trusted(), okta.trusted()}, i)
@@ -777,16 +777,16 @@ func TestIntrospectAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []int64{1, 1, 2} {
-			if got, err := g.Verify(t.Context(), theirs); err != nil || got.Subject != "bob" || asked.Load() != want {
-				t.Errorf("%+v, %v, asked %d times, want %d", got, err, asked.Load(), want)
+			if got, err := g.Verify(t.Context(), theirs); err != nil || got.Subject != "bob" || requests.Load() != want {
+				t.Errorf("%+v, %v, %d requests, want %d", got, err, requests.Load(), want)
 			}
 			time.Sleep(6 * time.Second)
 		}
-		if got, err := g.Verify(t.Context(), ours); err != nil || got.Issuer != testIssuer || asked.Load() != 2 {
-			t.Errorf("ours: %+v, %v, asked %d times", got, err, asked.Load())
+		if got, err := g.Verify(t.Context(), ours); err != nil || got.Issuer != testIssuer || requests.Load() != 2 {
+			t.Errorf("ours: %+v, %v, %d requests", got, err, requests.Load())
 		}
-		if got, err := g.Verify(t.Context(), others); err != nil || got.Issuer != okta.issuer || asked.Load() != 2 {
-			t.Errorf("another trusted issuer's: %+v, %v, asked %d times", got, err, asked.Load())
+		if got, err := g.Verify(t.Context(), foreign); err != nil || got.Issuer != okta.issuer || requests.Load() != 2 {
+			t.Errorf("another trusted issuer's: %+v, %v, %d requests", got, err, requests.Load())
 		}
 		i.Transport = respondWith(`{"active":false}`)
 		time.Sleep(11 * time.Second)

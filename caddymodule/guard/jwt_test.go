@@ -82,7 +82,7 @@ func TestVerifyUnavailable(t *testing.T) {
 	}{
 		{"keys fail", func(v *Verifier) { v.Keys = &keySet{err: broken} }, broken},
 		{"revocations fail", func(v *Verifier) { v.IsRevoked = revocationResult(false, broken) }, broken},
-		{"revocations fail and say no", func(v *Verifier) { v.IsRevoked = revocationResult(true, broken) }, broken},
+		{"revoked, with an error", func(v *Verifier) { v.IsRevoked = revocationResult(true, broken) }, broken},
 		{"no keys", func(v *Verifier) { v.Keys = nil }, ErrUnavailable},
 		{"no issuer", func(v *Verifier) { v.Issuer = "" }, ErrUnavailable},
 		{"no audience", func(v *Verifier) { v.Audience = "" }, ErrUnavailable},
@@ -113,10 +113,10 @@ func TestVerifyWithoutIssuer(t *testing.T) {
 func TestVerifyRevoked(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()
-	asked := ""
-	v.IsRevoked = func(_ context.Context, jti string) (bool, error) { asked = jti; return jti == "token-2", nil }
-	if _, err := v.Verify(t.Context(), mint{}.token(t)); err != nil || asked != "token-1" {
-		t.Errorf("asked for %q, error %v", asked, err)
+	checkedID := ""
+	v.IsRevoked = func(_ context.Context, jti string) (bool, error) { checkedID = jti; return jti == "token-2", nil }
+	if _, err := v.Verify(t.Context(), mint{}.token(t)); err != nil || checkedID != "token-1" {
+		t.Errorf("checked %q, error %v", checkedID, err)
 	}
 	wantRefused(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevokedToken)
 }
@@ -185,8 +185,8 @@ func TestVerifyClaims(t *testing.T) {
 		{"expired", "exp", seconds(-30), ErrExpired},
 		{"expired long ago", "exp", 1, ErrExpired},
 		{"expires before all time", "exp", -1e15, ErrExpired},
-		{"nbf to come", "nbf", seconds(31), errNotYetValid},
-		{"iat to come", "iat", seconds(31), errInvalidIssuedAt},
+		{"nbf in the future", "nbf", seconds(31), errNotYetValid},
+		{"iat in the future", "iat", seconds(31), errInvalidIssuedAt},
 		{"iat after exp", "exp", seconds(-1), errInvalidIssuedAt},
 		{"exp as text", "exp", "4102444800", errMalformedToken},
 		{"exp beyond all time", "exp", 1e300, errMalformedToken},
@@ -233,7 +233,7 @@ func TestVerifyHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ownKey := jose.JSONWebKey{Key: &secondKey().PublicKey, Algorithm: "ES256", Use: "sig"}
+	embeddedKey := jose.JSONWebKey{Key: &secondKey().PublicKey, Algorithm: "ES256", Use: "sig"}
 	for _, test := range []struct {
 		name string
 		mint mint
@@ -248,9 +248,9 @@ func TestVerifyHeader(t *testing.T) {
 		{"RS256", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"kid": "rsa"}}, errAlgorithm},
 		{"ES384", mint{alg: jose.ES384, key: p384Key(), header: map[jose.HeaderKey]any{"kid": "p384"}}, errAlgorithm},
 		{"kid of an RSA key", header("kid", "rsa"), errAlgorithm},
-		{"kid of an RSA key said to be ES256", header("kid", "rsa-es256"), errAlgorithm},
+		{"kid of an RSA key labeled ES256", header("kid", "rsa-es256"), errAlgorithm},
 		{"kid of a P-384 key", header("kid", "p384"), errAlgorithm},
-		{"kid of a P-384 key said to be ES256", header("kid", "p384-es256"), errAlgorithm},
+		{"kid of a P-384 key labeled ES256", header("kid", "p384-es256"), errAlgorithm},
 		{"kid of a key without alg", header("kid", "no-alg"), errAlgorithm},
 		{"kid of an encryption key", header("kid", "encryption"), errAlgorithm},
 		{"no kid", header("kid", nil), ErrUnknownKey},
@@ -261,7 +261,7 @@ func TestVerifyHeader(t *testing.T) {
 		{"crit", header("crit", []string{"exp"}), errHeaderParameter},
 		{"crit that go-jose knows", mint{header: map[jose.HeaderKey]any{"crit": []string{"b64"}, "b64": true}}, errHeaderParameter},
 		{"empty crit", header("crit", []string{}), errHeaderParameter},
-		{"its own key in jwk", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jwk": ownKey}}, errHeaderParameter},
+		{"its own key in jwk", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jwk": embeddedKey}}, errHeaderParameter},
 		{"its own key in jku", mint{key: secondKey(), header: map[jose.HeaderKey]any{"jku": "https://evil.example/jwks"}}, errHeaderParameter},
 		{"its own key in x5u", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5u": "https://evil.example/x509"}}, errHeaderParameter},
 		{"its own key in x5c", mint{key: secondKey(), header: map[jose.HeaderKey]any{"x5c": []string{}}}, errHeaderParameter},
@@ -383,7 +383,7 @@ func TestTrustedOtherTokens(t *testing.T) {
 		{"nonce", auth0, map[string]any{"nonce": "n"}, errTokenType},
 		{"empty nonce", auth0, map[string]any{"nonce": ""}, errTokenType},
 		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, errTokenType},
-		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, errTokenType},
+		{"nonce, with a generic typ", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, errTokenType},
 		{"at_hash", auth0, map[string]any{"at_hash": "x"}, errTokenType},
 		{"c_hash", auth0, map[string]any{"c_hash": "x"}, errTokenType},
 		{"s_hash", auth0, map[string]any{"s_hash": "x"}, errTokenType},
@@ -443,8 +443,8 @@ func TestTrustedClaims(t *testing.T) {
 		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, errUnexpectedAudience},
 		{"expired", map[string]any{"exp": seconds(-30)}, ErrExpired},
 		{"expired, no iat", map[string]any{"exp": seconds(-30), "iat": nil}, ErrExpired},
-		{"nbf to come", map[string]any{"nbf": seconds(31)}, errNotYetValid},
-		{"iat to come", map[string]any{"iat": seconds(31)}, errInvalidIssuedAt},
+		{"nbf in the future", map[string]any{"nbf": seconds(31)}, errNotYetValid},
+		{"iat in the future", map[string]any{"iat": seconds(31)}, errInvalidIssuedAt},
 		{"iat after exp", map[string]any{"exp": seconds(-1)}, errInvalidIssuedAt},
 		{"exp as text", map[string]any{"exp": "4102444800"}, errMalformedToken},
 		{"sub no text", map[string]any{"sub": 1}, errMalformedToken},
@@ -553,12 +553,12 @@ func TestTrustedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := v.jwtVerifier().cacheKey(token)
-		known, ok := getCached[*verifiedJWT](v.Cache, id)
+		cached, ok := getCached[*verifiedJWT](v.Cache, id)
 		if !ok {
 			t.Error("not remembered")
 		}
-		known.token.ID = "remembered"
-		v.Cache.put(id, known, time.Minute)
+		cached.token.ID = "remembered"
+		v.Cache.put(id, cached, time.Minute)
 		if got, err := v.Verify(t.Context(), token); err != nil || got.ID != "remembered" {
 			t.Errorf("verified anew: %+v, %v", got, err)
 		}
@@ -637,7 +637,7 @@ func TestTrustedKeyRefused(t *testing.T) {
 		{"of another type, EdDSA", jose.JSONWebKey{Key: &rsaKey().PublicKey}, jose.EdDSA},
 		{"of another type, RSA", jose.JSONWebKey{Key: &signingKey().PublicKey}, jose.RS256},
 		{"on another curve", jose.JSONWebKey{Key: &p384Key().PublicKey}, jose.ES256},
-		{"on another curve, said to be right", jose.JSONWebKey{Key: &p384Key().PublicKey, Algorithm: "ES256"}, jose.ES256},
+		{"on another curve, labeled as the right one", jose.JSONWebKey{Key: &p384Key().PublicKey, Algorithm: "ES256"}, jose.ES256},
 		{"too short", jose.JSONWebKey{Key: &short.PublicKey}, jose.RS256},
 		{"a secret", jose.JSONWebKey{Key: []byte("0123456789abcdef0123456789abcdef")}, jose.HS256},
 		{"a secret for RS256", jose.JSONWebKey{Key: []byte("0123456789abcdef0123456789abcdef")}, jose.RS256},

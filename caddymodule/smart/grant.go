@@ -32,7 +32,7 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 		if len(parts) == 0 {
 			return nil, &UnlistedError{Scope: scope}
 		}
-		granted = appendNew(granted, parts)
+		granted = appendMissing(granted, parts)
 	}
 	return granted, nil
 }
@@ -48,7 +48,7 @@ func GrantPartially(requested, allowed []string, ignoreUnknown bool) (granted []
 		if requested, ok := ParseResourceScope(scope); ok && len(parts) == 0 {
 			parts = intersections(requested, list)
 		}
-		granted = appendNew(granted, parts)
+		granted = appendMissing(granted, parts)
 		if len(parts) > 0 {
 			continue
 		}
@@ -62,7 +62,7 @@ func GrantPartially(requested, allowed []string, ignoreUnknown bool) (granted []
 	return granted, nil
 }
 
-func appendNew(granted, parts []string) []string {
+func appendMissing(granted, parts []string) []string {
 	for _, part := range parts {
 		if !slices.Contains(granted, part) {
 			granted = append(granted, part)

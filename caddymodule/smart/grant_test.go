@@ -34,7 +34,7 @@ func TestGrant(t *testing.T) {
 		{"wildcard with a query", "user/*.rs?a=b", "user/Patient.cr", "user/Patient.r?a=b"},
 		{"wildcard with the same query", "user/*.rs?a=b", "user/Patient.r?a=b", "user/Patient.r?a=b"},
 		{"SMART 1 stays", "user/Patient.read", "user/*.rs", "user/Patient.read"},
-		{"SMART 1 listed, 2 asked", "user/Patient.rs", "user/*.read", "user/Patient.rs"},
+		{"SMART 1 allowed, SMART 2 requested", "user/Patient.rs", "user/*.read", "user/Patient.rs"},
 		{"SMART 1 in part", "user/*.*", "user/*.rs", "user/*.read"},
 		{"SMART 1 in part, one type", "user/Patient.*", "user/Patient.cud", "user/Patient.write"},
 		{"SMART 1 in full", "user/*.*", "user/Patient.cruds", "user/Patient.*"},
@@ -111,16 +111,16 @@ func TestGrantProperty(t *testing.T) {
 			continue
 		}
 		granted++
-		list, asked := permittedActions(allowed...), permittedActions(requested...)
+		allowedActions, requestedActions := permittedActions(allowed...), permittedActions(requested...)
 		for deed := range permittedActions(got...) {
-			if !list[deed] || !asked[deed] {
+			if !allowedActions[deed] || !requestedActions[deed] {
 				t.Fatalf("%q of %q with the list %q: %+v is too much", got, requested, allowed, deed)
 			}
 		}
 		checkNothingLost(t, requested, allowed, got)
 	}
 	if granted < draws/20 || refused < draws/20 {
-		t.Errorf("%d granted, %d refused: the sample says little", granted, refused)
+		t.Errorf("%d granted, %d denied: the samples cover too little", granted, refused)
 	}
 }
 
@@ -129,9 +129,9 @@ func TestGrantProperty(t *testing.T) {
 func checkPartialGrant(t *testing.T, requested, allowed []string) {
 	t.Helper()
 	got, err := GrantPartially(requested, allowed, false)
-	list, asked := permittedActions(allowed...), permittedActions(requested...)
+	allowedActions, requestedActions := permittedActions(allowed...), permittedActions(requested...)
 	for deed := range permittedActions(got...) {
-		if !list[deed] || !asked[deed] {
+		if !allowedActions[deed] || !requestedActions[deed] {
 			t.Fatalf("%q of %q with the list %q: %+v is too much", got, requested, allowed, deed)
 		}
 	}

@@ -192,8 +192,8 @@ func TestParseResourceScopeOther(t *testing.T) {
 func TestCovered(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name, have, asked string
-		want              bool
+		name, have, requested string
+		want                  bool
 	}{
 		{"itself", "user/Patient.rs", "user/Patient.rs", true},
 		{"a part", "user/Patient.rs", "user/Patient.r", true},
@@ -211,8 +211,8 @@ func TestCovered(t *testing.T) {
 		{"without the query", "user/Patient.rs?a=b", "user/Patient.rs", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := isCovered(parse(t, test.asked), []ResourceScope{parse(t, test.have)}); got != test.want {
-				t.Errorf("%s covers %s: %t", test.have, test.asked, got)
+			if got := isCovered(parse(t, test.requested), []ResourceScope{parse(t, test.have)}); got != test.want {
+				t.Errorf("%s covers %s: %t", test.have, test.requested, got)
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func parse(t *testing.T, s string) ResourceScope {
 	t.Helper()
 	scope, ok := ParseResourceScope(s)
 	if !ok {
-		t.Fatalf("%q is no resource scope", s)
+		t.Fatalf("%q is not a resource scope", s)
 	}
 	return scope
 }
@@ -258,7 +258,7 @@ func FuzzParseResourceScope(f *testing.F) {
 			}
 		}
 		if scopes, err := ParseScopes(in); err != nil || len(scopes) != 1 || strings.Contains(in, " ") {
-			t.Errorf("%q is no scope: %q, %v", in, scopes, err)
+			t.Errorf("%q is not a scope: %q, %v", in, scopes, err)
 		}
 	})
 }

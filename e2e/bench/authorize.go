@@ -60,7 +60,7 @@ func workloads(algorithm, system, refresh string) []workload {
 		all = append(all,
 			workload{"refresh, no ID token", "profile " + refresh, func(v *visitor) operation { return v.refreshed }},
 			workload{"introspection", "openid profile", func(v *visitor) operation { return v.introspected }},
-			workload{"userinfo", "openid profile", func(v *visitor) operation { return v.told }})
+			workload{"userinfo", "openid profile", func(v *visitor) operation { return v.readUserinfo }})
 	}
 	return all
 }

@@ -52,7 +52,7 @@ func measureFlood(s settings, folder string) (err error) {
 	for i := range floods {
 		// The first tenth is a warm-up, so that the second measurement starts with a warm process.
 		for _, n := range []int{each / 10, each - each/10} {
-			whole, err := gateway.flood(s, i, n)
+			total, err := gateway.flood(s, i, n)
 			if err != nil {
 				return fmt.Errorf("%s: %w", floods[i].name, err)
 			}
@@ -60,7 +60,7 @@ func measureFlood(s settings, folder string) (err error) {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("| %d: %s | %.0f | %s | %d MiB |\n", n, floods[i].name, whole.rate(), micros(whole.perRequest()), memory)
+			fmt.Printf("| %d: %s | %.0f | %s | %d MiB |\n", n, floods[i].name, total.rate(), micros(total.perRequest()), memory)
 		}
 	}
 	return nil

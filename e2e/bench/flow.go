@@ -210,7 +210,7 @@ func (v *visitor) introspected(*load) error {
 	return err
 }
 
-func (v *visitor) told(*load) error { return v.read(v.paths.userinfo) }
+func (v *visitor) readUserinfo(*load) error { return v.read(v.paths.userinfo) }
 
 // read requests a path with the visitor's access token.
 func (v *visitor) read(path string) error {

@@ -22,9 +22,9 @@ import (
 // identityProvider is Keycloak, which is also the peer of the comparison.
 type identityProvider struct {
 	*server
-	token  string       // administrator's token
-	public string       // address for gateways and browsers
-	asked  atomic.Int64 // number of requests to the public address
+	token    string       // administrator's token
+	public   string       // address for gateways and browsers
+	requests atomic.Int64 // number of requests to the public address
 }
 
 // startKeycloak runs Keycloak in production mode with a database file. Its public address is a proxy that counts requests.
@@ -51,7 +51,7 @@ func startKeycloak(folder string) (*identityProvider, error) {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
 	go func() {
 		_ = http.ListenAndServe(addresses[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // until the command exits
-			k.asked.Add(1)
+			k.requests.Add(1)
 			proxy.ServeHTTP(w, r)
 		}))
 	}()
@@ -257,7 +257,7 @@ func compareReads(s settings, k *identityProvider, local, person *provider) erro
 	read := func(v *visitor) operation { return func(*load) error { return v.read(gender) } }
 	var visitors [2][]*visitor
 	var rounds [2][]load
-	var asked, requests int64
+	var providerRequests, requests int64
 	for n := range s.rounds + 1 {
 		for i, p := range []*provider{local, person} {
 			var err error
@@ -266,19 +266,19 @@ func compareReads(s settings, k *identityProvider, local, person *provider) erro
 					return err
 				}
 			}
-			before := k.asked.Load()
+			before := k.requests.Load()
 			l, err := p.times(visitors[i], 8*s.operations, read)
 			if err != nil {
 				return err
 			}
 			rounds[i] = append(rounds[i], l)
 			if i == 1 {
-				asked, requests = asked+k.asked.Load()-before, requests+int64(l.requests)
+				providerRequests, requests = providerRequests+k.requests.Load()-before, requests+int64(l.requests)
 			}
 		}
 	}
 	a, b := median(rounds[0]).perRequest(), median(rounds[1]).perRequest()
 	fmt.Printf("\n`$expand` with a token: %s for a local user, %s for a person of Keycloak (%.2f). During %d such requests of the latter, Keycloak got %d requests.\n",
-		micros(a), micros(b), float64(b)/float64(a), requests, asked)
+		micros(a), micros(b), float64(b)/float64(a), requests, providerRequests)
 	return nil
 }

@@ -92,7 +92,7 @@ func comparePicker(_ settings, ours *provider, records string) error {
 	var pages, searches, beyond []time.Duration
 	for range pickerSearches {
 		name := typedName()
-		whole, err := timeRequest(v.http, page+"&name="+name, `class="choice"`)
+		pageTime, err := timeRequest(v.http, page+"&name="+name, `class="choice"`)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func comparePicker(_ settings, ours *provider, records string) error {
 		if err != nil {
 			return err
 		}
-		pages, searches, beyond = append(pages, whole), append(searches, search), append(beyond, whole-search)
+		pages, searches, beyond = append(pages, pageTime), append(searches, search), append(beyond, pageTime-search)
 	}
 	for _, row := range []struct {
 		name  string

@@ -60,20 +60,20 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 		})
 	}
 	all.Wait()
-	whole := load{elapsed: time.Since(start)}
+	total := load{elapsed: time.Since(start)}
 	after, err := s.cpu()
-	whole.cpu = after - before
+	total.cpu = after - before
 	for _, p := range parts {
-		whole.requests += p.requests
-		whole.bytes += p.bytes
-		whole.times = append(whole.times, p.times...)
+		total.requests += p.requests
+		total.bytes += p.bytes
+		total.times = append(total.times, p.times...)
 	}
-	slices.Sort(whole.times)
+	slices.Sort(total.times)
 	// One client's error is enough to report.
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, errDone) }); i >= 0 {
-		return whole, errs[i]
+		return total, errs[i]
 	}
-	return whole, err
+	return total, err
 }
 
 // time runs one operation and records its duration.

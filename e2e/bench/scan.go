@@ -56,11 +56,11 @@ func measureScan(s settings, folder string) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}
-		now, most, err := gateway.resident()
+		now, peak, err := gateway.resident()
 		if err != nil {
 			return err
 		}
-		fmt.Printf("| %s | %.1f %% | %d MiB | %d MiB |\n", phase.name, rate, now, most)
+		fmt.Printf("| %s | %.1f %% | %d MiB | %d MiB |\n", phase.name, rate, now, peak)
 	}
 	return nil
 }
@@ -68,13 +68,13 @@ func measureScan(s settings, folder string) (err error) {
 // mixed sends the given number of honest queries, each followed by four random ones if scanning is true. It returns the hit
 // rate of the honest queries in percent.
 func (s *server) mixed(of settings, questions int, scanning bool) (float64, error) {
-	var left, hits atomic.Int64
-	left.Store(int64(questions))
+	var remaining, hits atomic.Int64
+	remaining.Store(int64(questions))
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	_, err := s.round(func(i int) operation {
 		zipf := rand.NewZipf(rand.New(rand.NewPCG(uint64(i), 1)), 1.1, 1, honest-1)
 		return func(*load) error {
-			if left.Add(-1) < 0 {
+			if remaining.Add(-1) < 0 {
 				return errDone
 			}
 			hit, err := s.fromCache(client, expand+query("all")+fmt.Sprintf("&count=20&offset=%d", zipf.Uint64()))

@@ -47,11 +47,11 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	if err != nil {
 		return p, err
 	}
-	now, most, err := gateway.resident()
+	now, peak, err := gateway.resident()
 	if err != nil {
 		return p, err
 	}
-	fmt.Printf("\n## %d concepts, %d MiB resident when loaded, %d at most\n\n%s", concepts, now, most, tableHead)
+	fmt.Printf("\n## %d concepts, %d MiB resident when loaded, %d at most\n\n%s", concepts, now, peak, tableHead)
 	all := query("all")
 	p = point{concepts: concepts}
 	for _, sc := range []scenario{
@@ -117,8 +117,8 @@ func measureLengths(s settings, gateway *server, typed [][]string) error {
 		}
 		printLength(i+1, l)
 	}
-	now, most, err := gateway.resident()
-	fmt.Printf("\nUnder this load: %d MiB resident, %d at most.\n", now, most)
+	now, peak, err := gateway.resident()
+	fmt.Printf("\nUnder this load: %d MiB resident, %d at most.\n", now, peak)
 	return err
 }
 
@@ -128,9 +128,9 @@ func measureFullExpansion(s settings, gateway *server, path string) error {
 	if err != nil {
 		return err
 	}
-	now, most, err := gateway.resident()
+	now, peak, err := gateway.resident()
 	fmt.Printf("\nUnpaged: %d MB in one answer, %.0f MB/s, %d MiB resident afterwards, %d at most.\n",
-		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), now, most)
+		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), now, peak)
 	return err
 }
 

@@ -54,8 +54,8 @@ func launch(address string, command *exec.Cmd) (*server, error) {
 }
 
 // wait waits until the server responds with a status other than 503.
-func (s *server) wait(most time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+func (s *server) wait(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -101,14 +101,14 @@ func (s *server) cpu() (time.Duration, error) {
 }
 
 // resident returns the server's current and maximum resident memory in MiB.
-func (s *server) resident() (now, most int, err error) {
+func (s *server) resident() (current, peak int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
 	if err != nil {
 		return 0, 0, err
 	}
-	now, err1 := mebibytes(string(status), "VmRSS:")
-	most, err2 := mebibytes(string(status), "VmHWM:")
-	return now, most, errors.Join(err1, err2)
+	current, err1 := mebibytes(string(status), "VmRSS:")
+	peak, err2 := mebibytes(string(status), "VmHWM:")
+	return current, peak, errors.Join(err1, err2)
 }
 
 // mebibytes returns a value from the text of /proc/<pid>/status, converted from KiB to MiB.

@@ -53,11 +53,11 @@ func measureTypingIn(s settings, folder string, concepts int) (err error) {
 		}
 	}
 	for _, g := range []*server{before, now} {
-		resident, most, err := g.resident()
+		resident, peak, err := g.resident()
 		if err != nil {
 			return err
 		}
-		fmt.Printf("\n%d MiB resident, %d at most.\n", resident, most)
+		fmt.Printf("\n%d MiB resident, %d at most.\n", resident, peak)
 	}
 	return nil
 }

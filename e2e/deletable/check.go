@@ -86,13 +86,13 @@ func goCommand(ctx context.Context, folder, name string, arguments ...string) ([
 
 // failures returns the output of go test without the lines for packages that pass.
 func failures(output []byte) []byte {
-	var kept []byte
+	var relevant []byte
 	for line := range bytes.Lines(output) {
 		if !bytes.HasPrefix(line, []byte("ok ")) && !bytes.Contains(line, []byte("[no test files]")) {
-			kept = append(kept, line...)
+			relevant = append(relevant, line...)
 		}
 	}
-	return kept
+	return relevant
 }
 
 // copyTracked copies the files tracked by Git from the working tree.

@@ -177,11 +177,11 @@ func TestChartRefuses(t *testing.T) {
 		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": "", "podLabels": map[string]any{"app": "hapi"}}}},
 		{"a FHIR server without an image", "sidecar", map[string]any{"fhirServer": map[string]any{"image": ""}}},
 		{"a FHIR server at the gateway's port", "sidecar", map[string]any{"fhirServer": map[string]any{"image": "hapi", "port": 8000}}},
-		{"nobody who ends TLS", "sidecar", map[string]any{"trustedProxies": []any{}}},
+		{"no TLS termination", "sidecar", map[string]any{"trustedProxies": []any{}}},
 		{"an issuer without TLS", "sidecar", map[string]any{"issuer": "http://fhir.hospital.example"}},
 		{"more in an address than an address", "redis", map[string]any{"store": map[string]any{"type": "redis", "address": "a:1\nreplica"}}},
 		{"more in a file's name than a name", "redis", map[string]any{"store": map[string]any{"type": "redis", "address": "a:1", "ca": "a\nreplica"}}},
-		{"a name that is none", "sidecar", map[string]any{"replica": 1}},
+		{"unknown value name", "sidecar", map[string]any{"replica": 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			values := exampleValues(t, tt.values)

@@ -75,7 +75,7 @@ func checkTogether(t *testing.T, objects []runtime.Object) {
 	}
 	for _, port := range service.Spec.Ports {
 		if !ports[port.TargetPort.StrVal] {
-			t.Errorf("the Service leads to a port that is none: %+v", port)
+			t.Errorf("the Service targets an undefined port: %+v", port)
 		}
 	}
 	selectors := map[string]*meta.LabelSelector{"Deployment": deployment.Spec.Selector, "Service": {MatchLabels: service.Spec.Selector}}

@@ -56,8 +56,8 @@ func (a *serviceNetworks) UnmarshalJSON(text []byte) error {
 	*a = serviceNetworks{}
 	var names []string
 	if json.Unmarshal(text, &names) != nil {
-		type whole serviceNetworks
-		return json.Unmarshal(text, (*whole)(a))
+		type plain serviceNetworks
+		return json.Unmarshal(text, (*plain)(a))
 	}
 	for _, name := range names {
 		(*a)[name] = serviceNetworks{}[name]

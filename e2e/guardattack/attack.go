@@ -73,9 +73,9 @@ type Capabilities struct {
 
 // Attacker generates attacks by a token holder who has access to one patient's records.
 type Attacker struct {
-	World        *World
-	Capabilities map[string]Capabilities
-	Own          byte // letter of the patient
+	World         *World
+	Capabilities  map[string]Capabilities
+	PatientLetter byte // letter of the patient
 
 	// Types are the resource types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
 	Types []string
@@ -87,7 +87,7 @@ type Attacker struct {
 
 // NewAttacker returns an attacker. For the same seed, it generates the same attacks.
 func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed uint64) *Attacker {
-	return &Attacker{World: w, Capabilities: capabilities, Own: own, Rand: rand.New(rand.NewPCG(seed, uint64(own)))}
+	return &Attacker{World: w, Capabilities: capabilities, PatientLetter: own, Rand: rand.New(rand.NewPCG(seed, uint64(own)))}
 }
 
 // Draw returns the next random attack.
@@ -112,11 +112,11 @@ func (a *Attacker) victim() Record {
 
 // other returns another patient. It is usually the next one, because some records reference both patients.
 func (a *Attacker) other() byte {
-	at := strings.IndexByte(a.World.Patients, a.Own)
+	at := strings.IndexByte(a.World.Patients, a.PatientLetter)
 	return a.World.Patients[(at+pick(a, 1, 1, 2, 3, len(a.World.Patients)-1))%len(a.World.Patients)]
 }
 
-func (a *Attacker) own() Record { return a.about(a.World.Of(a.Own)) }
+func (a *Attacker) ownRecord() Record { return a.about(a.World.Of(a.PatientLetter)) }
 
 // about returns a random record, usually of a type in the scopes.
 func (a *Attacker) about(records []Record) Record {
@@ -135,7 +135,7 @@ func (a *Attacker) anybodys() Record {
 	case 0:
 		return pick(a, a.World.Of(Everybody)...)
 	case 1, 2:
-		return a.own()
+		return a.ownRecord()
 	}
 	return a.victim()
 }

@@ -20,7 +20,7 @@ func (a *Attacker) read() Attack {
 	case 2:
 		attack.Path = a.resourceType() + "/" + r.ID // the id combined with another type
 	case 3:
-		attack.Path = r.Reference() + pick(a, "?_summary=true", "?_summary=text", "?_elements=id", "?_format=xml", "?_pretty=true", "?_id="+a.own().ID, "?patient="+a.World.Patient(a.Own))
+		attack.Path = r.Reference() + pick(a, "?_summary=true", "?_summary=text", "?_elements=id", "?_format=xml", "?_pretty=true", "?_id="+a.ownRecord().ID, "?patient="+a.World.Patient(a.PatientLetter))
 	}
 	switch a.IntN(12) {
 	case 0:
@@ -39,11 +39,11 @@ func (a *Attacker) operation() Attack {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	path := pick(a,
 		patient+"/$everything", patient+"/$everything?_type=Observation", patient+"/$everything?_count=500", "Patient/$everything", "Patient/$everything?_id="+v.ID,
-		"Encounter/"+v.ID+"/$everything", a.World.Patient(a.Own)+"/$everything?_content="+v.ID,
+		"Encounter/"+v.ID+"/$everything", a.World.Patient(a.PatientLetter)+"/$everything?_content="+v.ID,
 		"$export", "$export?_type=Patient", "Patient/$export", patient+"/$export", "Group/"+v.ID+"/$export", "$export-poll-status?_jobId="+v.ID,
 		"$graphql?query="+url.QueryEscape("{PatientList{id name{family}}}"), v.Reference()+"/$graphql?query="+url.QueryEscape("{id}"),
 		"$graphql?query="+url.QueryEscape("{Patient(id:\""+v.ID+"\"){id}}"),
-		v.Reference()+"/$meta", v.Type+"/$meta", "$meta", v.Reference()+"/$validate", v.Reference()+"/$diff", "$diff?from="+v.Reference()+"&to="+a.own().Reference(),
+		v.Reference()+"/$meta", v.Type+"/$meta", "$meta", v.Reference()+"/$validate", v.Reference()+"/$diff", "$diff?from="+v.Reference()+"&to="+a.ownRecord().Reference(),
 		"Observation/$lastn?patient="+patient, "Patient/$match", "Patient/$member-match", "Composition/"+v.ID+"/$document", v.Reference()+"/$includes",
 		"Binary/"+v.ID+"/$binary-access-read?path=Binary", v.Reference()+"/$binary-access-read?path=DocumentReference.content.attachment",
 		"$get-resource-counts", "$reindex", "$expunge", v.Reference()+"/$expunge", v.Type+"/$expunge", "$mark-all-resources-for-reindexing",
@@ -62,16 +62,16 @@ func (a *Attacker) operation() Attack {
 
 func (a *Attacker) parametersOf(v Record) string {
 	return fmt.Sprintf(`{"resourceType":"Parameters","parameter":[{"name":"resource","resource":%s},{"name":"patient","valueString":%q},{"name":"_type","valueString":%q}]}`,
-		pick(a, v.JSON, a.own().JSON), v.Reference(), v.Type)
+		pick(a, v.JSON, a.ownRecord().JSON), v.Reference(), v.Type)
 }
 
 // write returns a request that changes a victim's record or creates a record that references the victim.
 func (a *Attacker) write() Attack {
-	v, own := a.victim(), a.own()
+	v, own := a.victim(), a.ownRecord()
 	patient := a.World.Patient(v.ownerOr(a.other()))
-	moved := strings.ReplaceAll(own.JSON, a.World.Patient(a.Own), patient)
+	moved := strings.ReplaceAll(own.JSON, a.World.Patient(a.PatientLetter), patient)
 	conditional := fmt.Sprintf("%s?identifier=http://zq.example/ids|%sm", v.Type, v.ID)
-	byIdentifier := strings.ReplaceAll(own.JSON, a.World.Patient(a.Own), "Patient?identifier=http://zq.example/ids|"+v.ID+"m")
+	byIdentifier := strings.ReplaceAll(own.JSON, a.World.Patient(a.PatientLetter), "Patient?identifier=http://zq.example/ids|"+v.ID+"m")
 	attack := func(method, path, body string, headers ...string) Attack {
 		return Attack{method, path, body, headers, v.ID}
 	}
@@ -81,7 +81,7 @@ func (a *Attacker) write() Attack {
 		attack(http.MethodPut, v.Reference(), v.JSON), attack(http.MethodPut, v.Reference(), v.JSON, "If-Match", `W/"1"`),
 		attack(http.MethodPut, own.Reference(), moved), attack(http.MethodPost, own.Type, moved), attack(http.MethodPost, v.Type, v.JSON),
 		attack(http.MethodPost, own.Type, byIdentifier), attack(http.MethodPut, own.Reference(), byIdentifier),
-		attack(http.MethodPut, v.Reference(), strings.ReplaceAll(v.JSON, patient, a.World.Patient(a.Own))),
+		attack(http.MethodPut, v.Reference(), strings.ReplaceAll(v.JSON, patient, a.World.Patient(a.PatientLetter))),
 		attack(http.MethodPatch, v.Reference(), jsonPatch, "Content-Type", "application/json-patch+json"),
 		attack(http.MethodPatch, own.Reference(), moving, "Content-Type", "application/json-patch+json"),
 		attack(http.MethodPatch, v.Reference(), fhirPathPatch(v.Type, patient)), attack(http.MethodPatch, own.Reference(), fhirPathPatch(own.Type, patient)),

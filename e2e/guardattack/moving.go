@@ -29,11 +29,11 @@ func (a writeAttacks) naming(patient string) string {
 	reference := func(literal string) string { return fmt.Sprintf(`{"reference":%q}`, literal) }
 	spelled := pick(a.Attacker,
 		patient, patient, patient, patient+"/_history/1", "Patient?identifier="+idSystem+id+"m", "Patient?_id="+id, "Patient?_tag="+id+"m", "/"+patient, "./"+patient, "patient/"+id,
-		patient+"#x", patient+" ", " "+patient, "Patient%2f"+id, patient+"/", "Patient//"+id, "Patient/"+a.World.Find(a.Own, "Patient.self").ID+"/../"+id, id, patient+"?x=y",
+		patient+"#x", patient+" ", " "+patient, "Patient%2f"+id, patient+"/", "Patient//"+id, "Patient/"+a.World.Find(a.PatientLetter, "Patient.self").ID+"/../"+id, id, patient+"?x=y",
 		"https://elsewhere.example/fhir/"+patient, "https://elsewhere.example/fhir/Patient?identifier="+idSystem+id+"m", "urn:uuid:"+id, "Patient/_history/"+id, "Patient|"+id,
 		pick(a.Attacker, append([]string{""}, a.Bases...)...)+"/"+patient, pick(a.Attacker, append([]string{""}, a.Bases...)...)+"/Patient?identifier="+idSystem+id+"m",
 	)
-	own := a.World.Patient(a.Own)
+	own := a.World.Patient(a.PatientLetter)
 	return pick(a.Attacker, reference(spelled), reference(spelled), reference(spelled), reference(spelled),
 		`{"identifier":`+identifier+`}`, `{"type":"Patient","identifier":`+identifier+`}`, fmt.Sprintf(`{"reference":%q,"identifier":%s}`, own, identifier),
 		fmt.Sprintf(`{"reference":%q,"reference":%q}`, own, spelled), fmt.Sprintf(`{"reference":%q,"Reference":%q}`, own, spelled),
@@ -47,7 +47,7 @@ func (a writeAttacks) naming(patient string) string {
 func (a writeAttacks) moved(own Record) (string, Record) {
 	v := a.victim()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
-	ownPatient := fmt.Sprintf(`{"reference":%q}`, a.World.Patient(a.Own))
+	ownPatient := fmt.Sprintf(`{"reference":%q}`, a.World.Patient(a.PatientLetter))
 	switch a.IntN(8) {
 	case 0, 1: // replace one of the references to the attacker's patient
 		return a.replaceOne(own.JSON, ownPatient, a.naming(patient.Reference())), patient

@@ -27,7 +27,7 @@ func (a searches) search() Attack {
 
 // ownSearch turns an attack into a search that matches at least one of the attacker's own records.
 func (a searches) ownSearch(attack *Attack) (resourceType string) {
-	own := a.own()
+	own := a.ownRecord()
 	attack.Method, attack.Body, attack.Headers = http.MethodGet, "", nil
 	attack.Path = own.Type + pick(a, "", "?_id="+own.ID, "?_tag="+own.ID+"m", "?_count=100")
 	return own.Type
@@ -36,7 +36,7 @@ func (a searches) ownSearch(attack *Attack) (resourceType string) {
 // aimed searches for a victim's content through a reference between a readable record and the victim. The attacker may not see
 // that content.
 func (a searches) aimed() Attack {
-	seen := pick(a, a.own(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.Own, "Patient.self"))
+	seen := pick(a, a.ownRecord(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.PatientLetter, "Patient.self"))
 	v := a.neighbour(seen)
 	attack := Attack{Method: http.MethodGet, Path: seen.Type + pick(a, "", "?_id="+seen.ID), Victim: v.ID}
 	by := pick(a, "identifier="+v.ID+"m", "_tag="+v.ID+"m", "identifier=http://zq.example/ids|"+v.ID+"m", "identifier="+v.ID+"m", "_id="+v.ID)
@@ -49,7 +49,7 @@ func (a searches) aimed() Attack {
 // neighbour returns another owner's record that references the given record or is referenced by it, otherwise any victim.
 func (a searches) neighbour(of Record) Record {
 	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
-		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
+		return r.Owner == a.PatientLetter || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
 	})
 	if len(near) == 0 {
 		return a.victim()
@@ -83,13 +83,13 @@ func (a searches) place(resourceType string, v Record) Attack {
 	case 5:
 		return get("Patient/" + v.ID + "/" + resourceType)
 	case 6:
-		return get(a.World.Patient(a.Own) + "/" + pick(a, resourceType, "*", "_search"))
+		return get(a.World.Patient(a.PatientLetter) + "/" + pick(a, resourceType, "*", "_search"))
 	case 7:
 		return get(a.anybodys().Reference() + "/" + pick(a, resourceType, "*"))
 	case 8:
-		return get(a.World.Patient(v.ownerOr(a.Own)) + "/" + resourceType)
+		return get(a.World.Patient(v.ownerOr(a.PatientLetter)) + "/" + resourceType)
 	case 9:
-		return post(a.World.Patient(a.Own) + "/" + resourceType + "/_search")
+		return post(a.World.Patient(a.PatientLetter) + "/" + resourceType + "/_search")
 	}
 	return get(resourceType)
 }
@@ -104,11 +104,11 @@ func (r Record) ownerOr(otherwise byte) byte {
 
 // parameter returns a random search parameter of a type.
 func (a searches) parameter(resourceType string) Parameter {
-	known := a.Capabilities[resourceType].SearchParam
-	if len(known) == 0 {
+	parameters := a.Capabilities[resourceType].SearchParam
+	if len(parameters) == 0 {
 		return Parameter{"_id", "token"}
 	}
-	return pick(a, known...)
+	return pick(a, parameters...)
 }
 
 // plain returns a search parameter with a value and sometimes a modifier.
@@ -136,7 +136,7 @@ func (a searches) value(p Parameter, v Record) string {
 	case "reference":
 		owner := a.World.Patient(v.ownerOr(a.other()))
 		return pick(a, v.Reference(), owner, owner, v.ID, strings.TrimPrefix(owner, "Patient/"), "http://zq.example/ids|"+v.ID+"m", "true",
-			a.World.Patient(a.Own), a.World.Patient(a.Own)+","+owner)
+			a.World.Patient(a.PatientLetter), a.World.Patient(a.PatientLetter)+","+owner)
 	case "token":
 		return pick(a, v.ID+"m", "http://zq.example/ids|"+v.ID+"m", v.ID, "final", "active", "true", "laboratory", "http://loinc.org|8867-4", "|"+v.ID+"m")
 	case "date":
@@ -188,13 +188,13 @@ func (a searches) has(resourceType string, v Record) string {
 
 // include returns a parameter that adds referenced or referencing resources to the results.
 func (a searches) include(resourceType string, v Record) string {
-	known := a.Capabilities[resourceType]
+	capabilities := a.Capabilities[resourceType]
 	if other, ok := a.Capabilities[v.Type]; ok && a.oneIn(4) {
-		known = other
+		capabilities = other
 	}
-	values := append([]string{"*", "*:*", resourceType + ":*", "Patient:link", v.Type + ":patient", v.Type + ":subject"}, known.SearchInclude...)
+	values := append([]string{"*", "*:*", resourceType + ":*", "Patient:link", v.Type + ":patient", v.Type + ":subject"}, capabilities.SearchInclude...)
 	if a.oneIn(2) {
-		values = append([]string{"*", "*:*", v.Type + ":*", v.Type + ":patient", v.Type + ":subject", "Provenance:target"}, known.SearchRevInclude...)
+		values = append([]string{"*", "*:*", v.Type + ":*", v.Type + ":patient", v.Type + ":subject", "Provenance:target"}, capabilities.SearchRevInclude...)
 		return pick(a, "_revinclude", "_revinclude", "_revinclude:iterate", "_revinclude:recurse", "_revinclude:logical") + "=" + url.QueryEscape(pick(a, values...))
 	}
 	return pick(a, "_include", "_include", "_include:iterate", "_include:recurse", "_include:logical") + "=" + url.QueryEscape(pick(a, values...)+pick(a, "", "", ":Patient"))
@@ -216,7 +216,7 @@ func (a searches) result(resourceType string, _ Record) string {
 func (a searches) special(_ string, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a,
-		"_id="+v.ID, "_id="+v.ID+","+a.own().ID, "_id:not="+v.ID, "_tag=http://zq.example/tags|"+v.ID+"m", "_tag:not=x", "_tag="+v.ID+"m",
+		"_id="+v.ID, "_id="+v.ID+","+a.ownRecord().ID, "_id:not="+v.ID, "_tag=http://zq.example/tags|"+v.ID+"m", "_tag:not=x", "_tag="+v.ID+"m",
 		"_lastUpdated=gt2000-01-01", "_security:not=x", "_profile:missing=true", "_source:missing=false", "_source="+v.ID,
 		"_filter="+url.QueryEscape("_id eq "+v.ID), "_filter="+url.QueryEscape("identifier eq "+v.ID+"m or status eq final"),
 		"_text="+v.ID+"m", "_content="+v.ID+"m", "_list="+v.ID, "_list=$current-problems", "_query=current", "_type=Patient,"+v.Type,

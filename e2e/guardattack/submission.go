@@ -9,11 +9,11 @@ import (
 
 // submission returns a batch or transaction of writes. Some entries reference each other by fullUrl.
 func (a writeAttacks) submission() Attack {
-	v, own := a.victim(), a.own()
+	v, own := a.victim(), a.ownRecord()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
 	link := pick(a.Attacker, "urn:uuid:6f2f1a3e-52a8-4f5c-8d3a-0c6f0a7b1c11", "urn:uuid:6F2F1A3E-52A8-4F5C-8D3A-0C6F0A7B1C11", "urn:oid:1.2.3", "https://elsewhere.example/fhir/"+patient.Reference(),
-		patient.Reference(), a.World.Patient(a.Own), pick(a.Attacker, append([]string{"http://x.example"}, a.Bases...)...)+"/"+patient.Reference())
-	linked := strings.ReplaceAll(own.JSON, a.World.Patient(a.Own), pick(a.Attacker, link, link, strings.ToUpper(link), link+"/_history/1"))
+		patient.Reference(), a.World.Patient(a.PatientLetter), pick(a.Attacker, append([]string{"http://x.example"}, a.Bases...)...)+"/"+patient.Reference())
+	linked := strings.ReplaceAll(own.JSON, a.World.Patient(a.PatientLetter), pick(a.Attacker, link, link, strings.ToUpper(link), link+"/_history/1"))
 	entries := []string{
 		a.linkedEntry(link, v, patient),
 		entry("", pick(a.Attacker, http.MethodPut, http.MethodPost), own, pick(a.Attacker, linked, linked, own.JSON), ""),
@@ -33,7 +33,7 @@ func (a writeAttacks) submission() Attack {
 // linkedEntry returns an entry whose fullUrl is link.
 func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 	criteria := "identifier=" + idSystem + patient.ID + "m"
-	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.Own)), v.ID+"m", a.own().ID+"m")
+	reassigned := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.PatientLetter)), v.ID+"m", a.ownRecord().ID+"m")
 	return pick(a.Attacker,
 		entry(link, http.MethodPut, patient, patient.JSON, ""),
 		entry(link, http.MethodPost, patient, patient.JSON, `,"ifNoneExist":"`+criteria+`"`),
@@ -42,8 +42,8 @@ func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 		entryTo(link, http.MethodPatch, patient.Reference(), `{"resourceType":"Parameters","parameter":[]}`, ""),
 		entryTo(link, http.MethodDelete, patient.Reference(), "", ""),
 		entry(link, http.MethodPost, v, v.JSON, ""),
-		entry(link, http.MethodPut, a.World.Find(a.Own, "Patient.self"), a.World.Find(a.Own, "Patient.self").JSON, ""),
-		entryTo(link, http.MethodPost, v.Type, taken, `,"ifNoneExist":"_id=`+v.ID+`"`),
+		entry(link, http.MethodPut, a.World.Find(a.PatientLetter, "Patient.self"), a.World.Find(a.PatientLetter, "Patient.self").JSON, ""),
+		entryTo(link, http.MethodPost, v.Type, reassigned, `,"ifNoneExist":"_id=`+v.ID+`"`),
 	)
 }
 

@@ -24,6 +24,6 @@ func Tokens(text []byte) map[string]bool {
 
 // ReplaceToken replaces a record's token with that of an absent record. For an id, it also replaces the content strings.
 func ReplaceToken(text, token string) string {
-	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
-	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")
+	pattern := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
+	return pattern.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")
 }

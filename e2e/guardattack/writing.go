@@ -25,7 +25,7 @@ func (a writeAttacks) draw() Attack {
 
 // moving writes one of the attacker's records so that it references another patient, in addition to the attacker or instead.
 func (a writeAttacks) moving() Attack {
-	own := a.own()
+	own := a.ownRecord()
 	body, v := a.moved(own)
 	attack := Attack{Method: http.MethodPut, Path: own.Reference(), Body: body, Victim: v.ID}
 	if a.oneIn(3) {
@@ -36,7 +36,7 @@ func (a writeAttacks) moving() Attack {
 
 // ownWrite returns a permitted write.
 func (a writeAttacks) ownWrite() Attack {
-	own := a.own()
+	own := a.ownRecord()
 	body := strings.Replace(own.JSON, `"meta":{`, `"language":"`+pick(a.Attacker, "en", "de", "fr")+`","meta":{`, 1)
 	return a.withHeaders(pick(a.Attacker,
 		Attack{Method: http.MethodPut, Path: own.Reference(), Body: body},
@@ -68,7 +68,7 @@ func (a writeAttacks) criteria(own, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a.Attacker,
 		"identifier="+idSystem+v.ID+"m", "_id="+v.ID, "_id="+own.ID+","+v.ID, "identifier="+idSystem+own.ID+"m,"+idSystem+v.ID+"m", "_tag="+v.ID+"m",
-		"subject="+patient, "patient="+patient, "patient="+a.World.Patient(a.Own), "patient.identifier="+idSystem+v.ID+"m", "subject:Patient._tag="+v.ID+"m",
+		"subject="+patient, "patient="+patient, "patient="+a.World.Patient(a.PatientLetter), "patient.identifier="+idSystem+v.ID+"m", "subject:Patient._tag="+v.ID+"m",
 		"_has:Observation:subject:_id="+v.ID, "_id:not="+own.ID, "_lastUpdated=gt2000-01-01", "_filter="+url.QueryEscape("_id eq "+v.ID), "code=8867-4", "status=final", "",
 		"_id="+own.ID+"&_has:Provenance:target:_id="+v.ID, "_id="+own.ID+"&"+searches(a).chain(own.Type, v), "_id="+own.ID+"&"+searches(a).has(own.Type, v), "_id="+own.ID+"&_id="+v.ID,
 	)
@@ -76,7 +76,7 @@ func (a writeAttacks) criteria(own, v Record) string {
 
 // conditional returns a conditional write.
 func (a writeAttacks) conditional() Attack {
-	own, v := a.own(), a.victim()
+	own, v := a.ownRecord(), a.victim()
 	resourceType := pick(a.Attacker, own.Type, own.Type, v.Type)
 	criteria := a.criteria(own, v)
 	body := pick(a.Attacker, own.JSON, withoutID(own), v.JSON, strings.ReplaceAll(own.JSON, own.ID+`"`, v.ID+`"`))
@@ -97,7 +97,7 @@ func withoutID(r Record) string { return strings.Replace(r.JSON, `"id":"`+r.ID+`
 // jsonPatch returns a JSON Patch that makes one of the attacker's records reference another patient, or changes a victim's
 // record.
 func (a writeAttacks) jsonPatch() Attack {
-	own, v := a.own(), a.victim()
+	own, v := a.ownRecord(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	path := "/" + strings.ReplaceAll(a.memberElement(own.Type), ".", pick(a.Attacker, "/", "/0/", "/-/"))
 	value := a.naming(patient)
@@ -123,7 +123,7 @@ func (a writeAttacks) jsonPatch() Attack {
 
 // pathPatch is like jsonPatch, but with FHIRPath Patch.
 func (a writeAttacks) pathPatch() Attack {
-	own, v := a.own(), a.victim()
+	own, v := a.ownRecord(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	element := own.Type + "." + a.memberElement(own.Type)
 	reference := `"name":"value","valueReference":` + a.naming(patient)
@@ -150,9 +150,9 @@ func patchParameters(kind, path, value string) string {
 
 // deletion deletes a victim's record or, rarely, one of the attacker's records.
 func (a writeAttacks) deletion() Attack {
-	own, v := a.own(), a.victim()
+	own, v := a.ownRecord(), a.victim()
 	path := pick(a.Attacker, v.Reference(), v.Reference(), v.Reference(), v.Reference()+"/_history", v.Reference()+"/_history/1", v.Type+"?_id="+v.ID, v.Type+"?identifier="+idSystem+v.ID+"m",
-		v.Reference()+"?_expunge=true", v.Reference()+"?_cascade=delete", own.Reference()+"?_cascade=delete", a.World.Patient(a.Own), a.World.Patient(a.Own)+"?_cascade=delete")
+		v.Reference()+"?_expunge=true", v.Reference()+"?_cascade=delete", own.Reference()+"?_cascade=delete", a.World.Patient(a.PatientLetter), a.World.Patient(a.PatientLetter)+"?_cascade=delete")
 	attack := Attack{Method: http.MethodDelete, Path: path, Victim: v.ID}
 	if a.oneIn(12) {
 		attack.Path, attack.Victim = own.Reference(), ""
@@ -163,16 +163,16 @@ func (a writeAttacks) deletion() Attack {
 // foreign overwrites or copies a victim's record. The content is unchanged, or the attacker becomes its patient, or a record of
 // the attacker gets the victim's id.
 func (a writeAttacks) foreign() Attack {
-	v, own := a.victim(), a.own()
+	v, own := a.victim(), a.ownRecord()
 	patient := a.World.Patient(v.ownerOr(a.other()))
-	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient, a.World.Patient(a.Own)), v.ID+"m", own.ID+"m")
+	reassigned := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient, a.World.Patient(a.PatientLetter)), v.ID+"m", own.ID+"m")
 	renamed := strings.Replace(own.JSON, `"id":"`+own.ID+`"`, `"id":"`+v.ID+`"`, 1)
 	return a.withHeaders(pick(a.Attacker,
-		Attack{Method: http.MethodPut, Path: v.Reference(), Body: pick(a.Attacker, v.JSON, taken), Victim: v.ID},
+		Attack{Method: http.MethodPut, Path: v.Reference(), Body: pick(a.Attacker, v.JSON, reassigned), Victim: v.ID},
 		Attack{Method: http.MethodPut, Path: own.Type + "/" + v.ID, Body: renamed, Victim: v.ID},
 		Attack{Method: http.MethodPut, Path: own.Reference(), Body: renamed, Victim: v.ID},
-		Attack{Method: http.MethodPost, Path: v.Type, Body: pick(a.Attacker, v.JSON, taken), Victim: v.ID},
-		Attack{Method: http.MethodPost, Path: v.Reference(), Body: taken, Victim: v.ID},
-		Attack{Method: http.MethodPut, Path: v.Reference() + "/_history/1", Body: taken, Victim: v.ID},
+		Attack{Method: http.MethodPost, Path: v.Type, Body: pick(a.Attacker, v.JSON, reassigned), Victim: v.ID},
+		Attack{Method: http.MethodPost, Path: v.Reference(), Body: reassigned, Victim: v.ID},
+		Attack{Method: http.MethodPut, Path: v.Reference() + "/_history/1", Body: reassigned, Victim: v.ID},
 	))
 }

@@ -76,14 +76,14 @@ func run(binary, match string, requests, rounds int) error {
 		return err
 	}
 	defer g.stop()
-	whole, bound := trusted.Token("load", "user/*.rs", "user/*.rs", ""), trusted.Token("load", "patient/*.rs", "patient/*.rs", "1")
+	unrestricted, bound := trusted.Token("load", "user/*.rs", "user/*.rs", ""), trusted.Token("load", "patient/*.rs", "patient/*.rs", "1")
 	scenarios := []*scenario{
 		{name: "read, plain reverse_proxy", path: "Patient/1"},
-		{name: "read, plain reverse_proxy, with a token", path: "Patient/1", token: whole},
-		{name: "read, user/*.rs", path: "Patient/1", token: whole, guarded: true, limit: 1.10},
+		{name: "read, plain reverse_proxy, with a token", path: "Patient/1", token: unrestricted},
+		{name: "read, user/*.rs", path: "Patient/1", token: unrestricted, guarded: true, limit: 1.10},
 		{name: "read, patient/*.rs", path: "Patient/1", token: bound, guarded: true, limit: 1.25},
 		{name: "search of 50, plain reverse_proxy", path: "Encounter?_count=50"},
-		{name: "search of 50, user/*.rs", path: "Encounter?_count=50", token: whole, guarded: true},
+		{name: "search of 50, user/*.rs", path: "Encounter?_count=50", token: unrestricted, guarded: true},
 		{name: "search of 50, patient/*.rs", path: "Encounter?_count=50", token: bound, guarded: true, limit: 1.5},
 	}
 	scenarios = slices.DeleteFunc(scenarios, func(s *scenario) bool { return !strings.Contains(s.name, match) })

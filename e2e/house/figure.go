@@ -56,15 +56,15 @@ func readLimits(file string) (limits, error) {
 // check returns an error that lists the figures that exceed their limit, and the limits without a figure.
 func (l limits) check(figures []figure) error {
 	var faults []error
-	known := map[string]bool{}
+	measured := map[string]bool{}
 	for _, f := range figures {
-		known[f.name] = true
+		measured[f.name] = true
 		if limit, ok := l[f.name]; ok && f.value > limit {
 			faults = append(faults, fmt.Errorf("%s: %d, at most %d (%s)", f.name, f.value, limit, f.where))
 		}
 	}
 	for name := range l {
-		if !known[name] {
+		if !measured[name] {
 			faults = append(faults, fmt.Errorf("%s: there is a limit, but no such figure", name))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	held := flag.String("limits", "house/limits.txt", "the `file` that has the limits")
+	limitsFile := flag.String("limits", "house/limits.txt", "the `file` that has the limits")
 	request := flag.String("passed", "", "print only what a round of this `package:benchmark` passes")
 	flag.Parse()
 	folder := cmp.Or(flag.Arg(0), "..")
@@ -22,7 +22,7 @@ func main() {
 		w.print(os.Stdout)
 		return
 	}
-	l, err := readLimits(*held)
+	l, err := readLimits(*limitsFile)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -31,11 +31,11 @@ func typeFigures(folder string) ([]figure, error) {
 			many.value++
 		}
 	}
-	most := figure{name: "methods that one type reaches"}
+	maximum := figure{name: "methods that one type reaches"}
 	if len(all) > 0 {
-		most.value, most.where = all[0].reached, all[0].name
+		maximum.value, maximum.where = all[0].reached, all[0].name
 	}
-	return []figure{many, most}, nil
+	return []figure{many, maximum}, nil
 }
 
 // structures returns the named types in the module, except those of test support.

@@ -33,7 +33,7 @@ func TestSuitesHaveTests(t *testing.T) {
 	for _, m := range all {
 		for _, s := range m.suites {
 			if files, err := filepath.Glob(filepath.Join("../..", s.folder, "*_test.go")); len(files) == 0 || err != nil {
-				t.Errorf("%s: there are no tests in %s", m.removes, s.folder)
+				t.Errorf("%s: no tests in %s", m.removes, s.folder)
 			}
 		}
 	}

@@ -143,13 +143,13 @@ func (d *deployment) steps() (steps int) {
 var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
 // memory returns the largest resident memory of a gateway in bytes.
-func (d *deployment) memory() (most int) {
+func (d *deployment) memory() (peak int) {
 	for _, g := range d.gateways {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))
 		if found := residentSize.FindSubmatch(text); found != nil {
 			n, _ := strconv.Atoi(string(found[1]))
-			most = max(most, n<<10)
+			peak = max(peak, n<<10)
 		}
 	}
-	return most
+	return peak
 }

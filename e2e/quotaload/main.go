@@ -74,14 +74,14 @@ func (l *load) run() error {
 type client struct {
 	token string
 
-	mu    sync.Mutex
-	asked []answer
+	mu      sync.Mutex
+	answers []answer
 }
 
 // answer contains the time of a request and whether it was admitted.
 type answer struct {
-	at  time.Time
-	let bool
+	at       time.Time
+	admitted bool
 }
 
 const workers = 64
@@ -154,14 +154,14 @@ func (c *client) ask(web *http.Client, address string) error {
 	if !let && response.StatusCode != http.StatusTooManyRequests {
 		return fmt.Errorf("status %d", response.StatusCode)
 	}
-	c.asked = append(c.asked, answer{time.Now(), let})
+	c.answers = append(c.answers, answer{time.Now(), let})
 	return err
 }
 
 // exact returns how many of the client's requests an exact counter would admit.
 func (c *client) exact(limit int, window time.Duration) (let int) {
 	var within []time.Time
-	for _, a := range c.asked {
+	for _, a := range c.answers {
 		for len(within) > 0 && a.at.Sub(within[0]) >= window {
 			within = within[1:]
 		}
@@ -173,35 +173,35 @@ func (c *client) exact(limit int, window time.Duration) (let int) {
 	return let
 }
 
-// most returns the largest number of requests admitted in any window.
-func (c *client) most(window time.Duration) (most int) {
+// fullestWindow returns the largest number of requests admitted in any window.
+func (c *client) fullestWindow(window time.Duration) (fullest int) {
 	var within []time.Time
-	for _, a := range c.asked {
-		if !a.let {
+	for _, a := range c.answers {
+		if !a.admitted {
 			continue
 		}
 		within = append(within, a.at)
 		for a.at.Sub(within[0]) >= window {
 			within = within[1:]
 		}
-		most = max(most, len(within))
+		fullest = max(fullest, len(within))
 	}
-	return most
+	return fullest
 }
 
 func (l *load) report(clients []*client, d *deployment, took []time.Duration, length time.Duration) {
-	var let, exact, over, under, refused, most int
+	var let, exact, over, under, refused, fullest int
 	for _, c := range clients {
 		mine := 0
-		for _, a := range c.asked {
-			if a.let {
+		for _, a := range c.answers {
+			if a.admitted {
 				mine++
 			} else {
 				refused++
 			}
 		}
 		right := c.exact(l.limit, l.window)
-		let, exact, most = let+mine, exact+right, max(most, c.most(l.window))
+		let, exact, fullest = let+mine, exact+right, max(fullest, c.fullestWindow(l.window))
 		over, under = over+max(0, mine-right), under+max(0, right-mine)
 	}
 	slices.Sort(took)
@@ -209,7 +209,7 @@ func (l *load) report(clients []*client, d *deployment, took []time.Duration, le
 	fmt.Printf("clients %d, gateways %d, limit %d in %v: %d requests in %v (%.0f/s)\n",
 		l.clients, l.gateways, l.limit, l.window, let+refused, length.Round(time.Second), float64(let+refused)/length.Seconds())
 	fmt.Printf("let in %d, by an exact counter %d: %+.2f %% (clients with more: %.2f %%, with less: %.2f %%); fullest window %d of %d\n",
-		let, exact, percent(let-exact), percent(over), percent(under), most, l.limit)
+		let, exact, percent(let-exact), percent(over), percent(under), fullest, l.limit)
 	fmt.Printf("refused %d; answers took %v, 99 %% at most %v\n", refused, took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
 	fmt.Printf("steps at the store: %.3f for each request; memory of a gateway %d MiB\n", float64(d.steps())/float64(let+refused), d.memory()>>20)
 }

@@ -28,8 +28,8 @@ type answer struct {
 // unknown reports whether the outcome is unknown: the request may have taken effect.
 func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
 
-// told returns the response as text for the record and for error messages.
-func (a answer) told() string {
+// summary returns the response as text for the record and for error messages.
+func (a answer) summary() string {
 	if a.err != nil {
 		return a.err.Error()
 	}
@@ -129,7 +129,7 @@ func firstPatient(a answer) (string, error) {
 		Entry []struct{ Resource struct{ ID string } }
 	}
 	if err := json.Unmarshal([]byte(a.body), &bundle); err != nil || len(bundle.Entry) == 0 {
-		return "", errors.New("no patients: " + a.told())
+		return "", errors.New("no patients: " + a.summary())
 	}
 	return "Patient/" + bundle.Entry[0].Resource.ID, nil
 }
@@ -180,7 +180,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 func mustTokens(a answer) (tokens, error) {
 	t := a.tokens()
 	if t.Access == "" || t.Refresh == "" {
-		return t, errors.New("no tokens: " + a.told())
+		return t, errors.New("no tokens: " + a.summary())
 	}
 	return t, nil
 }

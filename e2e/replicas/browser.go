@@ -83,15 +83,17 @@ func (a answer) leadsToFailure() bool {
 	return failure == "server_error" || failure == "temporarily_unavailable"
 }
 
-// asksToSignIn reports whether a response redirects to the sign-in page.
-func (a answer) asksToSignIn() bool { return a.location != nil && a.location.Path == "/oauth2/login" }
+// redirectsToSignIn reports whether a response redirects to the sign-in page.
+func (a answer) redirectsToSignIn() bool {
+	return a.location != nil && a.location.Path == "/oauth2/login"
+}
 
 var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
 
 // signIn sends an authorization request and the sign-in form. It returns the last response.
 func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	first := b.authorize(ctx, request.query)
-	if !first.asksToSignIn() {
+	if !first.redirectsToSignIn() {
 		return first
 	}
 	page := b.get(ctx, first.location.String())
@@ -112,7 +114,7 @@ func (b *browser) signIn(ctx context.Context, request authorization) answer {
 // mustSignIn signs the user in. It returns an error if the response contains no code.
 func (b *browser) mustSignIn(ctx context.Context) error {
 	if a := b.signIn(ctx, newAuthorization(scope)); a.code() == "" {
-		return errors.New("no code after signing in: " + a.told())
+		return errors.New("no code after signing in: " + a.summary())
 	}
 	return nil
 }
@@ -121,7 +123,7 @@ func (b *browser) mustSignIn(ctx context.Context) error {
 func (b *browser) mustCode(ctx context.Context, request authorization) (string, error) {
 	a := b.authorize(ctx, request.query)
 	if a.code() == "" {
-		return "", fmt.Errorf("no code: %s", a.told())
+		return "", fmt.Errorf("no code: %s", a.summary())
 	}
 	return a.code(), nil
 }

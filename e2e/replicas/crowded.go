@@ -43,9 +43,9 @@ func (s *settings) crowdMemory(ctx context.Context) error {
 	before := heap()
 	state := store.NewMemory(1<<30, 0)
 	entries, err := s.fill(ctx, state, s.person)
-	grown := heap() - before
+	growth := heap() - before
 	runtime.KeepAlive(state)
-	fmt.Printf("| memory | %d | %.1f GB | %d bytes | | | | |\n", entries, float64(grown)/1e9, grown/int64(s.people))
+	fmt.Printf("| memory | %d | %.1f GB | %d bytes | | | | |\n", entries, float64(growth)/1e9, growth/int64(s.people))
 	return err
 }
 
@@ -80,12 +80,12 @@ func (s *settings) crowd(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	grown := after - before
+	growth := after - before
 	if err := state.Close(); err != nil {
 		return err
 	}
 	full, again, err := of.restart(ctx)
-	fmt.Printf("| %s | %d | %.1f GB | %d bytes | %.2f s | %.2f s | %s | %s |\n", name, entries, float64(grown)/1e9, grown/int64(s.people),
+	fmt.Printf("| %s | %d | %.1f GB | %d bytes | %.2f s | %.2f s | %s | %s |\n", name, entries, float64(growth)/1e9, growth/int64(s.people),
 		empty.Seconds(), full.Seconds(), milliseconds(refreshed), milliseconds(again))
 	return err
 }
@@ -111,8 +111,8 @@ func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, e
 	return start, took.quantile(0.5), nil
 }
 
-// most is a capacity that exceeds the number of entries.
-const most = 1 << 30
+// maxEntries is a capacity that exceeds the number of entries.
+const maxEntries = 1 << 30
 
 // closer is a store that must be closed.
 type closer interface {
@@ -128,7 +128,7 @@ func (of *subject) open(ctx context.Context) (closer, func() (int64, error), err
 		if err != nil || len(files) != 1 {
 			return nil, nil, fmt.Errorf("files %q: %w", files, err)
 		}
-		s := boltstore.New(files[0], most)
+		s := boltstore.New(files[0], maxEntries)
 		return s, func() (int64, error) { return fileSize(files[0]) }, s.Open()
 	case "redis":
 		address := of.Engine.Addresses()[0]
@@ -136,7 +136,7 @@ func (of *subject) open(ctx context.Context) (closer, func() (int64, error), err
 		return s, of.Engine.Servers()[0].Resident, nil
 	case "postgres":
 		dsn := "postgres://postgres@" + of.Engine.Addresses()[0] + "/postgres"
-		s, err := postgresstore.New(postgresstore.Config{DSN: dsn, MaxEntries: most, Timeout: time.Minute, SynchronousCommit: "off"})
+		s, err := postgresstore.New(postgresstore.Config{DSN: dsn, MaxEntries: maxEntries, Timeout: time.Minute, SynchronousCommit: "off"})
 		if err != nil {
 			return nil, nil, err
 		}

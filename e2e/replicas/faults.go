@@ -33,21 +33,21 @@ type saboteur struct {
 func (s *saboteur) faults() []fault {
 	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
 	all := []fault{
-		s.killed("a gateway", g, time.Second),
+		s.killFault("a gateway", g, time.Second),
 		pauseFault("a gateway", g, 3*time.Second),
 	}
 	servers := s.Engine.Servers()
 	if len(servers) == 0 {
 		return all
 	}
-	name, down := "the store", time.Second
+	name, downtime := "the store", time.Second
 	if len(servers) > 1 {
-		name, down = "the master", 4*time.Second // exceeds the Sentinels' timeout
+		name, downtime = "the master", 4*time.Second // exceeds the Sentinels' timeout
 	}
-	all = append(all, s.killed(name, servers[0], down), pauseFault(name, servers[0], 6*time.Second))
+	all = append(all, s.killFault(name, servers[0], downtime), pauseFault(name, servers[0], 6*time.Second))
 	if s.Network.Cuts() {
 		all = append(all, s.cut("a gateway cut off from the store", 8*time.Second, []*deployment.Process{g}, servers))
-		all = append(all, s.cut(name+" cut off from all", 6*time.Second, servers[:1], s.others(servers)))
+		all = append(all, s.cut(name+" cut off from all", 6*time.Second, servers[:1], s.peersOf(servers)))
 		if len(servers) > 1 {
 			all = append(all, s.cut("the master cut off from its replicas and the other Sentinels", 8*time.Second, servers[:1], servers[1:]))
 		}
@@ -55,17 +55,17 @@ func (s *saboteur) faults() []fault {
 	return all
 }
 
-// others returns all servers with which the first server communicates.
-func (s *saboteur) others(servers []*deployment.Process) []*deployment.Process {
-	others := append([]*deployment.Process(nil), servers[1:]...)
+// peersOf returns all servers with which the first server communicates.
+func (s *saboteur) peersOf(servers []*deployment.Process) []*deployment.Process {
+	peers := append([]*deployment.Process(nil), servers[1:]...)
 	for _, g := range s.Gateways {
-		others = append(others, g.Process)
+		peers = append(peers, g.Process)
 	}
-	return others
+	return peers
 }
 
-func (s *saboteur) killed(name string, p *deployment.Process, down time.Duration) fault {
-	return fault{name + " killed", down, func() error { p.Kill(); return nil }, p.Start}
+func (s *saboteur) killFault(name string, p *deployment.Process, downtime time.Duration) fault {
+	return fault{name + " killed", downtime, func() error { p.Kill(); return nil }, p.Start}
 }
 
 func pauseFault(name string, p *deployment.Process, lasts time.Duration) fault {

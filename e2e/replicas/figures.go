@@ -63,7 +63,7 @@ func (w *worker) signIn(ctx context.Context) error {
 	request := newAuthorization(scope)
 	a := b.signIn(ctx, request)
 	if a.code() == "" {
-		return errors.New("no code after signing in: " + a.told())
+		return errors.New("no code after signing in: " + a.summary())
 	}
 	w.tokens, err = mustTokens(w.app().exchange(ctx, a.code(), request.verifier))
 	return err
@@ -91,14 +91,14 @@ func (w *worker) refresh(ctx context.Context) (err error) {
 
 func (w *worker) introspect(ctx context.Context) error {
 	if a := w.app().introspect(ctx, w.tokens.Access); activity(a) != "ok" {
-		return errors.New("not active: " + a.told())
+		return errors.New("not active: " + a.summary())
 	}
 	return nil
 }
 
 func (w *worker) read(ctx context.Context) error {
 	if a := w.app().get(ctx, w.patient, w.tokens.Access); a.status != http.StatusOK {
-		return errors.New("not read: " + a.told())
+		return errors.New("not read: " + a.summary())
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (w *worker) read(ctx context.Context) error {
 // newSubject deploys gateways with a store and signs all users in. Requests bypass nginx.
 func (s *settings) newSubject(ctx context.Context, store string, gateways int) (*subject, error) {
 	s.store, s.cuts = store, false
-	s.gateways = s.most(gateways)
+	s.gateways = s.maxGateways(gateways)
 	d, err := s.deploy("")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", store, err)

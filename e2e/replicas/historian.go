@@ -65,7 +65,7 @@ func (h *historian) once(ctx context.Context) error {
 func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	o.Client, o.Call, o.Return = h.number, call, h.record.Now()
 	if o.Result != history.OK {
-		o.Told = a.told()
+		o.ResponseText = a.summary()
 	}
 	h.record.Add(o)
 }
@@ -105,7 +105,7 @@ func (h *historian) newGrant(ctx context.Context) {
 		o.Result = history.OK
 	case a.unknown() || a.leadsToFailure():
 		o.Result = history.Unknown
-	case a.asksToSignIn():
+	case a.redirectsToSignIn():
 		o.Result = history.Refused
 		defer func() { h.session = "" }()
 	}
@@ -123,9 +123,9 @@ func (h *historian) newGrant(ctx context.Context) {
 func (h *historian) exchange(ctx context.Context, g *grant, code, verifier string) {
 	call := h.record.Now()
 	a := h.app.exchange(ctx, code, verifier)
-	given := a.tokens()
-	h.tell(history.Operation{Kind: history.Exchange, Subject: g.subject, Result: result(a), Next: given.Refresh}, call, a)
-	g.learn(given)
+	tokens := a.tokens()
+	h.tell(history.Operation{Kind: history.Exchange, Subject: g.subject, Result: result(a), Next: tokens.Refresh}, call, a)
+	g.learn(tokens)
 }
 
 // result classifies a response of the token endpoint.
@@ -154,9 +154,9 @@ func (h *historian) refresh(ctx context.Context, stale bool) {
 func (h *historian) refreshWith(ctx context.Context, g *grant, token string) {
 	call := h.record.Now()
 	a := h.app.refresh(ctx, token)
-	given := a.tokens()
-	h.tell(history.Operation{Kind: history.Refresh, Subject: g.subject, Token: token, Result: result(a), Next: given.Refresh}, call, a)
-	g.learn(given)
+	tokens := a.tokens()
+	h.tell(history.Operation{Kind: history.Refresh, Subject: g.subject, Token: token, Result: result(a), Next: tokens.Refresh}, call, a)
+	g.learn(tokens)
 }
 
 func (h *historian) revoke(ctx context.Context) {

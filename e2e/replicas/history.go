@@ -49,7 +49,7 @@ func checkHistories(ctx context.Context, s settings) error {
 	for _, v := range violations[:min(len(violations), 10)] {
 		fmt.Println(v)
 	}
-	return errors.Join(errors.New("clients were told what cannot be"), s.keep(d, operations, faults))
+	return errors.Join(errors.New("clients got inconsistent responses"), s.keep(d, operations, faults))
 }
 
 func outages(d *deployment.Deployment, record *history.Record) (all []history.Outage, err error) {

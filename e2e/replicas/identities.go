@@ -50,8 +50,8 @@ func identities(address, options string) (string, error) {
 	for i := range people {
 		more += fmt.Sprintf("\t\tuser p%d {\n\t\t\tpassword_hash %s\n\t\t\tfhir_user Practitioner/p%d\n\t\t}\n", i, passwordHash, i)
 	}
-	whole := strings.Replace(string(text), before, more+before, 1)
-	return strings.ReplaceAll(whole, "localhost:8443", address), nil
+	caddyfile := strings.Replace(string(text), before, more+before, 1)
+	return strings.ReplaceAll(caddyfile, "localhost:8443", address), nil
 }
 
 func clients() string {

@@ -75,7 +75,7 @@ func run(s settings, command string) error {
 	if missing := deployment.Missing(s.store); len(missing) > 0 {
 		return errMissing(missing)
 	}
-	s.gateways = s.most(s.gateways)
+	s.gateways = s.maxGateways(s.gateways)
 	var err error
 	if s.folder, err = os.MkdirTemp("", "replicas"); err != nil {
 		return err
@@ -86,8 +86,8 @@ func run(s settings, command string) error {
 	return do(ctx, s)
 }
 
-// most returns gateways, or 1 if the store supports only one gateway.
-func (s *settings) most(gateways int) int {
+// maxGateways returns gateways, or 1 if the store supports only one gateway.
+func (s *settings) maxGateways(gateways int) int {
 	if s.store == "memory" || s.store == "file" {
 		return 1
 	}

@@ -172,7 +172,7 @@ func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func
 	count := 0
 	for _, a := range answers {
 		if a.unknown() || a.status == http.StatusTooManyRequests {
-			return nil, errors.New("neither won nor lost: " + a.told())
+			return nil, errors.New("neither won nor lost: " + a.summary())
 		}
 		if prize := won(a); prize != "" {
 			winner, prizes[prize] = a, true
@@ -180,7 +180,7 @@ func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func
 		}
 	}
 	if count != winners || len(prizes) != 1 {
-		return nil, fmt.Errorf("%d won %d different things, want %d and 1; the last answer: %s", count, len(prizes), winners, answers[len(answers)-1].told())
+		return nil, fmt.Errorf("%d won %d different things, want %d and 1; the last answer: %s", count, len(prizes), winners, answers[len(answers)-1].summary())
 	}
 	if check == nil {
 		return nil, nil
@@ -236,7 +236,7 @@ func (t *raceTrack) refreshRace(ctx context.Context) (func(context.Context) answ
 			return nil, ctx.Err()
 		}
 		if a := t.app.refresh(ctx, first.Refresh); a.oauthError() != "invalid_grant" {
-			return nil, errors.New("after the grace: " + a.told())
+			return nil, errors.New("after the grace: " + a.summary())
 		}
 		return t.ends(ctx, winner, time.Now())
 	}
@@ -259,7 +259,7 @@ func (t *raceTrack) launchRace(ctx context.Context) (func(context.Context) answe
 	a := t.app.post(ctx, ehrID, "/oauth2/launch", url.Values{"app": {clientID}, "user": {t.browser.user}, "patient": {"p01"}})
 	var body struct{ Launch string }
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Launch == "" {
-		return nil, nil, nil, errors.New("no launch: " + a.told())
+		return nil, nil, nil, errors.New("no launch: " + a.summary())
 	}
 	use := func(ctx context.Context) answer {
 		return t.browser.authorize(ctx, newAuthorization("launch openid patient/*.rs", "launch", body.Launch, "aud", t.Issuer+"/fhir/R4").query)
@@ -273,7 +273,7 @@ func (t *raceTrack) pushRace(ctx context.Context) (func(context.Context) answer,
 		URI string `json:"request_uri"`
 	}
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.URI == "" {
-		return nil, nil, nil, errors.New("not pushed: " + a.told())
+		return nil, nil, nil, errors.New("not pushed: " + a.summary())
 	}
 	use := func(ctx context.Context) answer {
 		return t.browser.authorize(ctx, url.Values{"client_id": {clientID}, "request_uri": {body.URI}})
@@ -289,7 +289,7 @@ func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answe
 	}
 	for _, seen := range t.seen {
 		if a := seen.read(ctx, first.Access); a.status != http.StatusOK {
-			return nil, nil, nil, errors.New("refused before it was revoked: " + a.told())
+			return nil, nil, nil, errors.New("refused before it was revoked: " + a.summary())
 		}
 	}
 	use := func(ctx context.Context) answer { return t.seen[0].revoke(ctx, first.Refresh) }
@@ -315,7 +315,7 @@ func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (l
 				break
 			}
 			if time.Since(since) > 5*time.Second {
-				return nil, fmt.Errorf("gateway %d accepts an ended access token: %s", n+1, a.told())
+				return nil, fmt.Errorf("gateway %d accepts an ended access token: %s", n+1, a.summary())
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -323,10 +323,10 @@ func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (l
 	}
 	for n, seen := range t.seen {
 		if a := seen.introspect(ctx, of.Access); a.status != http.StatusOK || strings.Contains(a.body, `"active":true`) {
-			return nil, fmt.Errorf("gateway %d, introspection of an ended access token: %s", n+1, a.told())
+			return nil, fmt.Errorf("gateway %d, introspection of an ended access token: %s", n+1, a.summary())
 		}
 		if a := seen.refresh(ctx, of.Refresh); a.oauthError() != "invalid_grant" {
-			return nil, fmt.Errorf("gateway %d, refreshing an ended grant: %s", n+1, a.told())
+			return nil, fmt.Errorf("gateway %d, refreshing an ended grant: %s", n+1, a.summary())
 		}
 	}
 	return lags, nil

@@ -86,11 +86,11 @@ func sums(answers []answer) []sum {
 		}
 		all[at[category]].add(&answers[i])
 	}
-	whole := sum{category: "all"}
+	total := sum{category: "all"}
 	for i := range answers {
-		whole.add(&answers[i])
+		total.add(&answers[i])
 	}
-	return append(all, whole)
+	return append(all, total)
 }
 
 func printSums(w io.Writer, answers []answer) error {

@@ -98,9 +98,9 @@ func (s *searcher) ask(ctx context.Context, q testQuery) (answer, error) {
 	if a.find(page); a.rank > 0 || a.total <= pageSize {
 		return a, nil
 	}
-	whole, err := s.expand(ctx, q.query, nil)
+	full, err := s.expand(ctx, q.query, nil)
 	if err == nil {
-		a.find(whole)
+		a.find(full)
 	}
 	return a, err
 }

@@ -170,7 +170,7 @@ func changeWithoutResponse(t *testing.T, n *Network) {
 	n.wantBack(t)
 	_, codeErr := n.Store.Get(t.Context(), "code:1")
 	_, grantErr := n.Store.Get(t.Context(), "grant:1")
-	if taken, added := errors.Is(codeErr, store.ErrNotFound), grantErr == nil; taken != added {
+	if consumed, added := errors.Is(codeErr, store.ErrNotFound), grantErr == nil; consumed != added {
 		t.Errorf("half done: the code: %v; the grant: %v", codeErr, grantErr)
 	}
 }

@@ -74,8 +74,8 @@ func binary() string {
 	return "../caddy"
 }
 
-func (g *gateway) wait(most time.Duration) error {
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+func (g *gateway) wait(timeout time.Duration) error {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := http.Get(g.origin + "/fhir/R4/metadata")
 		if err == nil && r.StatusCode == http.StatusOK {
 			return r.Body.Close()

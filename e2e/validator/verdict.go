@@ -45,7 +45,7 @@ func verdicts(file, origin string) (map[string]string, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, err
 	}
-	said := map[string]string{}
+	messages := map[string]string{}
 	for _, e := range a.Entry {
 		var lines strings.Builder
 		for _, i := range e.Resource.Issue {
@@ -53,21 +53,21 @@ func verdicts(file, origin string) (map[string]string, error) {
 		}
 		for _, x := range e.Resource.Extension {
 			if strings.HasSuffix(x.URL, "operationoutcome-file") {
-				said[filepath.Base(x.ValueString)] = strings.ReplaceAll(lines.String(), origin, "http://gateway")
+				messages[filepath.Base(x.ValueString)] = strings.ReplaceAll(lines.String(), origin, "http://gateway")
 			}
 		}
 	}
-	return said, nil
+	return messages, nil
 }
 
 // compare prints unexpected and missing messages, and returns the number of files that have such messages.
 func compare(files []string, g *gateway) (wrong int, err error) {
-	said, err := verdicts(answersFile, g.origin)
+	messages, err := verdicts(answersFile, g.origin)
 	if err != nil {
 		return 0, err
 	}
 	for _, file := range files {
-		ok, err := matchesExpectation(file, said[filepath.Base(file)])
+		ok, err := matchesExpectation(file, messages[filepath.Base(file)])
 		if err != nil {
 			return 0, err
 		}
@@ -80,18 +80,18 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 }
 
 // matchesExpectation writes the actual messages for one file, and reports whether they equal the expected ones.
-func matchesExpectation(file, said string) (bool, error) {
+func matchesExpectation(file, messages string) (bool, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ".json")
-	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(messages), 0o600); err != nil {
 		return false, err
 	}
 	expected, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".txt")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
-	lines := difference(string(expected), said)
+	lines := difference(string(expected), messages)
 	fmt.Printf("%-20s errors %2d, warnings %2d, code systems not found %d\n", name,
-		strings.Count("\n"+said, "\nerror "), strings.Count("\n"+said, "\nwarning "), strings.Count(said, notFound))
+		strings.Count("\n"+messages, "\nerror "), strings.Count("\n"+messages, "\nwarning "), strings.Count(messages, notFound))
 	for _, line := range lines {
 		fmt.Println("  " + line)
 	}
@@ -99,8 +99,8 @@ func matchesExpectation(file, said string) (bool, error) {
 }
 
 // difference returns the lines that only one text contains: prefixed with - for expected, + for said.
-func difference(expected, said string) (lines []string) {
-	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(said), "\n")
+func difference(expected, actual string) (lines []string) {
+	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(actual), "\n")
 	for _, line := range left {
 		if !slices.Contains(right, line) {
 			lines = append(lines, "- "+line)

@@ -69,7 +69,7 @@ func expand(l *terminology.Library, url string) string {
 		if index := systems.CodeSystem(system, ""); index != definitions.None && systems.CodeSystems[index].Content.HasConcepts() {
 			return "the version that they name of a code system that is here in another"
 		}
-		return missing.Kind + " `" + system + "`"
+		return missing.ResourceType + " `" + system + "`"
 	}
 	return err.Error()
 }

@@ -147,12 +147,12 @@ func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, erro
 	if id == "" || c.handler.FetchedDefinitions == nil {
 		return l, nil
 	}
-	return c.handler.FetchedDefinitions.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
+	return c.handler.FetchedDefinitions.Complete(c.Context(), []outcome.MissingDefinition{{ResourceType: kind, ID: id}})
 }
 
 // Fetch calls try with a library. While try reports missing definitions that can be fetched, Fetch adds them and calls try
 // again. try also returns the missing definitions that could change its result.
-func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
+func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.MissingDefinition, error)) (T, error) {
 	l, err := c.fetchInstance(l)
 	if err != nil {
 		return *new(T), err
@@ -175,7 +175,7 @@ func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library
 }
 
 // MissingDefinitions returns the missing definitions that caused an error.
-func MissingDefinitions(err error) []outcome.Missing {
+func MissingDefinitions(err error) []outcome.MissingDefinition {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok && failed.Provisional == nil {
 		return failed.Missing
 	}

@@ -62,7 +62,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 
 // Versions serves [base]/$versions, which reports FHIR version 4.0. For responses and errors, see [Handler.Expand].
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(*Call, *terminology.Library, []parameters.Input) ([]byte, []outcome.Missing, error) {
+	return h.serve(w, r, func(*Call, *terminology.Library, []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 		out := parameters.NewWriter(nil)
 		out.Text("version", "valueString", "4.0")
 		out.Text("default", "valueString", "4.0")

@@ -38,7 +38,7 @@ func TestCompose(t *testing.T) {
 		{"exclude listed", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"DODO"}]}]}`, "mammal dog bat flyer fly chimera"},
 		{"exclude all", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals"}]}`, ""},
 		{"exclude value set", `{"include":[{"system":"http://x/animals"}],"exclude":[{"valueSet":["http://x/flying"]}]}`, "animal mammal dog dodo chimera"},
-		{"exclude by what is not here", `{"include":[{"system":"http://x/none","concept":[{"code":"a"},{"code":"b"}]}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`, "b"},
+		{"exclude with a missing code system", `{"include":[{"system":"http://x/none","concept":[{"code":"a"},{"code":"b"}]}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`, "b"},
 		{"exclude what only another version lists", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals","version":"9","concept":[{"code":"animal"},{"code":"mammal"},{"code":"dodo"},{"code":"chimera"}]}]}`, "dog bat flyer fly"},
 		{"active only", `{"inactive":false,"include":[{"system":"http://x/animals"}]}`, "animal mammal dog bat flyer fly chimera"},
 		{"inactive too", `{"inactive":true,"include":[{"system":"http://x/animals"}]}`, all},
@@ -311,7 +311,7 @@ func TestOffsetIsOfPages(t *testing.T) {
 		`{"name":"url","valueUri":"http://x/is-red"},{"name":"offset","valueInteger":9},{"name":"x","part":[]}`: true,
 	} {
 		if _, got := postExpand(t, l, parameters); got != want {
-			t.Errorf("%s: offset told: %t", parameters, got)
+			t.Errorf("%s: has offset: %t", parameters, got)
 		}
 	}
 }
@@ -329,9 +329,9 @@ func TestTrees(t *testing.T) {
 		{"several parents", "poly-all", "", "a c b d e"},
 		{"several parents, but in a part", "below-a", "", "a c e"},
 		{"filter", "leaves", "", "any[Any colour]{red[Red]{pink[Pink](status=retired)}}"},
-		{"filter leaves out what is between", "ends", "", "any[Any colour] pink[Pink](status=retired)"},
+		{"filter omits an intermediate concept", "ends", "", "any[Any colour] pink[Pink](status=retired)"},
 		{"twice the same", "two", "", "red[Red] pink[Pink](status=retired) any[Any colour] blue[Blue]"},
-		{"exclude what is between", "but", "", "any[Any colour]{pink[Pink](status=retired) blue[Blue]}"},
+		{"exclude an intermediate concept", "but", "", "any[Any colour]{pink[Pink](status=retired) blue[Blue]}"},
 		{"text filter", "leaves", `,{"name":"filter","valueString":"re"}`, "red[Red]"},
 		{"text filter and page", "leaves", `,{"name":"filter","valueString":"a"},{"name":"count","valueInteger":9}`, "any[Any colour]"},
 	}
@@ -385,7 +385,7 @@ func TestVersionsOfValueSets(t *testing.T) {
 	}{
 		{"latest", []string{"url", "http://x/outer"}, "blue"},
 		{"chosen", []string{"url", "http://x/outer", "default-valueset-version", "http://x/v|1"}, "red"},
-		{"chosen, of the one that is asked for", []string{"url", "http://x/v", "default-valueset-version", "http://x/v|1"}, "red"},
+		{"chosen, in the requested version", []string{"url", "http://x/v", "default-valueset-version", "http://x/v|1"}, "red"},
 		{"as on a date", []string{"url", "http://x/v", "date", "2021"}, "red"},
 		{"imported as on a date", []string{"url", "http://x/outer", "date", "2021-01"}, "red"},
 		{"on the day itself", []string{"url", "http://x/v", "date", "2022-05-01"}, "blue"},

@@ -12,8 +12,8 @@ const (
 	MaxParameterLength = maxParameterLength
 )
 
-// SetMostRemembered sets the maximum total size of resources cached by cache-id, in bytes.
-func (h *Handler) SetMostRemembered(most int64) { h.resourceCache.maxBytes = most }
+// SetMaxCachedBytes sets the maximum total size of resources cached by cache-id, in bytes.
+func (h *Handler) SetMaxCachedBytes(limit int64) { h.resourceCache.maxBytes = limit }
 
 // PublishedIn returns the definitions of a type as resources.
 func PublishedIn(d *definitions.Set, kind string) []definitionResource {

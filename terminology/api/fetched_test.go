@@ -28,7 +28,7 @@ func TestFetched(t *testing.T) {
 		loaded    []string // definitions loaded in addition to the fetched ones
 		there     []string
 		codes     string
-		asked     string
+		requested string
 	}{
 		{"value set and code system", "http://x/vs", nil, []string{fixture.ComposedValueSet("http://x/vs", "1", of), fixture.VersionedSystem("http://x/cs", "1", "complete", "a b")},
 			"a b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
@@ -63,7 +63,7 @@ func TestFetched(t *testing.T) {
 				got := terminologytest.ExpandWith(t, h, "url", test.url)
 				terminologytest.WantCodes(t, got, test.codes)
 			}
-			source.WantRequested(t, strings.Split(test.asked, ", ")...)
+			source.WantRequested(t, strings.Split(test.requested, ", ")...)
 			if base.Definitions().Counts() != before {
 				t.Errorf("the library below was changed: %v", base.Definitions().Counts())
 			}
@@ -101,13 +101,13 @@ func TestFetchedFailures(t *testing.T) {
 		err       error
 		is        error
 		status    int
-		asked     int // expected number of fetches for two requests
+		fetches   int // expected number of fetches for two requests
 	}{
 		{"not there", "http://x/vs", nil, nil, outcome.ErrUnknown, 404, 1},
 		{"part not there", "http://x/gone", nil, nil, outcome.ErrIncomplete, 422, 1},
 		{"without its concepts", "http://x/gone", []string{fixture.VersionedSystem("http://x/gone-cs", "1", "not-present", "")}, nil, outcome.ErrIncomplete, 422, 1},
 		{"fails", "http://x/vs", nil, errors.New("dial tcp 10.1.2.3: refused"), nil, 502, 2},
-		{"fails and says how", "http://x/vs", nil, statusError{errors.New("hidden")}, nil, 504, 2},
+		{"fails with a status", "http://x/vs", nil, statusError{errors.New("hidden")}, nil, 504, 2},
 		{"garbage", "http://x/vs", []string{`{"resourceType":`}, nil, nil, 502, 2},
 		{"broken", "http://x/vs", []string{`{"resourceType":"ValueSet","url":"http://x/vs","compose":{"include":{}}}`}, nil, nil, 502, 2},
 		{"too large", "http://x/vs", []string{fixture.ComposedValueSet("http://x/vs", strings.Repeat("1", 2000), "")}, nil, nil, 422, 2},
@@ -123,15 +123,15 @@ func TestFetchedFailures(t *testing.T) {
 			for range 2 {
 				_, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", test.url))
 				var e *outcome.Error
-				if !errors.As(err, &e) || e.Status != test.status || test.is != nil && !errors.Is(err, test.is) || test.is == nil && test.asked > 0 && errors.Is(err, outcome.ErrUnknown) {
+				if !errors.As(err, &e) || e.Status != test.status || test.is != nil && !errors.Is(err, test.is) || test.is == nil && test.fetches > 0 && errors.Is(err, outcome.ErrUnknown) {
 					t.Fatalf("got %v", err)
 				}
 				if strings.Contains(e.Diagnostics(), "10.1.2.3") {
 					t.Errorf("an address in %q", e.Diagnostics())
 				}
 			}
-			if len(source.Requested) != test.asked {
-				t.Errorf("asked %q", source.Requested)
+			if len(source.Requested) != test.fetches {
+				t.Errorf("requests %q", source.Requested)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestFetchedFailures(t *testing.T) {
 // endlessSource is a source of value sets, each of which imports another one.
 type endlessSource struct{}
 
-func (endlessSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (endlessSource) Definitions(_ context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
 	var n int
 	if _, err := fmt.Sscanf(m.Canonical, "http://x/n%d", &n); err != nil {
 		return nil, err
@@ -187,14 +187,14 @@ func TestFetchedAges(t *testing.T) {
 		f.OnChange = func(url string) { changed = append(changed, url) }
 		h := &api.Handler{Library: terminologytest.Library(t, fixture.UnresolvableValueSet), FetchedDefinitions: f}
 		const it = "CodeSystem http://x/gone-cs"
-		step := func(codes string, asked ...string) {
+		step := func(codes string, requested ...string) {
 			t.Helper()
 			w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/gone"))
 			if codes == "" && err == nil || codes != "" && (err != nil || !strings.Contains(w.Body.String(), `"code":"`+codes+`"`)) {
 				t.Errorf("got %v, %s, want code %q", err, w.Body, codes)
 			}
 			synctest.Wait()
-			source.WantRequested(t, asked...)
+			source.WantRequested(t, requested...)
 		}
 		step("a", it)
 		source.Set(nil, young)
@@ -225,7 +225,7 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(time.Minute)
 		step("a", it)
 		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // once each: changed, expired, deleted
-			t.Errorf("told of %q", changed)
+			t.Errorf("announced changes %q", changed)
 		}
 		source.Set(nil, young)
 		time.Sleep(time.Hour)
@@ -281,7 +281,7 @@ func TestFetchedBound(t *testing.T) {
 // generatedSource is a source that generates a value set for any URL.
 type generatedSource struct{}
 
-func (generatedSource) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (generatedSource) Definitions(_ context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
 	code := "c" + m.Canonical[strings.LastIndexByte(m.Canonical, '/')+1:]
 	return []jsontext.Value{jsontext.Value(fixture.ComposedValueSet(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
@@ -305,7 +305,7 @@ type writingSource struct {
 	write func()
 }
 
-func (s *writingSource) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (s *writingSource) Definitions(ctx context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
 	found, err := s.RecordingSource.Definitions(ctx, m)
 	if write := s.write; write != nil {
 		s.write = nil

@@ -77,7 +77,7 @@ func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 // requested.
 func FuzzDefinitions(f *testing.F) {
 	for _, seed := range []string{
-		fixture.Animals, fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/animals"),
+		fixture.Animals, fixture.SingleConceptCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/animals"),
 		fixture.ValueSet("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
 		`{"resourceType":"Bundle","entry":[{"resource":` + fixture.Animals + `},{"resource":` + fixture.AllCodesOf("http://x/animals") + `}]}`,
 		`{"concept":[{"code":"a"},{"code":"a"}],"url":"u","content":"complete","resourceType":"CodeSystem"}{"resourceType":"ValueSet","url":"v","compose":{"include":[{"system":"u","filter":[{"property":"code","op":"regex","value":"a+"}]}]}}`,

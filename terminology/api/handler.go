@@ -95,7 +95,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err := c.readParameters(&p, inputs); err != nil {
 		return err
 	}
-	x, err := Fetch(c, c.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.Missing, error) {
+	x, err := Fetch(c, c.library, func(l *terminology.Library) (*expansion.Expansion, []outcome.MissingDefinition, error) {
 		x, err := c.expand(l, &p)
 		return x, MissingDefinitions(err), err
 	})
@@ -126,7 +126,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, handle Operation
 	if err != nil {
 		return err
 	}
-	body, err := Fetch(c, c.library, func(l *terminology.Library) ([]byte, []outcome.Missing, error) {
+	body, err := Fetch(c, c.library, func(l *terminology.Library) ([]byte, []outcome.MissingDefinition, error) {
 		body, missing, err := handle(c, l, inputs)
 		if err == nil && h.HasOtherServers && len(missing) > 0 {
 			err = newProvisionalError(body, missing)
@@ -141,7 +141,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, handle Operation
 }
 
 // newProvisionalError returns an error with a provisional response and the missing definitions that it depends on.
-func newProvisionalError(body []byte, missing []outcome.Missing) error {
+func newProvisionalError(body []byte, missing []outcome.MissingDefinition) error {
 	e := outcome.NewIncomplete("not-found", "the response depends on missing definitions: %v", missing[0])
 	e.Missing, e.Provisional = missing, &outcome.Provisional{Body: body}
 	return e
@@ -168,7 +168,7 @@ type Operation struct {
 
 // OperationFunc performs an operation with a library and returns a resource in JSON. missing lists definitions that could
 // change the result; the caller may try other servers that have them first. Errors are [*outcome.Error].
-type OperationFunc func(c *Call, l *terminology.Library, inputs []parameters.Input) (body []byte, missing []outcome.Missing, err error)
+type OperationFunc func(c *Call, l *terminology.Library, inputs []parameters.Input) (body []byte, missing []outcome.MissingDefinition, err error)
 
 var registeredOperations []Operation
 

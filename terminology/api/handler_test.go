@@ -231,9 +231,9 @@ func TestDeterministic(t *testing.T) {
 		}
 		return e.Expansion.Identifier
 	}
-	one := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
-	same := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
-	other := terminologytest.Library(t, fixture.SingleCodeSystem("http://x/a", "1", "d"), fixture.AllCodesOf("http://x/a"))
+	one := terminologytest.Library(t, fixture.SingleConceptCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
+	same := terminologytest.Library(t, fixture.SingleConceptCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
+	other := terminologytest.Library(t, fixture.SingleConceptCodeSystem("http://x/a", "1", "d"), fixture.AllCodesOf("http://x/a"))
 	answer := ask(one, "url", "http://x/a-all")
 	if ask(one, "url", "http://x/a-all") != answer || ask(same, "url", "http://x/a-all") != answer {
 		t.Error("the same question has different answers")
@@ -287,7 +287,7 @@ func TestBodyIsPutBack(t *testing.T) {
 
 func TestBodyLimits(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
-	resource := `{"name":"tx-resource","resource":` + fixture.SingleCodeSystem("http://x/a", "1", "a") + `}`
+	resource := `{"name":"tx-resource","resource":` + fixture.SingleConceptCodeSystem("http://x/a", "1", "a") + `}`
 	tests := []struct {
 		name, body string
 		status     int

@@ -26,8 +26,8 @@ func TestResourceCacheIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, held := c.items.Size(); n != 100 || held != c.maxBytes {
-		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
+	if n, size := c.items.Size(); n != 100 || size != c.maxBytes {
+		t.Errorf("%d are remembered, %d bytes of %d", n, size, 100*len(resource))
 	}
 	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
 		t.Error("the last one is forgotten")

@@ -24,7 +24,7 @@ import (
 
 func TestDefinitionSources(t *testing.T) {
 	folder := t.TempDir()
-	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + fixture.SingleCodeSystem("http://x/bundled", "1", "b") +
+	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + fixture.SingleConceptCodeSystem("http://x/bundled", "1", "b") +
 		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + fixture.AllCodesOf("http://x/bundled") + `}]}}]}`
 	fixture.WriteFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
 	fixture.WriteFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
@@ -32,11 +32,11 @@ func TestDefinitionSources(t *testing.T) {
 	fixture.WriteFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
 	fixture.WriteFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
 	fixture.WriteFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
-	fixture.WriteFile(t, filepath.Join(folder, "two.json"), []byte(fixture.SingleCodeSystem("http://x/two", "1", "t")+"\n"+fixture.AllCodesOf("http://x/two")+"\n"))
+	fixture.WriteFile(t, filepath.Join(folder, "two.json"), []byte(fixture.SingleConceptCodeSystem("http://x/two", "1", "t")+"\n"+fixture.AllCodesOf("http://x/two")+"\n"))
 	for _, name := range []string{"a", "b"} {
 		fixture.WriteFile(t, filepath.Join(folder, "packages", name+".tgz"), fixture.Package(t,
 			"package/package.json", `{"name":"x"}`, "package/.index.json", `{"files":[]}`,
-			"package/CodeSystem-"+name+".json", fixture.SingleCodeSystem("http://x/"+name, "1", name),
+			"package/CodeSystem-"+name+".json", fixture.SingleConceptCodeSystem("http://x/"+name, "1", name),
 			"package/ValueSet-"+name+".json", fixture.AllCodesOf("http://x/"+name),
 			"package/StructureDefinition-x.json", `{"resourceType":"StructureDefinition","url":"http://x/sd","snapshot":{"element":[{"id":"x"}]}}`,
 			"package/example/ValueSet-x.json", "not JSON", "package/other/x.json", "not JSON", "other/x.json", "not JSON"))
@@ -70,7 +70,7 @@ func TestDefinitionPatterns(t *testing.T) {
 		}
 	}
 	if _, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{filepath.Join(folder, "[a].json")}}); err != nil {
-		t.Errorf("a file whose name looks like a pattern: %v", err)
+		t.Errorf("file name that looks like a pattern: %v", err)
 	}
 }
 
@@ -116,15 +116,15 @@ func TestPrecedence(t *testing.T) {
 		resources []string
 		want      string
 	}{
-		{"the same version: later", []string{fixture.SingleCodeSystem("http://x/a", "1", "old"), fixture.SingleCodeSystem("http://x/a", "1", "new")}, "new"},
-		{"higher version first", []string{fixture.SingleCodeSystem("http://x/a", "10.0", "ten"), fixture.SingleCodeSystem("http://x/a", "9.0", "nine")}, "ten"},
-		{"one without version: later", []string{fixture.SingleCodeSystem("http://x/a", "1", "old"), fixture.SingleCodeSystem("http://x/a", "", "new")}, "new"},
-		{"a date and a number: later", []string{fixture.SingleCodeSystem("http://x/a", "2018-08-12", "old"), fixture.SingleCodeSystem("http://x/a", "2.0.0", "new")}, "new"},
-		{"a number and a date: later", []string{fixture.SingleCodeSystem("http://x/a", "2.0.0", "old"), fixture.SingleCodeSystem("http://x/a", "2018-08-12", "new")}, "new"},
-		{"dates", []string{fixture.SingleCodeSystem("http://x/a", "2019-01-02", "new"), fixture.SingleCodeSystem("http://x/a", "2018-08-12", "old")}, "new"},
-		{"one without version: later again", []string{fixture.SingleCodeSystem("http://x/a", "", "old"), fixture.SingleCodeSystem("http://x/a", "1", "new")}, "new"},
+		{"the same version: later", []string{fixture.SingleConceptCodeSystem("http://x/a", "1", "old"), fixture.SingleConceptCodeSystem("http://x/a", "1", "new")}, "new"},
+		{"higher version first", []string{fixture.SingleConceptCodeSystem("http://x/a", "10.0", "ten"), fixture.SingleConceptCodeSystem("http://x/a", "9.0", "nine")}, "ten"},
+		{"one without version: later", []string{fixture.SingleConceptCodeSystem("http://x/a", "1", "old"), fixture.SingleConceptCodeSystem("http://x/a", "", "new")}, "new"},
+		{"a date and a number: later", []string{fixture.SingleConceptCodeSystem("http://x/a", "2018-08-12", "old"), fixture.SingleConceptCodeSystem("http://x/a", "2.0.0", "new")}, "new"},
+		{"a number and a date: later", []string{fixture.SingleConceptCodeSystem("http://x/a", "2.0.0", "old"), fixture.SingleConceptCodeSystem("http://x/a", "2018-08-12", "new")}, "new"},
+		{"dates", []string{fixture.SingleConceptCodeSystem("http://x/a", "2019-01-02", "new"), fixture.SingleConceptCodeSystem("http://x/a", "2018-08-12", "old")}, "new"},
+		{"one without version: later again", []string{fixture.SingleConceptCodeSystem("http://x/a", "", "old"), fixture.SingleConceptCodeSystem("http://x/a", "1", "new")}, "new"},
 		{"content goes before none", []string{
-			fixture.SingleCodeSystem("http://x/a", "1", "here"),
+			fixture.SingleConceptCodeSystem("http://x/a", "1", "here"),
 			`{"resourceType":"CodeSystem","url":"http://x/a","version":"2","status":"active","content":"not-present"}`,
 		}, "here"},
 	}
@@ -169,7 +169,7 @@ func TestPrecedence(t *testing.T) {
 	})
 	t.Run("over the core", func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "x.json")
-		fixture.WriteFile(t, name, []byte(fixture.SingleCodeSystem("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
+		fixture.WriteFile(t, name, []byte(fixture.SingleConceptCodeSystem("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
 		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{name}})
 		if err != nil {
 			t.Fatal(err)

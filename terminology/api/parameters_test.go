@@ -25,7 +25,7 @@ func TestExpandParameters(t *testing.T) {
 		want  string
 	}{
 		{"plain: a list", nil, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
-		{"plain with what is ignored", []string{"_", "1700000000"}, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
+		{"plain with an ignored parameter", []string{"_", "1700000000"}, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
 		{"a tree", []string{"excludeNested", "false"}, "any[Any colour]{red[Red]{pink[Pink](status=retired)} blue[Blue]}"},
 		{"a page is a list", []string{"excludeNested", "false", "count", "2"}, "any[Any colour] red[Red]"},
 		{"no inactive ones", []string{"activeOnly", "true"}, "any[Any colour] red[Red] blue[Blue]"},
@@ -118,17 +118,17 @@ func TestIncludeDefinition(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
 		"extension":[{"url":"http://x/e","valueString":"kept"}],"compose":{"include":[{"system":"http://x/colours"}]}}`)}
 	_, plain := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand", "")
-	_, whole := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
+	_, withDefinition := terminologytest.Call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
 	for _, member := range []string{"id", "publisher", "extension", "compose"} {
-		if plain[member] != nil || whole[member] == nil {
-			t.Errorf("%s: got %v and %v", member, plain[member], whole[member])
+		if plain[member] != nil || withDefinition[member] == nil {
+			t.Errorf("%s: got %v and %v", member, plain[member], withDefinition[member])
 		}
 	}
 }
 
 func TestVersionRules(t *testing.T) {
 	version := func(v string) string {
-		return strings.ReplaceAll(fixture.SingleCodeSystem("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
+		return strings.ReplaceAll(fixture.SingleConceptCodeSystem("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
 	}
 	l := terminologytest.Library(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), fixture.AllCodesOf("http://x/cs"),
 		fixture.ValueSet("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
@@ -140,10 +140,10 @@ func TestVersionRules(t *testing.T) {
 		{"latest", "cs-all", nil, "2.0.0"},
 		{"wildcard", "one", nil, "1.2.0"},
 		{"preferred", "cs-all", []string{"system-version", "http://x/cs|1.0.0"}, "1.0.0"},
-		{"preferred, but the value set says", "one", []string{"system-version", "http://x/cs|2.0.0"}, "1.2.0"},
+		{"preferred, but fixed by the value set", "one", []string{"system-version", "http://x/cs|2.0.0"}, "1.2.0"},
 		{"forced", "one", []string{"force-system-version", "http://x/cs|1.0.x"}, "1.0.0"},
 		{"required", "cs-all", []string{"check-system-version", "http://x/cs|1.x"}, "1.2.0"},
-		{"required, but the value set says", "one", []string{"check-system-version", "http://x/cs|2.x"}, "required to be '2.x'"},
+		{"required, but fixed by the value set", "one", []string{"check-system-version", "http://x/cs|2.x"}, "required to be '2.x'"},
 		{"forced and not here", "one", []string{"force-system-version", "http://x/cs|3"}, "Valid versions: 1.0.0, 1.2.0 or 2.0.0"},
 		{"of another system", "cs-all", []string{"force-system-version", "http://x/other|1.0.0"}, "2.0.0"},
 	}
@@ -234,7 +234,7 @@ func TestStreamedResponse(t *testing.T) {
 
 func TestCacheID(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
-	h.SetMostRemembered(1000)
+	h.SetMaxCachedBytes(1000)
 	parameters := func(more string) string {
 		return `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/cs-all"},{"name":"cache-id","valueId":"1"}` + more + `]}`
 	}
@@ -250,10 +250,10 @@ func TestCacheID(t *testing.T) {
 	}{
 		{"nothing yet", status(parameters("")), 404},
 		{"a part", status(parameters(resource(fixture.AllCodesOf("http://x/cs")))), 422},
-		{"the rest", status(parameters(resource(fixture.SingleCodeSystem("http://x/cs", "1", "a")))), 200},
+		{"the rest", status(parameters(resource(fixture.SingleConceptCodeSystem("http://x/cs", "1", "a")))), 200},
 		{"remembered", status(parameters("")), 200},
 		{"of another client", status(parameters(""), "Authorization", "Bearer x"), 404},
-		{"too much to remember", status(parameters(resource(fixture.SingleCodeSystem("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
+		{"too much to remember", status(parameters(resource(fixture.SingleConceptCodeSystem("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
 		{"still remembered", status(parameters("")), 200},
 	}
 	for _, step := range steps {
@@ -355,7 +355,7 @@ func TestResponseForm(t *testing.T) {
 			want = "any{red{pink} blue}"
 		}
 		if got := codesOnly(contains); got != want || offset != form.offset {
-			t.Errorf("%s %s: got %s, offset told: %t", form.method, query.Encode(), got, offset)
+			t.Errorf("%s %s: got %s, has offset: %t", form.method, query.Encode(), got, offset)
 		}
 	}
 }
@@ -411,7 +411,7 @@ func TestSubset(t *testing.T) {
 		want  string
 	}{
 		{"everything", nil, "expansion experimental name resourceType status title url version"},
-		{"everything, said so", []string{"_summary", "false"}, "expansion experimental name resourceType status title url version"},
+		{"everything, explicitly", []string{"_summary", "false"}, "expansion experimental name resourceType status title url version"},
 		{"summary", []string{"_summary", "true"}, "experimental meta name resourceType status title url version"},
 		{"summary of the definition", []string{"_summary", "true", "includeDefinition", "true"}, "experimental id immutable meta name resourceType status title url version"},
 		{"without narrative", []string{"_summary", "data"}, "expansion experimental meta name resourceType status title url version"},
@@ -505,9 +505,9 @@ func TestRequestOverridesValueSet(t *testing.T) {
 
 func TestBlankDateOverridesValueSet(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("date", "2001-02-03"))}
-	for query, told := range map[string]bool{"": true, "&date=": false} {
+	for query, wantDate := range map[string]bool{"": true, "&date=": false} {
 		w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/own"+query, "")
-		if strings.Contains(w.Body.String(), "2001-02-03") != told {
+		if strings.Contains(w.Body.String(), "2001-02-03") != wantDate {
 			t.Errorf("%q: got %s", query, w.Body)
 		}
 	}
@@ -570,7 +570,7 @@ func TestAlternateCodes(t *testing.T) {
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v", "")
 	fixture.WantContains(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
 	if strings.Contains(w.Body.String(), alternate("b1")) {
-		t.Errorf("a supplement that was not asked for: %s", w.Body)
+		t.Errorf("unrequested supplement: %s", w.Body)
 	}
 	w, _ = terminologytest.Call(t, h, "GET", "/ValueSet/$expand?url=http://x/v&useSupplement=http://x/more", "")
 	fixture.WantContains(t, w.Body.String(), alternate("a1"), alternate("b1"))

@@ -104,12 +104,12 @@ func (w randomDefinitions) intersection(set includeModel) []systemCode {
 	var lists [][]systemCode
 	if set.System != "" {
 		var list []systemCode
-		codes, known := w.systems[set.System]
+		codes, exists := w.systems[set.System]
 		if set.Concepts == nil {
 			set.Concepts = codes
 		}
 		for _, code := range set.Concepts {
-			if !known || slices.Contains(codes, code) {
+			if !exists || slices.Contains(codes, code) {
 				list = append(list, systemCode{set.System, code})
 			}
 		}
@@ -204,19 +204,19 @@ func TestPagesFormFullExpansion(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 60 {
 		url, filter := urls[r.IntN(len(urls))], filters[r.IntN(len(filters))]
-		whole := terminologytest.Expand(t, l, "url", url, "filter", filter)
-		size := 1 + r.IntN(1+*whole.Expansion.Total)
-		size = max(size, *whole.Expansion.Total/20)
+		full := terminologytest.Expand(t, l, "url", url, "filter", filter)
+		size := 1 + r.IntN(1+*full.Expansion.Total)
+		size = max(size, *full.Expansion.Total/20)
 		var joined []terminologytest.Entry
-		for offset := 0; offset <= *whole.Expansion.Total; offset += size {
+		for offset := 0; offset <= *full.Expansion.Total; offset += size {
 			page := terminologytest.Expand(t, l, "url", url, "filter", filter, "offset", strconv.Itoa(offset), "count", strconv.Itoa(size))
-			if *page.Expansion.Total != *whole.Expansion.Total || *page.Expansion.Offset != offset {
+			if *page.Expansion.Total != *full.Expansion.Total || *page.Expansion.Offset != offset {
 				t.Errorf("%s: total %d, offset %d of a page", url, *page.Expansion.Total, *page.Expansion.Offset)
 			}
 			joined = append(joined, page.Expansion.Contains...)
 		}
-		if !reflect.DeepEqual(joined, whole.Expansion.Contains) || len(joined) != *whole.Expansion.Total {
-			t.Errorf("%s, filter %q, pages of %d: %d entries of %d", url, filter, size, len(joined), *whole.Expansion.Total)
+		if !reflect.DeepEqual(joined, full.Expansion.Contains) || len(joined) != *full.Expansion.Total {
+			t.Errorf("%s, filter %q, pages of %d: %d entries of %d", url, filter, size, len(joined), *full.Expansion.Total)
 		}
 	}
 }
@@ -234,7 +234,7 @@ const omitted = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active
 func TestLaterOperators(t *testing.T) {
 	const animal = `{"system":"http://x/animals",`
 	childOf, leaf := animal+laterFilter("5.0", "child-of", "animal")+`}`, animal+laterFilter("5.0", "descendent-leaf", "animal")+`}`
-	for _, test := range []struct{ name, rest, want string }{
+	for _, test := range []struct{ name, members, want string }{
 		{"in an include", `"compose":{"include":[` + childOf + `]}}`, "mammal flyer fly"},
 		{"in an exclude", `"compose":{"include":[` + leaf + `],"exclude":[` + childOf + `]}}`, "dog bat"},
 		{"in what it contains", `"contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[` + leaf + `]}}],"compose":{"include":[{"valueSet":["#in"]}]}}`, "dog bat fly"},
@@ -244,7 +244,7 @@ func TestLaterOperators(t *testing.T) {
 			"url":"http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.compose.include.filter.op"}],"value":"animal"}]}]}}`, "mammal flyer fly"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			definition := omitted + test.rest
+			definition := omitted + test.members
 			terminologytest.WantCodes(t, terminologytest.Expand(t, terminologytest.Library(t, fixture.Animals, definition), "url", "http://x/vs"), test.want)
 			h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 			w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand?excludeNested=true", definition)

@@ -93,7 +93,7 @@ func listDefinitions(d *definitions.Set, kind string) []definitionResource {
 func (p *definitionResource) append(dst []byte, part *expansion.Subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
 	dst = expansion.AppendSubsetted(dst) // always, because members may have been dropped
-	dst = appendShared(dst, p.Definition, part)
+	dst = appendCommonElements(dst, p.Definition, part)
 	for _, m := range p.otherMembers {
 		if part.Has(m.Name) {
 			dst = append(append(fhirjson.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
@@ -105,8 +105,8 @@ func (p *definitionResource) append(dst []byte, part *expansion.Subset) []byte {
 	return append(dst, '}')
 }
 
-// appendShared appends the elements that CodeSystem and ValueSet have in common.
-func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset) []byte {
+// appendCommonElements appends the elements that CodeSystem and ValueSet have in common.
+func appendCommonElements(dst []byte, d *definitions.Definition, part *expansion.Subset) []byte {
 	for _, m := range d.StringMembers() {
 		if part.Has(m.Name) {
 			dst = fhirjson.AppendMember(dst, m.Name, *m.Destination)

@@ -96,7 +96,7 @@ func withoutExtensions(concepts any) {
 
 func TestSearchset(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t,
-		fixture.SingleCodeSystem("http://x/a", "1", "a"), fixture.SingleCodeSystem("http://x/a", "2", "a"),
+		fixture.SingleConceptCodeSystem("http://x/a", "1", "a"), fixture.SingleConceptCodeSystem("http://x/a", "2", "a"),
 		`{"resourceType":"ValueSet","id":"one","url":"http://x/one","version":"1","name":"EinÄpfel","title":"Green apples","status":"active","compose":{"include":[{"system":"http://x/a"}]}}`,
 		`{"resourceType":"ValueSet","id":"two","url":"http://x/two","name":"Two","title":"Apples","status":"draft"}`,
 		`{"resourceType":"ValueSet","id":"three","url":"http://x/two","version":"3","name":"Three","status":"draft","contained":[{"resourceType":"CodeSystem","id":"c","content":"complete"}]}`)}

@@ -32,7 +32,7 @@ func TestBombWhileWatched(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if w.Current() != before || w.State().Err == nil {
-		t.Error("what was loaded before is not in use, or the error is not told")
+		t.Error("the earlier definitions are not in use, or the error is not reported")
 	}
 }
 

@@ -30,11 +30,11 @@ func buildFullExpansion(t testing.TB, h *api.Handler, b *expansion.FullExpansion
 			t.Fatal(err)
 		}
 	}
-	whole, err := b.Build()
+	full, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return whole
+	return full
 }
 
 // fullExpansionPage returns page p of a full expansion, decoded from JSON.
@@ -136,7 +136,7 @@ func TestFullExpansionKeepsMembers(t *testing.T) {
 		}
 		fixture.WantContains(t, string(body), entry, `"id":"i"`, `"meta":{"versionId":"3"}`, `"status":"draft"`, `{"url":"http://e","valueCode":"x"}`, `"timestamp":"2026-01-02"`, `{"name":"version","valueUri":"http://x|7"}`, `"total":1`)
 		if strings.Contains(string(body), `"valueInteger":9`) || strings.Contains(string(body), "urn:x") {
-			t.Errorf("what was true of the page only: %s", body)
+			t.Errorf("page-specific members remain: %s", body)
 		}
 	}
 	if _, err := w.Expand(expansion.Page{}, nil, 0); err == nil || !strings.Contains(err.Error(), "http://x/vs") {
@@ -200,15 +200,15 @@ func TestFullExpansionPages(t *testing.T) {
 			if errors.Is(err, expansion.ErrInconsistentPages) != test.lie {
 				t.Errorf("got %v", err)
 			}
-			w, wholeErr := b.Build()
+			w, buildErr := b.Build()
 			if test.want == "" {
-				if err == nil && wholeErr == nil {
-					t.Error("took it for whole")
+				if err == nil && buildErr == nil {
+					t.Error("accepted as a full expansion")
 				}
 				return
 			}
-			if err != nil || wholeErr != nil {
-				t.Fatal(err, wholeErr)
+			if err != nil || buildErr != nil {
+				t.Fatal(err, buildErr)
 			}
 			terminologytest.WantCodes(t, fullExpansionPage(t, w, expansion.Page{}), strings.TrimSuffix(test.want, "-"))
 		})

@@ -236,7 +236,7 @@ func TestRevalidation(t *testing.T) {
 		w := serve(t, c, get(expandURL), call)
 		expect(t, w, "one", "fwd=stale; fwd-status=304; stored")
 		if sent.Get("If-None-Match") != `"v1"` || sent.Get("If-Modified-Since") == "" {
-			t.Errorf("asked with %v", sent)
+			t.Errorf("request headers %v", sent)
 		}
 		if w.Header().Get("Etag") != tag || w.Header().Get("Content-Location") != "/fhir/R4/ValueSet/1" {
 			t.Errorf("header = %v", w.Header())
@@ -245,7 +245,7 @@ func TestRevalidation(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=stale; fwd-status=304; stored")
 		if sent.Get("If-None-Match") != `"v2"` {
-			t.Errorf("asked with %v, want the newer tag", sent)
+			t.Errorf("request headers %v, want the newer tag", sent)
 		}
 		if n := c.Stats().Entries; n != 1 {
 			t.Errorf("%d entries", n)
@@ -378,16 +378,16 @@ func TestBypassSendsSameRequest(t *testing.T) {
 // TestRelayedIsNotShared checks that no shared cache may store the response to an authorized request, regardless of
 // the origin's Cache-Control (RFC 9111 §3.5).
 func TestRelayedIsNotShared(t *testing.T) {
-	for said, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
+	for directives, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
 		for _, wish := range []string{"no-store", "no-cache"} {
-			call := &Call{Scheme: plain, Produce: newOrigin("one", "Cache-Control: "+said, "Set-Cookie: a=b").produce}
-			for authorization, want := range map[string]string{"Bearer a": want, "": said} {
+			call := &Call{Scheme: plain, Produce: newOrigin("one", "Cache-Control: "+directives, "Set-Cookie: a=b").produce}
+			for authorization, want := range map[string]string{"Bearer a": want, "": directives} {
 				r := get(expandURL, "Cache-Control: "+wish)
 				if authorization != "" {
 					r.Header.Set("Authorization", authorization)
 				}
 				if got := serve(t, New(Options{}), r, call).Header().Get("Cache-Control"); got != want {
-					t.Errorf("%q to %q: %q, want %q", said, authorization, got, want)
+					t.Errorf("%q to %q: %q, want %q", directives, authorization, got, want)
 				}
 			}
 		}
@@ -451,7 +451,7 @@ func TestFHIRVersion(t *testing.T) {
 	} {
 		w := serve(t, c, r, o.call())
 		if w.Body.String() != "application/fhir+json; fhirversion=5.0" {
-			t.Errorf("asked for %q", w.Body)
+			t.Errorf("producer called with Accept %q", w.Body)
 		}
 	}
 	checkCalls(t, o, 1)
@@ -471,8 +471,8 @@ func TestRevalidatedResponse(t *testing.T) {
 		time.Sleep(119 * time.Second)
 		before := c.Stats().Bytes
 		serve(t, c, get(expandURL), call)
-		if grown := c.Stats().Bytes - before; grown != tagOverhead+int64(len("http://vs")) {
-			t.Errorf("grown by %d, not by the tag", grown)
+		if growth := c.Stats().Bytes - before; growth != tagOverhead+int64(len("http://vs")) {
+			t.Errorf("grown by %d, not by the tag", growth)
 		}
 		if n := c.InvalidateTag("http://vs"); n != 1 {
 			t.Errorf("%d have the new tag", n)
@@ -516,7 +516,7 @@ func TestFailuresAreShared(t *testing.T) {
 		{"an answer", responds(500, "failed"), time.Second, 0},
 		{"an error", fails(&UnavailableError{Err: errDown}), time.Second, 0},
 		{"an error with Retry-After", fails(&UnavailableError{Err: errDown, RetryAfter: 20 * time.Second}), 20 * time.Second, 0},
-		{"a Retry-After that is sooner than others are told", responds(503, "failed", "Retry-After: 7"), 7 * time.Second, time.Hour},
+		{"Retry-After shorter than the TTL", responds(503, "failed", "Retry-After: 7"), 7 * time.Second, time.Hour},
 		{"a year", fails(&UnavailableError{Err: errDown, RetryAfter: 8760 * time.Hour}), MaxRetryAfter, 0},
 	}
 	for _, tt := range tests {
@@ -677,7 +677,7 @@ func TestInvalidate(t *testing.T) {
 	tag := func(s string) func(*Cache) int { return func(c *Cache) int { return c.InvalidateTag(s) } }
 	for name, test := range map[string]struct {
 		invalidate func(*Cache) int
-		gone       []string
+		removed    []string
 	}{
 		"value set":              {tag("http://vs/a"), []string{"a", "a1", "a2", "unknown"}},
 		"version of a value set": {tag("http://vs/a|1"), []string{"a", "a1", "unknown"}},
@@ -693,10 +693,10 @@ func TestInvalidate(t *testing.T) {
 			for q, tags := range answers {
 				serve(t, c, get("http://h/p?q="+q), &Call{Scheme: plain, Produce: tagged(tags...)})
 			}
-			if n := test.invalidate(c); n != len(test.gone) {
-				t.Errorf("removed %d, want %d", n, len(test.gone))
+			if n := test.invalidate(c); n != len(test.removed) {
+				t.Errorf("removed %d, want %d", n, len(test.removed))
 			}
-			for _, q := range test.gone {
+			for _, q := range test.removed {
 				o := newOrigin("two")
 				serve(t, c, get("http://h/p?q="+q), o.call())
 				checkCalls(t, o, 1)
@@ -741,7 +741,7 @@ func TestInvalidateDuringRequest(t *testing.T) {
 // TestInvalidationRace repeatedly changes a definition and invalidates it during concurrent requests. A request that starts
 // after an invalidation must never get an older response.
 func TestInvalidationRace(t *testing.T) {
-	var version, told atomic.Int64
+	var version, announced atomic.Int64
 	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // the short TTL also causes background refreshes
 	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Response, error) {
 		a := jsonAnswer(200, fmt.Sprint(version.Load()))
@@ -758,7 +758,7 @@ func TestInvalidationRace(t *testing.T) {
 					return
 				default:
 				}
-				least := told.Load()
+				least := announced.Load()
 				w := httptest.NewRecorder()
 				if err := c.Serve(w, get(fmt.Sprint(expandURL, "&filter=", rand.IntN(3))), call); err != nil {
 					t.Error(err)
@@ -766,7 +766,7 @@ func TestInvalidationRace(t *testing.T) {
 				}
 				var got int64
 				if _, err := fmt.Sscan(w.Body.String(), &got); err != nil || got < least {
-					t.Errorf("asked after version %d was told, got %q", least, w.Body)
+					t.Errorf("requested after version %d was announced, got %q", least, w.Body)
 					return
 				}
 			}
@@ -775,7 +775,7 @@ func TestInvalidationRace(t *testing.T) {
 	for v := range int64(2000) {
 		version.Store(v)
 		c.InvalidateTag("http://vs")
-		told.Store(v)
+		announced.Store(v)
 	}
 	close(done)
 	all.Wait()
@@ -991,7 +991,7 @@ func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 func checkCalls(t *testing.T, o *origin, want int64) {
 	t.Helper()
 	if got := o.calls.Load(); got != want {
-		t.Errorf("the producer was asked %d times, want %d", got, want)
+		t.Errorf("the producer was called %d times, want %d", got, want)
 	}
 }
 

@@ -80,8 +80,8 @@ func TestCodings(t *testing.T) {
 			}
 		}
 	}
-	if grown := c.Stats().Bytes - before; grown < 200 || c.store.check() != nil {
-		t.Errorf("the forms take %d bytes; %v", grown, c.store.check())
+	if growth := c.Stats().Bytes - before; growth < 200 || c.store.check() != nil {
+		t.Errorf("the forms take %d bytes; %v", growth, c.store.check())
 	}
 }
 

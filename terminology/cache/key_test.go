@@ -61,7 +61,7 @@ func TestSameKey(t *testing.T) {
 // TestDifferentKeys checks that all keys differ pairwise, including keys with parts that concatenate to the same string.
 func TestDifferentKeys(t *testing.T) {
 	base := "http://h/fhir/ValueSet/$expand?url=http://a&filter=x"
-	asks := map[string]keyInput{
+	inputs := map[string]keyInput{
 		"base":                 {request: get(base)},
 		"other host":           {request: get("http://i/fhir/ValueSet/$expand?url=http://a&filter=x")},
 		"other path":           {request: get("http://h/fhir/ValueSet/1/$expand?url=http://a&filter=x")},
@@ -108,7 +108,7 @@ func TestDifferentKeys(t *testing.T) {
 		"cookie":               {request: get(base, "Cookie: Bearer a")},
 	}
 	seen := map[Key]string{}
-	for name, a := range asks {
+	for name, a := range inputs {
 		key := keyOf(t, &a.scheme, a.request, a.principal, a.body)
 		if other, ok := seen[key]; ok {
 			t.Errorf("%s and %s have one key", name, other)
@@ -116,7 +116,7 @@ func TestDifferentKeys(t *testing.T) {
 		seen[key] = name
 	}
 	raws := map[string]string{}
-	for name, a := range asks {
+	for name, a := range inputs {
 		raw := a.scheme.appendRaw(nil, a.request, a.principal)
 		if raw == nil {
 			continue
@@ -152,9 +152,9 @@ func TestScopes(t *testing.T) {
 		"by client, users and itself":    {VaryByClient, alice, service, true},
 		"by client, users without one":   {VaryByClient, Principal{Issuer: "i", User: "alice"}, Principal{Issuer: "i", User: "bob"}, false},
 		"by none":                        {VaryByNone, alice, bob, true},
-		"by none, and nobody":            {VaryByNone, alice, Principal{}, true},
-		"a user and nobody":              {VaryByUser, alice, Principal{}, false},
-		"issuer alone is nobody":         {VaryByUser, Principal{Issuer: "i"}, Principal{}, true},
+		"by none, anonymous":             {VaryByNone, alice, Principal{}, true},
+		"user and anonymous":             {VaryByUser, alice, Principal{}, false},
+		"issuer only and anonymous":      {VaryByUser, Principal{Issuer: "i"}, Principal{}, true},
 		"users of two issuers":           {VaryByUser, alice, Principal{Issuer: "j", User: "alice", Client: "app"}, false},
 		"by client, of two issuers":      {VaryByClient, alice, Principal{Issuer: "j", User: "alice", Client: "app"}, false},
 		"by client, a client and a user": {VaryByClient, Principal{Issuer: "i", Client: "x"}, Principal{Issuer: "i", User: "x"}, false},
@@ -199,11 +199,11 @@ func TestKeyProperties(t *testing.T) {
 			meant[p.name] = append(meant[p.name], p.value)
 		}
 		var shuffled []parameter // parameters with the same name stay in order
-		left := map[string]int{}
+		next := map[string]int{}
 		for _, i := range random.Perm(len(list)) {
 			name := list[i].name
-			shuffled = append(shuffled, parameter{name, meant[name][left[name]]})
-			left[name]++
+			shuffled = append(shuffled, parameter{name, meant[name][next[name]]})
+			next[name]++
 		}
 		one, two := get("http://h/p"), get("http://h/p")
 		one.URL.RawQuery, two.URL.RawQuery = write(list), write(shuffled)
@@ -241,11 +241,11 @@ func TestProducersCookie(t *testing.T) {
 		principal Principal
 		want      bool
 	}{
-		"of somebody unknown":  {Scheme{}, Principal{}, true},
+		"anonymous caller":     {Scheme{}, Principal{}, true},
 		"of a known user":      {Scheme{}, Principal{Issuer: "i", User: "a"}, false},
 		"of a known client":    {Scheme{VaryBy: VaryByClient}, Principal{Issuer: "i", Client: "a"}, false},
-		"for answers for all":  {Scheme{VaryBy: VaryByNone}, Principal{}, false},
-		"by client, of nobody": {Scheme{VaryBy: VaryByClient}, Principal{}, true},
+		"shared responses":     {Scheme{VaryBy: VaryByNone}, Principal{}, false},
+		"by client, anonymous": {Scheme{VaryBy: VaryByClient}, Principal{}, true},
 	} {
 		call := &Call{Scheme: &tt.scheme, Principal: tt.principal}
 		sent := call.request(newRequest(http.MethodGet, expandURL, "Cookie: a=b", "X-Request-Id: 1"), representation{}, nil).Header

@@ -70,13 +70,13 @@ func testScan(t *testing.T, limit int64, filters uint64) {
 	mix(false)
 	alone := mix(false)
 	scanned := mix(true)
-	grown := heap() - before
-	t.Logf("hit rate %.1f %% alone, %.1f %% in a scan; %d entries of %d bytes, heap %d", 100*alone, 100*scanned, len(s.entries), s.bytes(), grown)
+	growth := heap() - before
+	t.Logf("hit rate %.1f %% alone, %.1f %% in a scan; %d entries of %d bytes, heap %d", 100*alone, 100*scanned, len(s.entries), s.bytes(), growth)
 	if scanned < alone-0.05 {
 		t.Errorf("the hit rate falls from %.3f to %.3f", alone, scanned)
 	}
-	if grown > limit+64<<20 {
-		t.Errorf("the heap grew by %d", grown)
+	if growth > limit+64<<20 {
+		t.Errorf("the heap grew by %d", growth)
 	}
 	if err := s.check(); err != nil {
 		t.Error(err)
@@ -118,10 +118,10 @@ func TestSizes(t *testing.T) {
 				}
 				e.ageHeadersAt(time.Second)
 			}
-			thought, taken := s.bytes(), heap()-before
-			t.Logf("%d entries: thought to take %d, take %d", len(s.entries), thought, taken)
-			if taken > thought*11/10+1<<20 || taken < thought/2 {
-				t.Errorf("thought to take %d, take %d", thought, taken)
+			estimated, actual := s.bytes(), heap()-before
+			t.Logf("%d entries: estimated %d, actual %d", len(s.entries), estimated, actual)
+			if actual > estimated*11/10+1<<20 || actual < estimated/2 {
+				t.Errorf("estimated %d, actual %d", estimated, actual)
 			}
 			runtime.KeepAlive(s)
 		})
@@ -222,14 +222,14 @@ func TestExpired(t *testing.T) {
 	for n := range uint64(200) {
 		s.add(testEntry(1000+n, []byte("x")), s.currentGeneration(), time.Now())
 	}
-	left := 0
+	remaining := 0
 	for _, e := range s.entries {
 		if e.retention == 0 {
-			left++
+			remaining++
 		}
 	}
-	if left > 60 {
-		t.Errorf("%d of 100 are kept that are of no use", left)
+	if remaining > 60 {
+		t.Errorf("%d of 100 useless entries remain", remaining)
 	}
 }
 
@@ -249,16 +249,16 @@ func TestSketch(t *testing.T) {
 		}
 	}
 	if n := s.estimate(often); n < 8 {
-		t.Errorf("asked for 8 times, estimated as %d", n)
+		t.Errorf("requested 8 times, estimated as %d", n)
 	}
 	if wrong > 100 {
-		t.Errorf("%d of 10,000 that were asked for once are taken for wanted", wrong)
+		t.Errorf("%d of 10,000 that were requested once count as popular", wrong)
 	}
 	once := random.Uint64()
 	s.add(once)
 	s.age()
 	if n := s.estimate(once); n != 0 {
-		t.Errorf("asked for once, long ago: %d", n)
+		t.Errorf("requested once, long ago: %d", n)
 	}
 	if n := s.estimate(often); n > 5 || n < 3 {
 		t.Errorf("after ageing: %d", n)
@@ -302,7 +302,7 @@ func TestEvictionByPopularity(t *testing.T) {
 	}
 	for n := range uint64(2) {
 		if s.entries[testKey(1000+n).sum] == nil {
-			t.Errorf("%d is not kept, asked for again and again", n)
+			t.Errorf("%d is not stored despite repeated requests", n)
 		}
 	}
 	if err := s.check(); err != nil || s.evicted == 0 {

@@ -125,14 +125,14 @@ func (d *Definition) StatusWarning(vs *ValueSet) string {
 }
 
 // LatestOf returns the latest resource with the requested canonical or ID, or nil. It prefers resources with content.
-func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
+func LatestOf(resources []jsontext.Value, m outcome.MissingDefinition) (latest jsontext.Value, err error) {
 	var best *resourceSummary
 	for _, resource := range resources {
 		h, err := ParseSummary(resource)
 		if err != nil {
 			return nil, fmt.Errorf("parsing %v: %w", m, err)
 		}
-		if h.Kind != m.Kind || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.MatchesCanonical(m.Canonical) {
+		if h.Kind != m.ResourceType || m.ID != h.ID && m.ID != "" || m.ID == "" && !h.MatchesCanonical(m.Canonical) {
 			continue
 		}
 		if best == nil || h.hasContent() && !best.hasContent() || h.hasContent() == best.hasContent() && supersedesVersion(h.Version, best.Version) {

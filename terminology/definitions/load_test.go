@@ -29,18 +29,18 @@ import (
 )
 
 func TestBrokenDefinitions(t *testing.T) {
-	whole := fixture.Package(t, "package/a.json", fixture.SingleCodeSystem("http://x/a", "1", strings.Repeat("c", 4000)))
-	damaged := bytes.Clone(whole)
+	archive := fixture.Package(t, "package/a.json", fixture.SingleConceptCodeSystem("http://x/a", "1", strings.Repeat("c", 4000)))
+	damaged := bytes.Clone(archive)
 	damaged[len(damaged)-6] ^= 1 // corrupts the checksum
 	tests := []struct {
 		name, file, content, reason string
 		is                          error
 	}{
-		{"truncated JSON", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
-		{"truncated in a concept", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
-		{"truncated second resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
+		{"truncated JSON", "x.json", fixture.SingleConceptCodeSystem("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
+		{"truncated in a concept", "x.json", fixture.SingleConceptCodeSystem("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
+		{"truncated second resource", "x.json", fixture.SingleConceptCodeSystem("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
 		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
-		{"unexpected content after the resource", "x.json", fixture.SingleCodeSystem("http://x/a", "1", "c") + `]`, "expected an object", nil},
+		{"unexpected content after the resource", "x.json", fixture.SingleConceptCodeSystem("http://x/a", "1", "c") + `]`, "expected an object", nil},
 		{"empty", "x.json", " \n", "no resource found", errNoResources},
 		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
 		{"no object", "x.json", `["a"]`, "expected an object, found an array", nil},
@@ -60,8 +60,8 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"XML in a build without XML", "x.xml", `<ValueSet xmlns="http://hl7.org/fhir"/>`, "cannot convert FHIR XML", nil},
 		{"no gzip", "x.tgz", "PK\x03\x04 something that is not gzip", "gzip", gzip.ErrHeader},
 		{"empty package", "x.tgz", "", "EOF", nil},
-		{"truncated package", "x.tgz", string(whole[:len(whole)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
-		{"package without its end", "x.tgz", string(whole[:len(whole)-4]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"truncated package", "x.tgz", string(archive[:len(archive)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"package without its end", "x.tgz", string(archive[:len(archive)-4]), "unexpected EOF", io.ErrUnexpectedEOF},
 		{"damaged package", "x.tgz", string(damaged), "checksum", gzip.ErrChecksum},
 		{"broken file in a package", "x.tgz", string(fixture.Package(t, "package/bad.json", `{"resourceType":`)), "package/bad.json", io.ErrUnexpectedEOF},
 		{"no FHIR package", "x.tgz", string(fixture.Package(t, "README", "hello")), "not a FHIR package", nil},
@@ -151,7 +151,7 @@ func TestDefinitionBombs(t *testing.T) {
 		{name: "deep, and not wanted", file: "x.json", content: `{"resourceType":"Patient","x":` + strings.Repeat(`[`, 20_000), want: []string{"depth"}},
 		{name: "a file in a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxPackage: 1000}, want: []string{"package/a.json", "the file is larger than the limit of 1000 bytes"}},
 		{name: "a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", fixture.Colours+strings.Repeat(" ", 5000), "package/b.json", fixture.Colours+strings.Repeat(" ", 5000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "the unpacked package is larger than the limit of 8000 bytes"}},
-		{name: "a package of what is not wanted", file: "x.tgz", content: string(fixture.Package(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"the unpacked package is larger than the limit of 8000 bytes"}},
+		{name: "package without definitions", file: "x.tgz", content: string(fixture.Package(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"the unpacked package is larger than the limit of 8000 bytes"}},
 		{name: "short elements in several files of a package", file: "x.tgz", content: string(fixture.Package(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "too many definitions or tiny elements"}},
 		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"too many definitions or tiny elements"}},
 		{name: "small definitions", file: "x.json", content: bundleOf(maxFileOverhead/900, `{"resourceType":"ValueSet"}`), want: []string{"too many definitions or tiny elements"}},
@@ -303,7 +303,7 @@ func TestCoreBindings(t *testing.T) {
 		}
 	}
 	if len(l.ValueSets.bindings.values) < 1000 || missing > 20 {
-		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.ValueSets.bindings.values), missing)
+		t.Errorf("%d contexts, %d of them bound to missing value sets", len(l.ValueSets.bindings.values), missing)
 	}
 }
 
@@ -346,10 +346,10 @@ func TestUseRetainsSet(t *testing.T) {
 	read := func(l *Set, f func(code []byte)) {
 		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.ConceptAt(5999))) })
 	}
-	held := setOf(t, fixture.LargeCodeSystem())
+	set := setOf(t, fixture.LargeCodeSystem())
 	before := fixture.OffHeapBytes()
-	read(held, func(code []byte) {
-		held = nil
+	read(set, func(code []byte) {
+		set = nil
 		fixture.WantOffHeapInUse(t, before)
 		if string(code) != "c5999" {
 			t.Errorf("got %s", code)

@@ -40,7 +40,7 @@ func TestWeighedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := embeddedtable.New(w.EncodeAll([]byte(fixture.SingleCodeSystem("http://x/own", "1", "a")), nil))
+	table := embeddedtable.New(w.EncodeAll([]byte(fixture.SingleConceptCodeSystem("http://x/own", "1", "a")), nil))
 	file := filepath.Join(t.TempDir(), "w.csv")
 	fixture.WriteFile(t, file, []byte("#! http://x/own\na,7\n"))
 	l, err := Load(t.Context(), Options{Weights: []string{file}, Sources: []codesystem.Source{{URL: "http://x/own", System: table}}})

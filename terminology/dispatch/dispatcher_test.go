@@ -88,21 +88,21 @@ func TestNoNextHandler(t *testing.T) {
 func TestWriteInvalidatesResponses(t *testing.T) {
 	t.Parallel()
 	for status, ended := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusBadGateway: true} {
-		asked := 0
+		requests := 0
 		s := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/fhir+json")
 			if r.Method == http.MethodPut {
 				w.WriteHeader(status)
 				return
 			}
-			asked++
+			requests++
 			_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
 		}))
 		read(t, s.expand(foreign))
 		s.send(httptest.NewRequest(http.MethodPut, "/fhir/R4/ValueSet/1", strings.NewReader(`{"resourceType":"ValueSet","id":"1","url":"`+foreign+`"}`)))
 		read(t, s.expand(foreign))
-		if (asked == 2) != ended {
-			t.Errorf("%d: asked %d times", status, asked)
+		if (requests == 2) != ended {
+			t.Errorf("%d: %d requests", status, requests)
 		}
 	}
 }
@@ -143,9 +143,9 @@ func TestWriteLocalHeader(t *testing.T) {
 			g := newSiteBefore(t, tt.who, tt.settings, newExpandingBackend())
 			for n := range 4 {
 				for _, method := range []string{http.MethodGet, http.MethodHead} {
-					before := g.host.own
+					before := g.host.localResponses
 					response := g.send(httptest.NewRequest(method, "/fhir/R4/ValueSet/$expand?url="+tt.url, nil))
-					if got := g.host.own > before; got != tt.own || response.StatusCode != http.StatusOK {
+					if got := g.host.localResponses > before; got != tt.own || response.StatusCode != http.StatusOK {
 						t.Errorf("%s %d: begun as made here: %v, %d %s", method, n, got, response.StatusCode, response.Header.Get("Cache-Status"))
 					}
 				}
@@ -153,8 +153,8 @@ func TestWriteLocalHeader(t *testing.T) {
 		})
 	}
 	g := newSite(t, settings{all: true}, http.NotFoundHandler())
-	if response := g.get("/fhir/R4/ValueSet?url=" + genderSet); g.host.own > 0 || response.StatusCode/100 == 5 {
-		t.Errorf("a search is begun as made here: %d, %d", g.host.own, response.StatusCode)
+	if response := g.get("/fhir/R4/ValueSet?url=" + genderSet); g.host.localResponses > 0 || response.StatusCode/100 == 5 {
+		t.Errorf("a search is counted as a local response: %d, %d", g.host.localResponses, response.StatusCode)
 	}
 }
 
@@ -365,13 +365,13 @@ func TestNextHandlerHeaderNotation(t *testing.T) {
 
 // validatingServer is a FHIR server that counts operations and sends the same response to each.
 type validatingServer struct {
-	status int
-	body   string
-	asked  atomic.Int64
+	status   int
+	body     string
+	requests atomic.Int64
 }
 
 func (v *validatingServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	v.asked.Add(1)
+	v.requests.Add(1)
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.WriteHeader(v.status)
 	_, _ = io.WriteString(w, v.body)
@@ -394,16 +394,16 @@ func TestValidationIsForwarded(t *testing.T) {
 		name, query, want string
 		status            int
 		body              string
-		kept              bool
+		wantStored        bool
 	}{
 		{"a code system", validate, theirs, 200, good, true},
 		{"a value set", member, theirs, 200, good, true},
 		{"concept maps", translate, theirs, 200, good, true},
-		{"they know it neither", validate, ours, 404, refused, true},
-		{"they have no such operation", translate, ours, 501, refused, false},
-		{"they are no FHIR server", validate, ours, 404, "theirs", false},
-		{"they answer something else", validate, ours, 200, "theirs", false},
-		{"they let nobody in", member, ours, 401, "", false},
+		{"unknown at the server too", validate, ours, 404, refused, true},
+		{"operation not supported by the server", translate, ours, 501, refused, false},
+		{"not a FHIR server", validate, ours, 404, "theirs", false},
+		{"unrelated response", validate, ours, 200, "theirs", false},
+		{"the server rejects the credentials", member, ours, 401, "", false},
 	}
 	for _, who := range []string{"next handler", "upstream"} {
 		for _, tt := range tests {
@@ -419,8 +419,8 @@ func TestValidationIsForwarded(t *testing.T) {
 						t.Errorf("%s: %d %v %s", method, response.StatusCode, response.Header, got)
 					}
 				}
-				if n := server.asked.Load(); (n == 1) != tt.kept {
-					t.Errorf("asked %d times", n)
+				if n := server.requests.Load(); (n == 1) != tt.wantStored {
+					t.Errorf("%d requests", n)
 				}
 				uncached := newSiteBefore(t, who, settings{all: true, off: true}, server)
 				if got := read(t, uncached.get("/fhir/R4/"+tt.query)); tt.body != "theirs" && !strings.Contains(got, tt.want) {

@@ -20,11 +20,11 @@ import (
 // countedBackend is a backend that counts requests.
 type countedBackend struct {
 	http.HandlerFunc
-	asked atomic.Int64
+	requests atomic.Int64
 }
 
 func (c *countedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c.asked.Add(1)
+	c.requests.Add(1)
 	c.HandlerFunc(w, r)
 }
 
@@ -66,11 +66,11 @@ func TestFailuresAreShared(t *testing.T) {
 		"200 MB of spaces": func() *countedBackend { return pages("application/fhir+json") },
 	}
 	for name, backend := range tests {
-		for asked, status := range map[string]int{foreign + " next handler": 0, foreign + " upstream": 0, incomplete + " next handler": 422} {
-			t.Run(name+", "+asked, func(t *testing.T) {
+		for target, status := range map[string]int{foreign + " next handler": 0, foreign + " upstream": 0, incomplete + " next handler": 422} {
+			t.Run(name+", "+target, func(t *testing.T) {
 				t.Parallel()
 				server := backend()
-				url, who, _ := strings.Cut(asked, " ")
+				url, who, _ := strings.Cut(target, " ")
 				g := newSiteBefore(t, who, settings{cache: cache.Options{FailureTTL: time.Hour}}, server)
 				var all sync.WaitGroup
 				for range 20 {
@@ -83,8 +83,8 @@ func TestFailuresAreShared(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if n := server.asked.Load(); n != 1 {
-					t.Errorf("asked %d times", n)
+				if n := server.requests.Load(); n != 1 {
+					t.Errorf("%d requests", n)
 				}
 			})
 		}
@@ -98,7 +98,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	tests := []struct {
 		who          string
 		status, want int
-		asked        int64
+		requests     int64
 	}{
 		{"next handler", 503, 503, 1},
 		{"next handler", 429, 429, 3},
@@ -116,8 +116,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 					t.Errorf("%s: %d, Retry-After %q", url, response.StatusCode, response.Header.Get("Retry-After"))
 				}
 			}
-			if n := server.asked.Load(); n != tt.asked {
-				t.Errorf("asked %d times, want %d", n, tt.asked)
+			if n := server.requests.Load(); n != tt.requests {
+				t.Errorf("%d requests, want %d", n, tt.requests)
 			}
 		})
 	}
@@ -128,8 +128,8 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 func TestWrongValueSetIsNotStored(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		url  string
-		kept bool
+		url    string
+		stored bool
 	}{
 		"the same":        {foreign, true},
 		"a version of it": {foreign + "|2", true},
@@ -156,8 +156,8 @@ func TestWrongValueSetIsNotStored(t *testing.T) {
 							t.Errorf("status %d", response.StatusCode)
 						}
 					}
-					if n := server.asked.Load(); (n == 1) != tt.kept {
-						t.Errorf("asked %d times", n)
+					if n := server.requests.Load(); (n == 1) != tt.stored {
+						t.Errorf("%d requests", n)
 					}
 				})
 			}
@@ -188,8 +188,8 @@ func TestStaleDuringRetryAfter(t *testing.T) {
 			t.Errorf("status %d", response.StatusCode)
 		}
 	}
-	if n := busy.asked.Load(); n != 1 {
-		t.Errorf("asked %d times", n)
+	if n := busy.requests.Load(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }
 

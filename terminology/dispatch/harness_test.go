@@ -69,12 +69,12 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 		state.Backend = remote.Handler{Base: "/fhir/R4"}
 	}
 	h := &countingHost{counts: map[Outcome]int{}}
-	kept := NewState(state)
+	newState := NewState(state)
 	return &site{t: t, next: plainHandler{next}, host: h, front: New(Options{
-		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
-		Handler: &api.Handler{CurrentLibrary: func() *terminology.Library { return library }, FetchedDefinitions: kept.FetchedDefinitions(), HasOtherServers: true},
+		Base: "/fhir/R4", AllOperations: s.all, State: newState, NextTimeout: time.Minute,
+		Handler: &api.Handler{CurrentLibrary: func() *terminology.Library { return library }, FetchedDefinitions: newState.FetchedDefinitions(), HasOtherServers: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
-		Host:    Host{Guard: h, Server: h, Metrics: h, ReportFailure: func(_ string, err error) error { return err }, Invalidate: func(e Invalidation) { kept.ApplyInvalidation(e) }, WriteLocalHeader: h.beginOwn},
+		Host:    Host{Guard: h, Server: h, Metrics: h, ReportFailure: func(_ string, err error) error { return err }, Invalidate: func(e Invalidation) { newState.ApplyInvalidation(e) }, WriteLocalHeader: h.writeLocalHeader},
 	})}
 }
 
@@ -148,10 +148,10 @@ func (p plainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 
 // countingHost is a surrounding server that counts calls. It reads the user from the context.
 type countingHost struct {
-	mu       sync.Mutex
-	counts   map[Outcome]int
-	detached int
-	own      int // number of responses started by WriteLocalHeader
+	mu             sync.Mutex
+	counts         map[Outcome]int
+	detached       int
+	localResponses int // number of responses started by WriteLocalHeader
 }
 
 type principalKey struct{}
@@ -172,10 +172,10 @@ func (h *countingHost) Detach(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (h *countingHost) beginOwn(w http.ResponseWriter, status int) {
+func (h *countingHost) writeLocalHeader(w http.ResponseWriter, status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.own++
+	h.localResponses++
 	w.WriteHeader(status)
 }
 

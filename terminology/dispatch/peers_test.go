@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-var errNotTold = errors.New("not told")
+var errNotSent = errors.New("not sent")
 
 // board simulates the store through which peers exchange messages.
 type board struct {
@@ -39,11 +39,11 @@ func (b *board) tell(_ context.Context, id string, text []byte, lifetime time.Du
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.broken && !b.deaf {
-		return errNotTold
+		return errNotSent
 	}
 	b.posts = append(b.posts, post{Message{id, text}, time.Now().Add(lifetime)})
 	if b.deaf {
-		return errNotTold
+		return errNotSent
 	}
 	return nil
 }
@@ -103,8 +103,8 @@ func (g *gateway) hear() {
 	g.peers.Apply(n)
 }
 
-// untold reports whether the gateway's last message could not be sent.
-func (g *gateway) untold() bool {
+// sendFailed reports whether the gateway's last message could not be sent.
+func (g *gateway) sendFailed() bool {
 	g.peers.mu.Lock()
 	defer g.peers.mu.Unlock()
 	return g.peers.lastSendFailed
@@ -166,14 +166,14 @@ func TestPeersKeepOtherResponses(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
 	for name, tt := range map[string]struct {
-		cut  time.Duration
-		lost bool
-		kept bool
+		cut      time.Duration
+		lost     bool
+		retained bool
 	}{
-		"told at once":                     {0, false, true},
-		"cut off":                          {8 * time.Minute, false, true},
-		"cut off too long":                 {11 * time.Minute, false, false},
-		"lost by the store, and told anew": {time.Minute, true, false},
+		"received at once":               {0, false, true},
+		"cut off":                        {8 * time.Minute, false, true},
+		"cut off too long":               {11 * time.Minute, false, false},
+		"lost by the store, then resent": {time.Minute, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,15 +195,15 @@ func TestPeersKeepOtherResponses(t *testing.T) {
 				}
 				other.cut = false
 				other.hear()
-				if _, status := other.codesOf(urlOf("b")); strings.Contains(status, "hit") != tt.kept {
-					t.Errorf("of what was not written: %s", status)
+				if _, status := other.codesOf(urlOf("b")); strings.Contains(status, "hit") != tt.retained {
+					t.Errorf("definition that was not written: %s", status)
 				}
 				other.wantCodes(urlOf("a"), "v1")
 				other.cutOff()
 				other.cut = false
-				if other.hear(); tt.kept {
+				if other.hear(); tt.retained {
 					if _, status := other.codesOf(urlOf("a")); !strings.Contains(status, "hit") {
-						t.Errorf("told again: %s", status)
+						t.Errorf("invalidated again: %s", status)
 					}
 				}
 			})
@@ -237,7 +237,7 @@ func TestPeersRenewDefinitions(t *testing.T) {
 func TestPeersDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hangs, told := true, 0
+		hangs, announced := true, 0
 		p := NewPeers(PeersOptions{
 			Invalidate: func(Invalidation) {}, Logger: slog.New(slog.DiscardHandler),
 			Send: func(ctx context.Context, _ string, text []byte, _ time.Duration) error {
@@ -245,7 +245,7 @@ func TestPeersDoNotWait(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				told += len(parseInvalidations(text))
+				announced += len(parseInvalidations(text))
 				return nil
 			},
 		})
@@ -261,8 +261,8 @@ func TestPeersDoNotWait(t *testing.T) {
 		hangs = false
 		p.Apply(ReceivedMessages{QueriedAt: time.Now()})
 		synctest.Wait()
-		if told != 20 {
-			t.Errorf("told %d", told)
+		if announced != 20 {
+			t.Errorf("sent %d invalidations", announced)
 		}
 	})
 }
@@ -408,7 +408,7 @@ func (h *history) checkHeard() {
 	for _, g := range h.gateways {
 		g.hear()
 		synctest.Wait()
-		if g.cut || g.untold() {
+		if g.cut || g.sendFailed() {
 			return // one of the peers has unsent invalidations
 		}
 	}

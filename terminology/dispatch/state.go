@@ -130,7 +130,7 @@ func (b *backend) setNext(server Server, r *http.Request, next NextHandler) {
 const maxReferences = 100_000
 
 // Definitions implements [terminology.Source]. It records IDs, so that writes to them invalidate the old definitions.
-func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+func (b *backend) Definitions(ctx context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,16 +18,16 @@ import (
 // TestCookiesAreNotStored checks that a response with Set-Cookie is sent only to the client that requested it.
 func TestCookiesAreNotStored(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
+	var requests atomic.Int64
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.Header().Set("Set-Cookie", "session=1")
 		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
 	}))
 	for n := range int64(3) {
-		if got := g.expand(foreign).Header.Get("Set-Cookie"); got != "session=1" || asked.Load() != n+1 {
-			t.Errorf("Set-Cookie %q, asked %d times", got, asked.Load())
+		if got := g.expand(foreign).Header.Get("Set-Cookie"); got != "session=1" || requests.Load() != n+1 {
+			t.Errorf("Set-Cookie %q, %d requests", got, requests.Load())
 		}
 	}
 }
@@ -59,25 +59,25 @@ func TestUpstreamResponsesArePrivate(t *testing.T) {
 func TestLifetimeByUpstream(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name     string
-		lifetime time.Duration
-		says     string
-		asked    int64
+		name         string
+		lifetime     time.Duration
+		cacheControl string
+		requests     int64
 	}{
-		{"as it says", 0, "", 3}, {"told", time.Hour, "", 1}, {"told, but it may not be stored", time.Hour, "private, no-store", 3},
-		{"told, with an old date", time.Hour, "no-cache, max-age=0", 1},
+		{"without a configured lifetime", 0, "", 3}, {"told", time.Hour, "", 1}, {"configured, with no-store", time.Hour, "private, no-store", 3},
+		{"configured, with an old date", time.Hour, "no-cache, max-age=0", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var asked atomic.Int64
+			var requests atomic.Int64
 			inner := newSite(t, settings{}, newExpandingBackend())
 			g := newSiteBefore(t, "upstream", settings{lifetime: tt.lifetime}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked.Add(1)
+				requests.Add(1)
 				r.Header.Set("Authorization", "Bearer gateway")
 				r.URL.Path = strings.Replace(r.URL.Path, "/r4/", "/fhir/R4/", 1)
 				response := inner.send(r)
 				maps.Copy(w.Header(), response.Header)
-				if tt.says != "" {
-					w.Header().Set("Cache-Control", tt.says)
+				if tt.cacheControl != "" {
+					w.Header().Set("Cache-Control", tt.cacheControl)
 					w.Header().Set("Date", "Fri, 31 Dec 1999 23:59:59 GMT")
 				}
 				_, _ = io.Copy(w, response.Body)
@@ -87,8 +87,8 @@ func TestLifetimeByUpstream(t *testing.T) {
 					t.Errorf("status %d", response.StatusCode)
 				}
 			}
-			if n := asked.Load(); n != tt.asked {
-				t.Errorf("asked %d times, want %d", n, tt.asked)
+			if n := requests.Load(); n != tt.requests {
+				t.Errorf("%d requests, want %d", n, tt.requests)
 			}
 		})
 	}
@@ -119,8 +119,8 @@ func TestOnlyIfCached(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
 	r.Header.Set("Cache-Control", "only-if-cached")
 	response := g.send(r)
-	if outcome := read(t, response); response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(outcome, "only-if-cached") || server.asked.Load() != 0 {
-		t.Errorf("%d %s, asked %d times", response.StatusCode, outcome, server.asked.Load())
+	if outcome := read(t, response); response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(outcome, "only-if-cached") || server.requests.Load() != 0 {
+		t.Errorf("%d %s, %d requests", response.StatusCode, outcome, server.requests.Load())
 	}
 	read(t, g.expand(foreign))
 	if got := read(t, g.send(r)); !strings.Contains(got, "theirs") {
@@ -153,8 +153,8 @@ func TestConcurrentRequestsShareCall(t *testing.T) {
 			begun.Wait()
 			close(gate)
 			all.Wait()
-			if n := server.asked.Load(); n != 1 || wrong.Load() != 0 {
-				t.Errorf("asked %d times, %d wrong answers", n, wrong.Load())
+			if n := server.requests.Load(); n != 1 || wrong.Load() != 0 {
+				t.Errorf("%d requests, %d wrong responses", n, wrong.Load())
 			}
 		})
 	}
@@ -259,14 +259,14 @@ func TestScanEvictsNoPopularRequests(t *testing.T) {
 	for i := range hot {
 		hot[i] = random.Uint64()&^1 | 2
 	}
-	known := 0
+	cached := 0
 	for n := range 1_000_000 {
 		s.lookUp(random.Uint64()&^1 | 2)
 		if n%20 == 0 && s.lookUp(hot[n/20%len(hot)]) == seenBefore && n >= 40*len(hot) {
-			known++
+			cached++
 		}
 	}
-	if all := (1_000_000 - 40*len(hot)) / 20; known*100 < all*95 {
-		t.Errorf("%d of %d were known", known, all)
+	if all := (1_000_000 - 40*len(hot)) / 20; cached*100 < all*95 {
+		t.Errorf("%d of %d were cached", cached, all)
 	}
 }

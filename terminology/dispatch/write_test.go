@@ -63,7 +63,7 @@ func TestBatchInvalidates(t *testing.T) {
 	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
 	for name, tt := range map[string]struct {
 		method, path, body string
-		kept               bool
+		wantCached         bool
 	}{
 		"a transaction with a value set":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
 		"one with a slash":                 {http.MethodPost, "/", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
@@ -100,10 +100,10 @@ func TestBatchInvalidates(t *testing.T) {
 			r.URL.Path, r.URL.RawQuery, _ = strings.Cut("/fhir/R4"+tt.path, "?")
 			r.Header.Set("Content-Type", "application/fhir+json")
 			read(t, g.send(r))
-			server.asked.Store(0)
+			server.requests.Store(0)
 			read(t, g.expand(foreign))
-			if kept := server.asked.Load() == 0; kept != tt.kept {
-				t.Errorf("kept: %t, want %t", kept, tt.kept)
+			if cached := server.requests.Load() == 0; cached != tt.wantCached {
+				t.Errorf("cached: %t, want %t", cached, tt.wantCached)
 			}
 		})
 	}

@@ -181,8 +181,8 @@ type pageReader struct {
 	depth         int
 }
 
-// keepMember stores a member of the first page unchanged, and skips it on other pages.
-func (x *pageReader) keepMember(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
+// appendRawMember stores a member of the first page unchanged, and skips it on other pages.
+func (x *pageReader) storeMember(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
 	if x.builder.pages > 0 {
 		return r.Skip()
 	}
@@ -205,7 +205,7 @@ func (x *pageReader) readMember(r *fhirjson.Reader, name string) error {
 	case "extension":
 		return x.readExtensions(r)
 	}
-	return x.keepMember(r, name, &x.builder.expansion.expansion)
+	return x.storeMember(r, name, &x.builder.expansion.expansion)
 }
 
 func (x *pageReader) readNumber(r *fhirjson.Reader, n *int) error {
@@ -306,14 +306,14 @@ func (x *pageReader) readMembers(e *fullEntry, key *entryKey, raw jsontext.Value
 		}
 		x.builder.hasDesignations = x.builder.hasDesignations || member == "designation"
 		if member != "designation" || !x.builder.OmitDesignations {
-			e.keepMember(member, value)
+			e.appendRawMember(member, value)
 		}
 		return e.readMember(fhirjson.NewValueReader(value), member, key)
 	})
 	return within, err
 }
 
-func (e *fullEntry) keepMember(name string, value jsontext.Value) {
+func (e *fullEntry) appendRawMember(name string, value jsontext.Value) {
 	open := byte(',')
 	if len(e.raw) == 0 {
 		open = '{'
@@ -416,7 +416,7 @@ func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error
 		if string(name) == "expansion" {
 			return r.Object(func(name []byte) error { return x.readMember(r, string(name)) })
 		}
-		return x.keepMember(r, string(name), &b.expansion.members)
+		return x.storeMember(r, string(name), &b.expansion.members)
 	})
 	if err != nil {
 		return false, fmt.Errorf("page at offset %d: %w", b.Offset(), err)

@@ -202,8 +202,8 @@ func (r *reader) readElements(t *elementType, seen []string) error {
 	}
 }
 
-// readInner reads the resource that an element contains.
-func (r *reader) readInner() error {
+// readInnerXML reads the resource that an element contains.
+func (r *reader) readInnerXML() error {
 	start, err := r.next()
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ type object struct {
 	started            bool
 	seen               []string
 	current            element // repetitions of an element are adjacent
-	count              int
+	repetitions        int
 	values             []byte // values of a primitive, each followed by a comma
 	hasValue           bool   // any value is not null
 	idsAndExtensions   []byte // IDs and extensions of a primitive, each followed by a comma
@@ -259,8 +259,8 @@ type object struct {
 
 // beginElement begins an element, or repeats the current one. It first ends a current element with another name.
 func (o *object) beginElement(e element) error {
-	if o.count > 0 && o.current.name == e.name {
-		if o.count++; !e.repeats {
+	if o.repetitions > 0 && o.current.name == e.name {
+		if o.repetitions++; !e.repeats {
 			return fmt.Errorf("duplicate element %s", e.name)
 		}
 		return nil
@@ -270,7 +270,7 @@ func (o *object) beginElement(e element) error {
 		return fmt.Errorf("the elements %s are not adjacent", e.name)
 	}
 	o.seen = append(o.seen, e.name)
-	o.current, o.count = e, 1
+	o.current, o.repetitions = e, 1
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (o *object) readElement(start *xml.StartElement) error {
 	case "boolean", "number", "string":
 		return o.readPrimitive(start)
 	}
-	if o.count > 1 {
+	if o.repetitions > 1 {
 		o.dst = append(o.dst, ',')
 	} else {
 		o.writeMember(o.current.name, "", o.started)
@@ -292,7 +292,7 @@ func (o *object) readElement(start *xml.StartElement) error {
 	case "xhtml":
 		return o.readXHTML()
 	case "Resource":
-		return o.readInner()
+		return o.readInnerXML()
 	}
 	return o.readComplex(types()[o.current.kind], start)
 }
@@ -315,7 +315,7 @@ func (o *object) endElement() {
 			o.dst = append(o.dst, ']')
 		}
 	}
-	o.count = 0
+	o.repetitions = 0
 	o.current = element{}
 }
 

@@ -56,7 +56,7 @@ func (w writer) writeMembers(t *elementType, list []member, of *node) {
 func (w writer) writeElement(t *elementType, name string, n, sibling *node) {
 	sibling = cmp.Or(sibling, noNode)
 	if n.kind != '[' && sibling.kind != '[' {
-		w.writeSingle(t, elementName(name), n, sibling)
+		w.writeSingleElement(t, elementName(name), n, sibling)
 		return
 	}
 	for i := range max(len(n.items), len(sibling.items)) {
@@ -67,11 +67,11 @@ func (w writer) writeElement(t *elementType, name string, n, sibling *node) {
 		if i < len(sibling.items) {
 			extra = sibling.items[i]
 		}
-		w.writeSingle(t, elementName(name), item, extra)
+		w.writeSingleElement(t, elementName(name), item, extra)
 	}
 }
 
-func (w writer) writeSingle(t *elementType, elementName string, n, sibling *node) {
+func (w writer) writeSingleElement(t *elementType, elementName string, n, sibling *node) {
 	switch {
 	case elementName == "div" && n.kind == '"':
 		w.WriteString(n.text) // XHTML is identical in both formats

@@ -51,7 +51,7 @@ type Error struct {
 	Err error
 
 	// Missing are the required definitions that are not loaded or have no content. The list may be incomplete.
-	Missing []Missing
+	Missing []MissingDefinition
 
 	// Provisional is the response if the missing definitions are unavailable, or nil; see HasOtherServers of api.Handler.
 	Provisional *Provisional
@@ -66,10 +66,10 @@ type Provisional struct {
 	Body []byte
 }
 
-// Missing is a required definition that is not loaded.
-type Missing struct {
-	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
-	Kind string
+// MissingDefinition is a required definition that is not loaded.
+type MissingDefinition struct {
+	// ResourceType is the resource type: CodeSystem, ValueSet or ConceptMap.
+	ResourceType string
 
 	// Canonical is the URL, or url|version for a specific version. It is empty if only ID is known or any concept map would do.
 	Canonical string
@@ -79,11 +79,11 @@ type Missing struct {
 }
 
 // String returns a description of the definition for messages.
-func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
+func (m MissingDefinition) String() string { return m.ResourceType + " " + m.Canonical + m.ID }
 
 // MissingOf returns a list with a single missing definition.
-func MissingOf(kind, url, version string) []Missing {
-	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
+func MissingOf(kind, url, version string) []MissingDefinition {
+	return []MissingDefinition{{ResourceType: kind, Canonical: Canonical(url, version)}}
 }
 
 // Issue is an entry of OperationOutcome.issue.
@@ -200,7 +200,7 @@ func NewIncomplete(code, format string, args ...any) *Error {
 }
 
 // NewUnknown returns an error that wraps ErrUnknown, for a definition that is not loaded.
-func NewUnknown(messageID, text string, missing ...Missing) *Error {
+func NewUnknown(messageID, text string, missing ...MissingDefinition) *Error {
 	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
 	e.Err, e.Missing = ErrUnknown, missing
 	return e

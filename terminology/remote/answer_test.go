@@ -78,13 +78,13 @@ func TestCut(t *testing.T) {
 		{"it ignores both, to the end", expandRequest("count", "5", "offset", "7"), `"offset":0,"contains":[` + entriesFrom(0, 9) + `]`, "c7 c8;9;7"},
 		{"it ignores both, beyond the end", expandRequest("count", "5", "offset", "70"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;70"},
 		{"it has the offset", expandRequest("count", "2", "offset", "3"), `"offset":3,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
-		{"it has the offset, and does not say so", expandRequest("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
+		{"offset applied, but not in the response", expandRequest("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
 		{"the total alone", expandRequest("count", "0"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;0"},
 		{"posted", Request{Method: http.MethodPost, Path: "ValueSet/$expand", Body: []byte(posted)}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0 c1;9;0"},
 		{"posted as a form", Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: "application/x-www-form-urlencoded", Body: []byte("count=1")}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0;9;0"},
-		{"no more than asked for", expandRequest("count", "9"), `"total":12,"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"no more than requested", expandRequest("count", "9"), `"total":12,"contains":[` + entriesFrom(0, 9) + `]`, "same"},
 		{"no count", expandRequest("offset", "1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
-		{"a count that is none", expandRequest("count", "-1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"negative count", expandRequest("count", "-1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
 		{"nothing", expandRequest("count", "2"), `"total":0`, "same"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -47,7 +47,7 @@ type pullThroughTest struct {
 	*FullExpansions
 	server   *Server
 	synonyms *textindex.Synonyms
-	asked    atomic.Int32
+	requests atomic.Int32
 	log      bytes.Buffer
 }
 
@@ -57,7 +57,7 @@ func runInBubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *pu
 	synctest.Test(t, func(t *testing.T) {
 		a := new(pullThroughTest)
 		p := pipes{make(chan net.Conn), make(chan struct{})}
-		backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.asked.Add(1); h(w, r) })}
+		backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.requests.Add(1); h(w, r) })}
 		go func() { _ = backend.Serve(p) }()
 		transport := &http.Transport{DialContext: p.dial}
 		var err error
@@ -143,9 +143,9 @@ func TestPullThrough(t *testing.T) {
 			a.want(t, false, "url", actCode, "activeOnly", "true", "filter", "same", "count", "5")
 		}
 		a.heat(t, "url", actCode, "count", "20")
-		before := a.asked.Load()
+		before := a.requests.Load()
 		if n, size := a.CacheUsage(); n != 1 || size == 0 || before < 15+10 {
-			t.Fatalf("holds %d, %d bytes, asked %d: %s", n, size, before, &a.log)
+			t.Fatalf("stored %d, %d bytes, %d requests: %s", n, size, before, &a.log)
 		}
 		for _, filter := range []string{"d", "di", "dia", "amb", "emergency care", "IMP", "ipmatient", "xyz"} {
 			for _, count := range []int{0, 1, 20, 1000} {
@@ -161,8 +161,8 @@ func TestPullThrough(t *testing.T) {
 				}
 			}
 		}
-		if asked := a.asked.Load(); asked != before+8*4 {
-			t.Errorf("asked %d times beside the comparison", asked-before-8*4)
+		if requests := a.requests.Load(); requests != before+8*4 {
+			t.Errorf("%d requests besides the comparison", requests-before-8*4)
 		}
 		a.want(t, true, "url", actCode, "count", "20")
 		a.want(t, true, "url", actCode, "offset", "1")
@@ -328,11 +328,11 @@ func TestPullThroughGivesUp(t *testing.T) {
 					t.Errorf("holds %d; %s", n, &a.log)
 				}
 				c.set(test.fix)
-				asked := a.asked.Load()
+				before := a.requests.Load()
 				a.heat(t, "url", "http://x", "count", "2")
 				a.heat(t, "url", "http://x", "count", "2")
-				if n := a.asked.Load() - asked; n != 10 {
-					t.Errorf("asked %d times for 10 questions within the pause", n)
+				if n := a.requests.Load() - before; n != 10 {
+					t.Errorf("%d requests for 10 queries within the pause", n)
 				}
 				time.Sleep(time.Hour)
 				a.heat(t, "url", "http://x", "count", "2")
@@ -400,10 +400,10 @@ func TestPullThroughOutage(t *testing.T) {
 		down.Store(true)
 		time.Sleep(10 * time.Minute)
 		stale(true)
-		before := a.asked.Load()
+		before := a.requests.Load()
 		stale(true)
-		if n := a.asked.Load() - before; n != 0 {
-			t.Errorf("the server was asked %d times within a minute", n)
+		if n := a.requests.Load() - before; n != 0 {
+			t.Errorf("%d requests within a minute", n)
 		}
 		time.Sleep(50 * time.Minute)
 		stale(true)

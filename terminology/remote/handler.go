@@ -79,10 +79,10 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 }
 
 // Definitions implements [terminology.Source]. It searches for a canonical or reads an ID.
-func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
-	q := Request{Path: m.Kind, Query: searchQuery(m.Canonical)}
+func (h *Handler) Definitions(ctx context.Context, m outcome.MissingDefinition) ([]jsontext.Value, error) {
+	q := Request{Path: m.ResourceType, Query: searchQuery(m.Canonical)}
 	if m.ID != "" {
-		q = Request{Path: m.Kind + "/" + m.ID}
+		q = Request{Path: m.ResourceType + "/" + m.ID}
 	}
 	response, err := h.Do(ctx, q)
 	switch {

@@ -32,10 +32,12 @@ func bundle(resources ...string) string {
 const stored = `{"resourceType":"ValueSet","id":"a","url":"http://x/vs","version":"2","status":"active"}`
 
 func TestDefinitions(t *testing.T) {
-	canonical := func(c string) outcome.Missing { return outcome.Missing{Kind: "ValueSet", Canonical: c} }
+	canonical := func(c string) outcome.MissingDefinition {
+		return outcome.MissingDefinition{ResourceType: "ValueSet", Canonical: c}
+	}
 	tests := []struct {
 		name   string
-		m      outcome.Missing
+		m      outcome.MissingDefinition
 		answer http.HandlerFunc
 		path   string
 		query  url.Values // query parameters except _count
@@ -47,10 +49,10 @@ func TestDefinitions(t *testing.T) {
 		{"wildcard", canonical("http://x/vs|2.x"), reply(200, fhirJSON, bundle(stored)), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 1, nil},
 		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
-		{"id", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
-		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, errInvalidRequest},
-		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
-		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"id", outcome.MissingDefinition{ResourceType: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
+		{"invalid id", outcome.MissingDefinition{ResourceType: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, errInvalidRequest},
+		{"id of nothing", outcome.MissingDefinition{ResourceType: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"deleted", outcome.MissingDefinition{ResourceType: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
 		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, errServerFailed},
 		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, errServerFailed},
@@ -58,12 +60,12 @@ func TestDefinitions(t *testing.T) {
 		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, errMalformed},
 		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, errMalformed},
 		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, errMalformed},
-		{"another resource", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, errMalformed},
+		{"another resource", outcome.MissingDefinition{ResourceType: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var asked *http.Request
-			h := &Handler{Base: "/r4", Serve: func(w http.ResponseWriter, r *http.Request) error { asked = r; test.answer(w, r); return nil }}
+			var request *http.Request
+			h := &Handler{Base: "/r4", Serve: func(w http.ResponseWriter, r *http.Request) error { request = r; test.answer(w, r); return nil }}
 			list, err := h.Definitions(t.Context(), test.m)
 			if len(list) != test.want || !errors.Is(err, test.is) {
 				t.Fatalf("got %d, %v", len(list), err)
@@ -71,10 +73,10 @@ func TestDefinitions(t *testing.T) {
 			if test.path == "" {
 				return
 			}
-			query := asked.URL.Query()
+			query := request.URL.Query()
 			query.Del("_count")
-			if asked.URL.Path != test.path || query.Encode() != test.query.Encode() {
-				t.Errorf("asked for %s", asked.URL)
+			if request.URL.Path != test.path || query.Encode() != test.query.Encode() {
+				t.Errorf("request for %s", request.URL)
 			}
 		})
 	}
@@ -87,13 +89,13 @@ func TestExpandFromBackend(t *testing.T) {
 		"ValueSet http://x/part": `{"resourceType":"ValueSet","url":"http://x/part","status":"active","compose":{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}}`,
 		"CodeSystem http://x/cs": `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[{"code":"a","concept":[{"code":"b"}]},{"code":"c"},{"code":"d"}]}`,
 	}
-	asked, down := 0, false
+	requests, down := 0, false
 	backend := &Handler{Base: "/fhir", Serve: func(w http.ResponseWriter, r *http.Request) error {
-		if asked++; down {
+		if requests++; down {
 			return errors.New("dial tcp 10.0.0.7:8080: connection refused")
 		}
 		if r.Header.Get("Authorization") != "" {
-			t.Error("asked with the user's credentials")
+			t.Error("request with the user's credentials")
 		}
 		kind, ok := strings.CutPrefix(r.URL.Path, "/fhir/")
 		if resource := there[kind+" "+r.FormValue("url")]; ok && resource != "" {
@@ -118,8 +120,8 @@ func TestExpandFromBackend(t *testing.T) {
 			t.Fatalf("got %v, %s", err, body)
 		}
 	}
-	if asked != 3 {
-		t.Errorf("asked %d times", asked)
+	if requests != 3 {
+		t.Errorf("%d requests", requests)
 	}
 	if _, err := expand("http://x/none"); !errors.Is(err, outcome.ErrUnknown) {
 		t.Errorf("got %v", err)
@@ -131,7 +133,7 @@ func TestExpandFromBackend(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := expand("http://x/vs"); err != nil {
-		t.Errorf("what was fetched is lost: %v", err)
+		t.Errorf("the fetched definition is lost: %v", err)
 	}
 }
 

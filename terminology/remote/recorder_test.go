@@ -53,7 +53,7 @@ func TestRecorder(t *testing.T) {
 		}, nil},
 		{"no next handler", func(http.ResponseWriter) error { return nil }, errUnreachable},
 		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), errTruncated},
-		{"length that is none", sized("many"), errTruncated},
+		{"invalid length", sized("many"), errTruncated},
 		{"502", newNextHandler(502, fhirJSON, outcomeJSON), errServerFailed},
 		{"504", newNextHandler(504, "", ""), errServerFailed},
 		{"403", newNextHandler(403, fhirJSON, outcomeJSON), ErrRejected},
@@ -73,7 +73,7 @@ func TestRecorder(t *testing.T) {
 			}
 			a, err := r.Response("ValueSet/$expand")
 			if r.IsTruncated() {
-				t.Error("it is said to be too large")
+				t.Error("reported as too large")
 			}
 			if test.is == nil {
 				if err != nil || a.Header.Get("Content-Type") != fhirJSON || string(a.Body) != expansionJSON && !a.IsNegative() {

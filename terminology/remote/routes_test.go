@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 		{"an edition", Subject{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
 		{"system", Subject{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
 		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
-		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
+		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.MissingDefinition{{Canonical: "http://snomed.info/sct"}}}), "sct"},
 	}
 	all, err := NewRoutes(uncalledServer(t, "other"), routes...)
 	if err != nil {

@@ -125,8 +125,8 @@ func TestFailures(t *testing.T) {
 		{"304 to nothing", reply(304, fhirJSON, ""), errMalformed, 502},
 		{"405", reply(405, fhirJSON, outcomeJSON), errMalformed, 502},
 		{"HTML", reply(200, "text/html", "<html><body>Sign in</body></html>"), errMalformed, 502},
-		{"HTML that says it is JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), errMalformed, 502},
-		{"JSON that says it is HTML", reply(200, "text/html", expansionJSON), errMalformed, 502},
+		{"HTML labeled as JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), errMalformed, 502},
+		{"JSON labeled as HTML", reply(200, "text/html", expansionJSON), errMalformed, 502},
 		{"no media type", reply(200, "", expansionJSON), errMalformed, 502},
 		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansionJSON), errMalformed, 502},
 		{"garbage", reply(200, fhirJSON, "\x00\xff\x17garbage"), errMalformed, 502},
@@ -216,7 +216,7 @@ func TestRefusedConnection(t *testing.T) {
 	a, err := s.Do(t.Context(), expandGender)
 	wantFailure(t, a, err, errUnreachable, 502)
 	if strings.Contains(err.Error(), "?") {
-		t.Errorf("the log would tell what was asked: %v", err)
+		t.Errorf("the error would log the query: %v", err)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestCredentials(t *testing.T) {
 			a, err := s.Do(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
 			wantFailure(t, a, err, errMalformed, 502) // if the redirect were followed, the method would change to GET
 			if len(stolen) > 0 {
-				t.Errorf("another server was asked, with %q", stolen)
+				t.Errorf("request to another server with %q", stolen)
 			}
 		})
 	}
@@ -411,7 +411,7 @@ func TestRequestDefaults(t *testing.T) {
 			t.Errorf("%q: got %v, %v", accept, a, err)
 		}
 		if got.Header.Get("Accept") != want || got.Method != "GET" {
-			t.Errorf("%q: asked %s %q", accept, got.Method, got.Header.Get("Accept"))
+			t.Errorf("%q: request %s %q", accept, got.Method, got.Header.Get("Accept"))
 		}
 	}
 }
@@ -428,14 +428,14 @@ func TestPaths(t *testing.T) {
 // responses and invalid values do not suspend requests.
 func TestRetryAfter(t *testing.T) {
 	tests := []struct {
-		name, said string
-		status     int
-		want       time.Duration
-		asked      int
+		name, retryAfter string
+		status           int
+		want             time.Duration
+		wantRequests     int
 	}{
 		{"seconds", "17", 503, 17 * time.Second, 1},
 		{"too many requests", "17", 429, 17 * time.Second, 1},
-		{"a date to come", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 503, cache.MaxRetryAfter, 1},
+		{"date in the future", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 503, cache.MaxRetryAfter, 1},
 		{"a date in the past", "Fri, 31 Dec 1999 23:59:59 GMT", 503, 0, 2},
 		{"a year", "31536000", 503, cache.MaxRetryAfter, 1},
 		{"another failure", "17", 500, 0, 2},
@@ -445,10 +445,10 @@ func TestRetryAfter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			asked := 0
+			requests := 0
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				asked++
-				w.Header().Set("Retry-After", tt.said)
+				requests++
+				w.Header().Set("Retry-After", tt.retryAfter)
 				reply(tt.status, fhirJSON, outcomeJSON)(w, r)
 			}, nil)
 			for range 2 {
@@ -457,8 +457,8 @@ func TestRetryAfter(t *testing.T) {
 					t.Errorf("got %v, again in %v", err, failed.RetryAfter)
 				}
 			}
-			if asked != tt.asked {
-				t.Errorf("asked %d times, want %d", asked, tt.asked)
+			if requests != tt.wantRequests {
+				t.Errorf("%d requests, want %d", requests, tt.wantRequests)
 			}
 		})
 	}

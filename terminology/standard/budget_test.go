@@ -21,7 +21,7 @@ import (
 // bomb is a request that costs far more than its size suggests.
 type bomb struct {
 	name, path, body string
-	most             int // maximum number of budget steps; 0 means 2,000,000
+	maxSteps         int // maximum number of budget steps; 0 means 2,000,000
 }
 
 // validations returns n parameters that each contain the same validation.
@@ -66,53 +66,53 @@ func bombs() []bomb {
 		{name: "regexes on a long display", path: expand, body: fixture.ParametersOf(url, long, regex)},
 		{name: "regexes on the display of a code", path: validate, body: fixture.ParametersOf(url, long, regex, coding)},
 		{name: "lists of values", path: validate, body: fixture.ParametersOf(url, long, codings(80, "a"),
-			fixture.TxResource(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), most: 50_000},
+			fixture.TxResource(includedTimes(1, filter("display", "in", strings.Repeat("a,", 2500))))), maxSteps: 50_000},
 		{name: "hierarchies with many edges", path: expand, body: fixture.ParametersOf(url,
 			system(`,"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}]`, fixture.Repeat(30, func(i int) string {
 				return fmt.Sprintf(`{"code":"c%d","property":[%s]}`, i, fixture.Repeat(i, func(j int) string { return fmt.Sprintf(`{"code":"parent","valueCode":"c%d"}`, j) }))
-			})), fixture.TxResource(includedTimes(100, filter("concept", "is-a", "c0")))), most: 30_000},
+			})), fixture.TxResource(includedTimes(100, filter("concept", "is-a", "c0")))), maxSteps: 30_000},
 		{name: "intersections", path: expand, body: fixture.ParametersOf(url, flat,
 			fixture.TxResource(fixture.ValueSet("http://x/flat", `{"include":[{"system":"http://x/b"}]}`)),
-			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+fixture.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), most: 100_000},
-		{name: "codings and includes", path: validate, body: fixture.ParametersOf(url, flat, codings(200, "c1"), fixture.TxResource(includedTimes(200, filter("code", "=", "c2")))), most: 100_000},
+			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"valueSet":[`+fixture.Repeat(500, func(int) string { return `"http://x/flat"` })+`]}]}`))), maxSteps: 100_000},
+		{name: "codings and includes", path: validate, body: fixture.ParametersOf(url, flat, codings(200, "c1"), fixture.TxResource(includedTimes(200, filter("code", "=", "c2")))), maxSteps: 100_000},
 		{name: "codings and lists", path: validate, body: fixture.ParametersOf(url, flat, codings(200, "x"),
-			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+fixture.Repeat(300, numbered)+`]}]}`))), most: 20_000},
+			fixture.TxResource(fixture.ValueSet("http://x/bomb", `{"include":[{"system":"http://x/b","concept":[`+fixture.Repeat(300, numbered)+`]}]}`))), maxSteps: 20_000},
 		{name: "codings and displays", path: "/CodeSystem/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/b"}`, codings(200, "a"),
-			system("", `{"code":"a","display":"a","designation":[`+fixture.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), most: 100_000},
+			system("", `{"code":"a","display":"a","designation":[`+fixture.Repeat(200, func(i int) string { return fmt.Sprintf(`{"language":"de","value":"%d"}`, i) })+`]}`)), maxSteps: 100_000},
 		{name: "rules and includes", path: expand, body: fixture.ParametersOf(url, flat, fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueCanonical":"http://x/%d|1"}`, i)
-		}), fixture.TxResource(includedTimes(200, `,"concept":[{"code":"c1"}]`))), most: 40_000},
+		}), fixture.TxResource(includedTimes(200, `,"concept":[{"code":"c1"}]`))), maxSteps: 40_000},
 		{name: "a filter of many words", path: expand, body: fixture.ParametersOf(url, long, `{"name":"filter","valueString":"`+strings.Repeat("aaaab ", 20)+`"}`,
-			fixture.TxResource(includedTimes(1, ""))), most: 12_000},
+			fixture.TxResource(includedTimes(1, ""))), maxSteps: 12_000},
 		{name: "targets", path: "/ConceptMap/$translate", body: fixture.ParametersOf(codings(200, "x"), fixture.TxResource(strings.NewReplacer("http://x/a", "http://x/b").Replace(
-			fixture.ConceptMap("map", `{"code":"a","target":[`+fixture.Repeat(200, numbered)+`]}`, "")))), most: 20_000},
+			fixture.ConceptMap("map", `{"code":"a","target":[`+fixture.Repeat(200, numbered)+`]}`, "")))), maxSteps: 20_000},
 		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(url, system("", `{"code":"a"}`),
 			fixture.TxResource(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, fixture.ParametersOf(coding)))},
 		{name: "codings and rules", path: "/CodeSystem/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/b"}`, flat, codings(200, "c1"), fixture.Repeat(200, func(i int) string {
 			return fmt.Sprintf(`{"name":"system-version","valueUri":"http://x/%d|1"}`, i)
-		})), most: 30_000},
+		})), maxSteps: 30_000},
 		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(coding, fixture.Repeat(2, func(i int) string {
 			return fmt.Sprintf(`{"name":"x%d","valueString":%q}`, i, strings.Repeat("x", 8000))
-		}), validations(150, fixture.ParametersOf())), most: 100_000},
+		}), validations(150, fixture.ParametersOf())), maxSteps: 100_000},
 		{name: "codes with supplements", path: expand, body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(1, "")), fixture.Repeat(100, func(i int) string {
 			return fixture.TxResource(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
-		}), fixture.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
+		}), fixture.Repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), maxSteps: 25_000},
 		{name: "codes with designations", path: expand, body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(1, "")), fixture.Repeat(300, func(int) string {
 			return `{"name":"designation","valueString":"a|b"}`
-		})), most: 15_000},
+		})), maxSteps: 15_000},
 		{name: "validations", path: "/ValueSet/$batch-validate-code", body: fixture.ParametersOf(url, flat, fixture.TxResource(includedTimes(50, filter("display", "regex", "a+"))),
-			validations(100, fixture.ParametersOf(coding))), most: 20_000},
+			validations(100, fixture.ParametersOf(coding))), maxSteps: 20_000},
 	}
 }
 
 // countdown is a context that is canceled after a given number of checks.
 type countdown struct {
 	context.Context
-	left int
+	remaining int
 }
 
 func (c *countdown) Err() error {
-	if c.left--; c.left < 0 {
+	if c.remaining--; c.remaining < 0 {
 		return context.Canceled
 	}
 	return nil
@@ -125,7 +125,7 @@ func TestBombs(t *testing.T) {
 			b.needs(t)
 			t.Parallel()
 			base := terminologytest.Library(t, fixture.Colours)
-			base.Definitions().Bounds.VisitedCodes = cmp.Or(b.most, 2_000_000)
+			base.Definitions().Bounds.VisitedCodes = cmp.Or(b.maxSteps, 2_000_000)
 			w, _ := terminologytest.Call(t, &api.Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
 				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
@@ -142,18 +142,18 @@ func TestSlots(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {
 		name, path, body string
-		most             int
+		maxSteps         int
 		refuse           error
 		turns, status    int
 	}{
 		{name: "costly", path: "/ValueSet/$expand", body: bombs()[0].body, turns: 1, status: 422},
-		{name: "costly, without room", path: "/ValueSet/$expand", body: bombs()[0].body, refuse: full, turns: 1, status: 503},
+		{name: "costly, without a free slot", path: "/ValueSet/$expand", body: bombs()[0].body, refuse: full, turns: 1, status: 503},
 		{name: "cheap", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`, `{"name":"filter","valueString":"re"}`), refuse: full, status: 200},
 		{name: "cheap validation", path: "/ValueSet/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`), refuse: full, status: 200},
 		{name: "large body", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			fixture.TxResource(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
-		{name: "large body, and room", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+		{name: "large body, with a free slot", path: "/ValueSet/$expand", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			fixture.TxResource(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
 		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: fixture.ParametersOf(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`,
@@ -162,7 +162,7 @@ func TestSlots(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			terminologytest.RequireFeatures(t, test.path)
 			t.Parallel()
-			turns, held := 0, 0
+			turns, active := 0, 0
 			l := terminologytest.ColourLibrary(t)
 			l.Definitions().Bounds.VisitedCodes = 1_300_000
 			h := &api.Handler{Library: l, AcquireSlot: func(context.Context) (func(), error) {
@@ -170,23 +170,23 @@ func TestSlots(t *testing.T) {
 				if test.refuse != nil {
 					return nil, test.refuse
 				}
-				held++
-				return func() { held-- }, nil
+				active++
+				return func() { active-- }, nil
 			}}
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4"+test.path, strings.NewReader(test.body))
 			r.Header.Set("Content-Type", "application/fhir+json")
 			err := terminologytest.ServeError(h, &hookWriter{ResponseWriter: w, ask: func() {
-				if held != 0 {
-					t.Error("the turn is held while the client reads")
+				if active != 0 {
+					t.Error("the slot is occupied while the client reads")
 				}
 			}}, r)
 			status := w.Code
 			if e, ok := errors.AsType[*outcome.Error](err); ok {
 				status = e.Status
 			}
-			if status != test.status || turns != test.turns || held != 0 || errors.Is(err, budget.ErrBusy) != (test.status == 503) {
-				t.Errorf("got %d, %v; %d turns, %d of them held", status, err, turns, held)
+			if status != test.status || turns != test.turns || active != 0 || errors.Is(err, budget.ErrBusy) != (test.status == 503) {
+				t.Errorf("got %d, %v; %d slots, %d of them not released", status, err, turns, active)
 			}
 		})
 	}
@@ -212,17 +212,17 @@ func TestBombsOfCanceledRequests(t *testing.T) {
 			t.Parallel()
 			base := terminologytest.Library(t, fixture.Colours)
 			base.Definitions().Bounds.VisitedCodes = math.MaxInt / 2
-			for _, left := range []int{0, 1} {
+			for _, remaining := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
 				r.URL.Path = "/fhir/R4" + b.path
-				ctx := &countdown{Context: r.Context(), left: left}
+				ctx := &countdown{Context: r.Context(), remaining: remaining}
 				err := terminologytest.ServeError(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
-				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
+				if steps := cmp.Or(b.maxSteps, 2_000_000); steps < 2*50_000 && remaining > 0 {
 					continue // finished before the next check
 				}
 				if !errors.Is(err, context.Canceled) {
-					t.Errorf("leaving after %d looks: got %v", left, err)
+					t.Errorf("canceled after %d checks: got %v", remaining, err)
 				}
 			}
 		})

@@ -162,10 +162,10 @@ func TestOtherServers(t *testing.T) {
 		fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), fixture.ConceptMap("lost", "", fixture.OtherMap("nowhere")),
 	)
 	h := &api.Handler{Library: l}
-	others := &api.Handler{Library: l, HasOtherServers: true}
+	withServers := &api.Handler{Library: l, HasOtherServers: true}
 	tests := []struct {
 		operation, query string
-		missing          []outcome.Missing // nil if the result is final
+		missing          []outcome.MissingDefinition // nil if the result is final
 	}{
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=a", nil},
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=b", nil},
@@ -180,7 +180,7 @@ func TestOtherServers(t *testing.T) {
 		{"ValueSet/$validate-code", "url=http://x/lists&system=http://x/gone&code=a", outcome.MissingOf("CodeSystem", "http://x/gone", "")},
 		{"ValueSet/$validate-code", "url=http://x/lists&system=http://x/gone&code=a&valueset-membership-only=true", nil},
 		{"ConceptMap/$translate", "system=http://x/a&code=1", nil},
-		{"ConceptMap/$translate", "system=http://x/gone&code=1", []outcome.Missing{{Kind: "ConceptMap"}}},
+		{"ConceptMap/$translate", "system=http://x/gone&code=1", []outcome.MissingDefinition{{ResourceType: "ConceptMap"}}},
 		{"ConceptMap/$translate", "url=http://x/plain&system=http://x/a&code=2", nil},
 		{"ConceptMap/$translate", "url=http://x/plain&system=http://x/a&code=9", nil},
 		{"ConceptMap/$translate", "url=http://x/lost&system=http://x/a&code=9", outcome.MissingOf("ConceptMap", "http://x/nowhere", "")},
@@ -199,14 +199,14 @@ func TestOtherServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := answer(others)
+			got, err := answer(withServers)
 			if e, ok := errors.AsType[*outcome.Error](err); ok {
 				if !errors.Is(err, outcome.ErrIncomplete) || !reflect.DeepEqual(e.Missing, tt.missing) || got.Body.Len() > 0 {
 					t.Fatalf("got %v, missing %v, wrote %s", err, e.Missing, got.Body)
 				}
 				err = terminologytest.WriteProvisional(got, e)
 			} else if tt.missing != nil {
-				t.Errorf("others are not asked: %s", got.Body)
+				t.Errorf("other servers are not called: %s", got.Body)
 			}
 			if err != nil || got.Code != http.StatusOK || got.Body.String() != want.Body.String() || !reflect.DeepEqual(got.Header(), want.Header()) {
 				t.Errorf("got %v, %d %s; alone %s", err, got.Code, got.Body, want.Body)
@@ -287,7 +287,7 @@ func TestModifierExtensions(t *testing.T) {
 // compose.lockedDate does for the code systems of a value set.
 func TestAsOfDate(t *testing.T) {
 	version := func(v, date, code string) string {
-		return strings.Replace(fixture.SingleCodeSystem("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
+		return strings.Replace(fixture.SingleConceptCodeSystem("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
 	}
 	h := &api.Handler{Library: terminologytest.Library(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
 		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), fixture.ValueSet("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
@@ -625,7 +625,7 @@ func TestFetchedForValidation(t *testing.T) {
 		}
 	}
 	if len(source.Requested) != 3 {
-		t.Errorf("asked for %q", source.Requested)
+		t.Errorf("requests %q", source.Requested)
 	}
 	h.FetchedDefinitions = &terminology.FetchedDefinitions{Source: source}
 	batch := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/vs"},{"name":"validation","resource":{"resourceType":"Parameters","parameter":[

@@ -66,7 +66,7 @@ type RecordingSource struct {
 }
 
 // Definitions implements [terminology.Source].
-func (s *RecordingSource) Definitions(ctx context.Context, m outcome.Missing) (found []jsontext.Value, err error) {
+func (s *RecordingSource) Definitions(ctx context.Context, m outcome.MissingDefinition) (found []jsontext.Value, err error) {
 	s.mu.Lock()
 	s.Requested = append(s.Requested, m.String())
 	s.mu.Unlock()

@@ -52,7 +52,7 @@ func TestGermanCompounds(t *testing.T) {
 		2: {Code: "2", Display: "Schmerz, Knie", Place: 2},
 		3: {Code: "3", Display: "Herzinfarkt"},
 		4: {Code: "4", Display: "Infarkt"},
-		5: {Code: "5", Display: "Verletzung", Others: []string{"Herzkammerwunde", "Wunde", "Kammer"}},
+		5: {Code: "5", Display: "Verletzung", Designations: []string{"Herzkammerwunde", "Wunde", "Kammer"}},
 		6: {Code: "6", Display: "Gelenk Herz", Place: 9},
 	}, []filterCase{
 		{"a part within", "gelenk", "1 6 0"},

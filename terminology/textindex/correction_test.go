@@ -15,8 +15,8 @@ func TestTypos(t *testing.T) {
 		"": {}, "abc": {}, "abcd": {}, "abcde": {1, 1}, "abcdef": {2, 1}, "abcdefgh": {2, 2}, "e119": {}, "abcdefgh1": {},
 		"éàü": {}, "日本語学": {}, "diabetesⅣ": {}, strings.Repeat("a", 33): {},
 	} {
-		if whole, begun := toleratedTypos([]byte(word)); whole != want[0] || begun != want[1] {
-			t.Errorf("%q: got %d, %d, want %v", word, whole, begun, want)
+		if wholeTypos, prefixTypos := toleratedTypos([]byte(word)); wholeTypos != want[0] || prefixTypos != want[1] {
+			t.Errorf("%q: got %d, %d, want %v", word, wholeTypos, prefixTypos, want)
 		}
 	}
 }
@@ -42,8 +42,8 @@ func TestSharedTypoTable(t *testing.T) {
 			}
 			letters, want := []rune(candidate), noScore
 			if letters[0] == []rune(typed)[0] {
-				if whole := distance(letters, []rune(typed)); whole <= typist.wholeTypos {
-					want = 2 * whole
+				if typos := distance(letters, []rune(typed)); typos <= typist.wholeTypos {
+					want = 2 * typos
 				}
 				for n := 1; n < len(letters); n++ {
 					if begun := distance(letters[:n], []rune(typed)); begun <= typist.prefixTypos {
@@ -131,7 +131,7 @@ func TestCorrections(t *testing.T) {
 		{"the first letter", "cidney", "", "[]"},
 		{"a word that is there is not corrected", "asthma kidney", "", "[]"},
 		{"a digit", "kidn3y", "", "[]"},
-		{"accents are no typos", "menieres", "7", "[]"},
+		{"accents do not count as typos", "menieres", "7", "[]"},
 		{"and typos with accents are", "ménierse", "7", "[{menierse [menieres]}]"},
 		{"nothing has both", "asthna kidney", "", "[]"},
 	} {

@@ -250,7 +250,7 @@ func (b *commonBuilder) add(from, to int) {
 	b.postings.uniteTails(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
-	b.addFirst()
+	b.addFirstDocuments()
 	if !b.isDense(from, to) {
 		b.dense = append(b.dense, 0)
 		return
@@ -259,19 +259,19 @@ func (b *commonBuilder) add(from, to int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the range to first: those in part, then others in set.
-func (b *commonBuilder) addFirst() {
+// addFirstDocuments adds the first documents of the range to first: those in part, then others in set.
+func (b *commonBuilder) addFirstDocuments() {
 	start := len(b.first)
-	b.first = appendFirst(b.first, start+firstsPerRange, &b.part, nil)
+	b.first = appendFirstDocuments(b.first, start+firstsPerRange, &b.part, nil)
 	b.headCounts = append(b.headCounts, uint32(len(b.first)-start))
-	b.first = appendFirst(b.first, start+firstsPerRange, &b.set, b.part.bits)
+	b.first = appendFirstDocuments(b.first, start+firstsPerRange, &b.set, b.part.bits)
 	for len(b.first) < start+firstsPerRange {
 		b.first = append(b.first, noRank)
 	}
 }
 
-// appendFirst appends the first ranks in set that are not in others, until dst has the given length.
-func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
+// appendFirstDocuments appends the first ranks in set that are not in others, until dst has the given length.
+func appendFirstDocuments(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
 	for i, word := range set.each {
 		if others != nil {
 			word &^= others[i]

@@ -46,10 +46,10 @@ func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Syn
 	want, n := search(ways["scan"], f, 0, math.MaxInt)
 	size := 1 + len(filter)%5
 	for from := 0; from <= n; from += size {
-		whole, total := search(ways["index"], f, 0, math.MaxInt)
+		all, total := search(ways["index"], f, 0, math.MaxInt)
 		page, pages := search(ways["index"], f, from, from+size)
-		if !slices.Equal(whole, want) || total != n || pages != n || !slices.Equal(page, want[min(from, n):min(from+size, n)]) {
-			t.Fatalf("filter %q: got %v, total %d, and from %d %v, total %d; want %v\n%v", filter, whole, total, from, page, pages, want, ways["scan"].Corpus)
+		if !slices.Equal(all, want) || total != n || pages != n || !slices.Equal(page, want[min(from, n):min(from+size, n)]) {
+			t.Fatalf("filter %q: got %v, total %d, and from %d %v, total %d; want %v\n%v", filter, all, total, from, page, pages, want, ways["scan"].Corpus)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestRankingInside(t *testing.T) {
 		0: {Code: "ActivityDefinition", Display: "ActivityDefinition"},
 		1: {Code: "c1", Display: "Request orchestration"},
 		2: {Code: "c2", Display: "ServiceRequest"},
-		3: {Code: "c3", Display: "Event", Others: []string{"DefinitionDeEvento"}},
+		3: {Code: "c3", Display: "Event", Designations: []string{"DefinitionDeEvento"}},
 		4: {Code: "codeOnly", Display: "Haemoglobin HbA1c"},
 		5: {Code: "c5", Display: "pH"},
 		6: {Code: "bareCode"},
@@ -164,7 +164,7 @@ func TestRankingInside(t *testing.T) {
 		{"after a digit and a letter", "a1c", "4"},
 		{"short ones stay whole", "ph", "5"},
 		{"a code is not cut", "only", ""},
-		{"a code that is what is shown", "code", "6 4"},
+		{"code equal to the display", "code", "6 4"},
 	})
 }
 
@@ -178,7 +178,7 @@ func TestRanking(t *testing.T) {
 		4: {Code: "D2", Display: "Diabetes type 2", Place: 1},
 		5: {Code: "D1", Display: "History of diabetes (gestational diabetes)"},
 		6: {Code: "D3", Display: "Diabetes, type 3", Place: 1},
-		7: {Code: "mi", Display: "Myocardial infarction", Others: []string{"Heart attack", "Herzinfarkt"}},
+		7: {Code: "mi", Display: "Myocardial infarction", Designations: []string{"Heart attack", "Herzinfarkt"}},
 		8: {Code: "ha", Display: "Attack of the heart", Place: 1},
 		9: {Code: "x1", Display: "Diabetic nephropathy"},
 	}
@@ -207,37 +207,37 @@ func TestRanking(t *testing.T) {
 
 // TestWordMatching checks how words in a text match words in the filter.
 func TestWordMatching(t *testing.T) {
-	const whole, begun, not = fitWholeWord, fitPrefix, fitNone
+	const wholeWord, begun, not = fitWholeWord, fitPrefix, fitNone
 	for _, test := range []struct {
 		language, word, typed string
 		want                  fit
 	}{
-		{"en", "fracture", "fracture", whole},
+		{"en", "fracture", "fracture", wholeWord},
 		{"en", "fracture", "fract", begun},
-		{"en", "fracture", "fractures", whole},
-		{"en", "fractures", "fracture", whole},
+		{"en", "fracture", "fractures", wholeWord},
+		{"en", "fractures", "fracture", wholeWord},
 		{"en", "arteries", "artery", begun},
 		{"en", "hypertensive", "hypertension", begun},
-		{"en", "anemia", "anaemia", whole},
-		{"en", "anaemia", "anemia", whole},
+		{"en", "anemia", "anaemia", wholeWord},
+		{"en", "anaemia", "anemia", wholeWord},
 		{"en", "anaemic", "anem", begun},
-		{"en", "tumors", "tumours", whole},
+		{"en", "tumors", "tumours", wholeWord},
 		{"en", "leukemia", "leukaem", begun},
-		{"en", "2", "ii", whole},
-		{"en", "two", "2", whole},
-		{"en", "second", "2nd", whole},
+		{"en", "2", "ii", wholeWord},
+		{"en", "two", "2", wholeWord},
+		{"en", "second", "2nd", wholeWord},
 		{"en", "iii", "2", not},
-		{"en", "crohns", "crohn", whole},
-		{"en", "fractur", "fracture", whole},
+		{"en", "crohns", "crohn", wholeWord},
+		{"en", "fractur", "fracture", wholeWord},
 		{"en", "heart", "health", not},
-		{"de", "frakturen", "fraktur", whole},
-		{"de", "gelenke", "gelenk", whole},
-		{"de-CH", "hamorrhagie", "haemorrhagie", whole},
-		{"fr", "fractures", "fracture", whole},
-		{"fr", "arteriel", "arterielle", whole},
-		{"es", "fracturas", "fractura", whole},
-		{"nl", "breuken", "breuk", whole},
-		{"xx", "fractures", "fracture", whole},
+		{"de", "frakturen", "fraktur", wholeWord},
+		{"de", "gelenke", "gelenk", wholeWord},
+		{"de-CH", "hamorrhagie", "haemorrhagie", wholeWord},
+		{"fr", "fractures", "fracture", wholeWord},
+		{"fr", "arteriel", "arterielle", wholeWord},
+		{"es", "fracturas", "fractura", wholeWord},
+		{"nl", "breuken", "breuk", wholeWord},
+		{"xx", "fractures", "fracture", wholeWord},
 	} {
 		w := languageOf(test.language).newQueryWord([]byte(test.typed), true)
 		if got := w.fit([]byte(test.word)); got != test.want {
@@ -263,13 +263,13 @@ func TestSearchFarApart(t *testing.T) {
 // it abbreviates. The short descriptions of CMS are designations. Other designations are unaffected.
 func TestShortDescriptions(t *testing.T) {
 	d := documents{
-		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Others: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
-		1: {Code: "E08.43", Display: "Diabetes mellitus due to underlying condition with diabetic autonomic (poly)neuropathy", Others: []string{"Diab due to undrl cond w diabetic autonm (poly)neuropathy"}, Place: 3},
-		2: {Code: "E11.37X1", Display: "Type 2 diabetes mellitus with diabetic macular edema, resolved following treatment, right eye", Others: []string{"Type 2 diab with diab mclr edma rslvd fol trtmt, right eye"}, Place: 4},
-		3: {Code: "E11.319", Display: "Type 2 diabetes mellitus with unspecified diabetic retinopathy without macular edema", Others: []string{"Type 2 diab w unsp diab rtnop w/o macular edema"}, Place: 2},
-		4: {Code: "A80", Display: "Acute poliomyelitis", Others: []string{"Polio"}, Place: 6},
+		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Designations: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
+		1: {Code: "E08.43", Display: "Diabetes mellitus due to underlying condition with diabetic autonomic (poly)neuropathy", Designations: []string{"Diab due to undrl cond w diabetic autonm (poly)neuropathy"}, Place: 3},
+		2: {Code: "E11.37X1", Display: "Type 2 diabetes mellitus with diabetic macular edema, resolved following treatment, right eye", Designations: []string{"Type 2 diab with diab mclr edma rslvd fol trtmt, right eye"}, Place: 4},
+		3: {Code: "E11.319", Display: "Type 2 diabetes mellitus with unspecified diabetic retinopathy without macular edema", Designations: []string{"Type 2 diab w unsp diab rtnop w/o macular edema"}, Place: 2},
+		4: {Code: "A80", Display: "Acute poliomyelitis", Designations: []string{"Polio"}, Place: 6},
 		5: {Code: "Z24", Display: "Poliovirus immunization", Place: 5},
-		6: {Code: "V1", Display: "Type 11 collagen disorder", Others: []string{"Type 1 collagen dis"}, Place: 7},
+		6: {Code: "V1", Display: "Type 11 collagen disorder", Designations: []string{"Type 1 collagen dis"}, Place: 7},
 	}
 	checkFindings(t, d, []filterCase{
 		{"a word cut short", "diab", "0 3 1 2"},
@@ -277,8 +277,8 @@ func TestShortDescriptions(t *testing.T) {
 		{"a word that is not at the beginning of the display's", "mclr", "2"},
 		{"a stop word cut short does not make a head longer", "diab macular", "3 2"},
 		{"all of it", "diab due to undrl cond", "1"},
-		{"a designation that is no short display", "polio", "4 5"},
-		{"a number is no other number cut short", "type 1 collagen", "6"},
+		{"designation that is no short display", "polio", "4 5"},
+		{"a number does not match a longer number", "type 1 collagen", "6"},
 	})
 }
 
@@ -311,7 +311,7 @@ func TestContaining(t *testing.T) {
 
 type document struct {
 	Code, Display string
-	Others        []string // other searchable texts
+	Designations  []string // other searchable texts
 	Foreign       []string // texts in another language than requested, which have no head
 	Place         uint32   // rank among equally good matches
 	Language      string   // language of the corpus, used only in the first document; default: en
@@ -340,7 +340,7 @@ func (d documents) Rank(doc uint32) uint32 {
 }
 
 func (d documents) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
-	for _, other := range slices.Concat(d[doc].Others, d[doc].Foreign) {
+	for _, other := range slices.Concat(d[doc].Designations, d[doc].Foreign) {
 		dst = append(dst, []byte(other))
 	}
 	return dst, len(d[doc].Foreign)
@@ -350,7 +350,7 @@ func (d documents) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, 
 func (d documents) String() string {
 	var b strings.Builder
 	for i, doc := range d {
-		fmt.Fprintf(&b, "%d: %q %q %q %q %x\n", i, doc.Code, doc.Display, doc.Others, doc.Foreign, d.Rank(uint32(i)))
+		fmt.Fprintf(&b, "%d: %q %q %q %q %x\n", i, doc.Code, doc.Display, doc.Designations, doc.Foreign, d.Rank(uint32(i)))
 	}
 	return b.String()
 }
@@ -394,7 +394,7 @@ func germanDocuments(r *rand.Rand, n int) documents {
 		words := []string{randomGerman(r, 4), randomGerman(r, 3), randomText(r, 1)}
 		d[i].Display, d[i].Language = strings.Join(words[:1+r.IntN(3)], []string{" ", ", ", " im "}[r.IntN(3)]), "de"
 		if r.IntN(4) == 0 {
-			d[i].Others = append(d[i].Others, randomGerman(r, 4))
+			d[i].Designations = append(d[i].Designations, randomGerman(r, 4))
 		}
 	}
 	return d
@@ -429,7 +429,7 @@ func randomDocuments(r *rand.Rand, n int) documents {
 	for i := range d {
 		d[i] = document{Code: randomWords[r.IntN(len(randomWords))] + randomText(r, 1), Display: randomText(r, 4), Place: r.Uint32N(4), Header: r.IntN(4) == 0}
 		for range r.IntN(3) {
-			d[i].Others = append(d[i].Others, randomText(r, 3))
+			d[i].Designations = append(d[i].Designations, randomText(r, 3))
 		}
 		if r.IntN(3) == 0 {
 			d[i].Foreign = []string{randomText(r, 3)}

@@ -360,7 +360,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 		form.Set("action", "remove_passkey")
 		checkDone(t, fresh.Post("/oauth2/account", form), "remove_passkey")
 		if b.HasSession() {
-			t.Error("another session goes on")
+			t.Error("another session is still valid")
 		}
 		last := authorizetest.NewBrowser(t, s)
 		page, _ = last.OpenForm(last.Authorize(authorizetest.Request(nil)))
@@ -393,7 +393,7 @@ func TestResetFactors(t *testing.T) {
 		t.Errorf("%v, %d sessions, %v", had, sessions, err)
 	}
 	if b.HasSession() {
-		t.Error("the session goes on")
+		t.Error("the session is still valid")
 	}
 	authorizetest.NewBrowser(t, s).Code(nil) // the password alone is sufficient again
 	if had, _, err := s.ResetFactors(t.Context(), "alice"); had || err != nil {

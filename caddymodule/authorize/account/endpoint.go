@@ -90,7 +90,7 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 	}
 }
 
-// button is a button of the account page. Unless allowsOldSignIn is set, it requires [factors.mayChange].
+// button is a button of the account page. Unless allowsOldSignIn is set, the session must satisfy [factors.mayChange].
 type button struct {
 	handle          func(http.ResponseWriter, *http.Request, *session.SignedInPerson, oauth2.Parameters)
 	allowsOldSignIn bool // no recent sign-in required, or proved by the sealed form input

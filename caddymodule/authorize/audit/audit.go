@@ -64,7 +64,7 @@ func (rec *Recorder) RecordLockout(ctx context.Context, e Event) {
 	rec.Record(ctx, e)
 }
 
-// Kinds of [Event].
+// Values of [Event].Kind.
 const (
 	KindSignIn        = "sign-in"       // sign-in by password, second factor or identity provider
 	KindAuthorization = "authorization" // code or tokens issued through the browser

@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 	for i := range 2 * maxRejectedClients {
 		refuse("i", fmt.Sprint(i), "flood")
 	}
-	if held, _ := r.byClient.Size(); held > maxRejectedClients {
-		t.Errorf("%d clients", held)
+	if size, _ := r.byClient.Size(); size > maxRejectedClients {
+		t.Errorf("%d clients", size)
 	}
 }

@@ -24,11 +24,11 @@ type eventCounts struct {
 	slog.Handler
 	mu               sync.Mutex
 	records          int
-	written, leftOut map[string]int // counts by kind and address
+	written, omitted map[string]int // counts by kind and address
 }
 
 func countEvents() (*audit.Log, *eventCounts) {
-	c := &eventCounts{Handler: slog.DiscardHandler, written: map[string]int{}, leftOut: map[string]int{}}
+	c := &eventCounts{Handler: slog.DiscardHandler, written: map[string]int{}, omitted: map[string]int{}}
 	return audit.NewLog(slog.New(c)), c
 }
 
@@ -43,9 +43,9 @@ func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
 	source := fields["kind"].String() + " " + fields["address"].String()
 	if n, ok := fields["left_out"]; ok {
 		if r.Level != slog.LevelWarn || fields["outcome"].String() != "left_out" {
-			return errors.New("not a record of what was left out")
+			return errors.New("not a record of omitted events")
 		}
-		c.leftOut[source] += int(n.Int64())
+		c.omitted[source] += int(n.Int64())
 	} else {
 		c.written[source]++
 	}
@@ -53,11 +53,11 @@ func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
 }
 
 // read returns the current counts. Timers may still log afterwards.
-func (c *eventCounts) read() (records int, written, leftOut map[string]int) {
+func (c *eventCounts) read() (records int, written, omitted map[string]int) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.records, maps.Clone(c.written), maps.Clone(c.leftOut)
+	return c.records, maps.Clone(c.written), maps.Clone(c.omitted)
 }
 
 func sum(counts map[string]int) (n int) {
@@ -82,20 +82,20 @@ func TestEventLog(t *testing.T) {
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.2"))
 		time.Sleep(59 * time.Second)
-		_, written, leftOut := counts.read()
-		if written["token 192.0.2.1"] != 60 || written["sign-in 192.0.2.1"] != 60 || written["token 192.0.2.2"] != 1 || len(leftOut) != 0 {
-			t.Errorf("written %v, left out %v", written, leftOut)
+		_, written, omitted := counts.read()
+		if written["token 192.0.2.1"] != 60 || written["sign-in 192.0.2.1"] != 60 || written["token 192.0.2.2"] != 1 || len(omitted) != 0 {
+			t.Errorf("written %v, omitted %v", written, omitted)
 		}
 		time.Sleep(2 * time.Second)
-		_, _, leftOut = counts.read()
-		if leftOut["token 192.0.2.1"] != 940 || leftOut["sign-in 192.0.2.1"] != 940 || sum(leftOut) != 2*940 {
-			t.Errorf("left out %v", leftOut)
+		_, _, omitted = counts.read()
+		if omitted["token 192.0.2.1"] != 940 || omitted["sign-in 192.0.2.1"] != 940 || sum(omitted) != 2*940 {
+			t.Errorf("omitted %v", omitted)
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 		time.Sleep(time.Hour)
-		_, written, leftOut = counts.read()
-		if written["token 192.0.2.1"] != 61 || sum(leftOut) != 2*940 {
-			t.Errorf("a minute later: written %v, left out %v", written, leftOut)
+		_, written, omitted = counts.read()
+		if written["token 192.0.2.1"] != 61 || sum(omitted) != 2*940 {
+			t.Errorf("a minute later: written %v, omitted %v", written, omitted)
 		}
 	})
 }
@@ -144,9 +144,9 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 			log.Record(t.Context(), anonymous("token", fmt.Sprintf("2001:db8::%x", i)))
 		}
 		time.Sleep(time.Hour)
-		_, written, leftOut := counts.read()
-		if sum(written) != 60 || leftOut["token 2001:db8::/64"] != 940 {
-			t.Errorf("written %v, left out %v", written, leftOut)
+		_, written, omitted := counts.read()
+		if sum(written) != 60 || omitted["token 2001:db8::/64"] != 940 {
+			t.Errorf("written %v, omitted %v", written, omitted)
 		}
 	})
 }
@@ -168,9 +168,9 @@ func TestEventLogOfManyAddresses(t *testing.T) {
 			t.Errorf("%d written one by one", sum(written))
 		}
 		time.Sleep(time.Hour)
-		records, written, leftOut := counts.read()
-		if records > 1400 || sum(written)+sum(leftOut) != networks*each || leftOut["token "] == 0 {
-			t.Errorf("%d records; %d written, %d left out", records, sum(written), sum(leftOut))
+		records, written, omitted := counts.read()
+		if records > 1400 || sum(written)+sum(omitted) != networks*each || omitted["token "] == 0 {
+			t.Errorf("%d records; %d written, %d omitted", records, sum(written), sum(omitted))
 		}
 	})
 }
@@ -184,14 +184,14 @@ func TestEventLogFlush(t *testing.T) {
 			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 		}
 		log.Flush()
-		_, _, leftOut := counts.read()
-		if leftOut["token 192.0.2.1"] != 40 {
-			t.Errorf("left out %v", leftOut)
+		_, _, omitted := counts.read()
+		if omitted["token 192.0.2.1"] != 40 {
+			t.Errorf("omitted %v", omitted)
 		}
 		time.Sleep(time.Hour)
-		_, _, leftOut = counts.read()
-		if sum(leftOut) != 40 {
-			t.Errorf("told twice: %v", leftOut)
+		_, _, omitted = counts.read()
+		if sum(omitted) != 40 {
+			t.Errorf("omitted events were logged twice: %v", omitted)
 		}
 	})
 }

@@ -133,7 +133,7 @@ func TestAnonymousEvents(t *testing.T) {
 	}{
 		{"an unknown client", func(b *authorizetest.Browser) { b.Authorize(authorizetest.Request(url.Values{"client_id": {"x"}})) }, true},
 		{"a refused scope", func(b *authorizetest.Browser) { b.Authorize(authorizetest.Request(url.Values{"scope": {"other"}})) }, true},
-		{"nobody is signed in", func(b *authorizetest.Browser) { b.Authorize(authorizetest.Request(url.Values{"prompt": {"none"}})) }, true},
+		{"prompt=none without a session", func(b *authorizetest.Browser) { b.Authorize(authorizetest.Request(url.Values{"prompt": {"none"}})) }, true},
 		{"a wrong password", func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "alice", "wrong") }, true},
 		{"a public client's wrong code", func(b *authorizetest.Browser) { b.Post("/oauth2/token", authorizetest.CodeForm("x", nil)) }, true},
 		{"a wrong secret", func(b *authorizetest.Browser) {
@@ -208,7 +208,7 @@ func TestAuditOfWaits(t *testing.T) {
 		do                func(b *authorizetest.Browser)
 	}{
 		{"a password", "alice", "alice", true, func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "alice", "wrong") }},
-		{"of nobody", "hunter2", "", true, func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "hunter2", "wrong") }},
+		{"nonexistent user", "hunter2", "", true, func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "hunter2", "wrong") }},
 		{"a second factor", "bob", "bob", false, func(b *authorizetest.Browser) {
 			b.SendOTP(b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "bob", "other")), "000000")
 		}},
@@ -251,13 +251,13 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		{"another browser's answer", nil, func(_ *providertest.Provider, b *authorizetest.Browser) {
 			b.Get("/oauth2/callback/hospital?code=x&state=y")
 		}, ""},
-		{"whom it says is a disabled user here", func(idp *people.IdentityProvider, c *authorize.Config) {
+		{"disabled local user", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
 		}, func(_ *providertest.Provider, b *authorizetest.Browser) {
 			b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 		}, "alice"},
-		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
+		{"person without an account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
 			func(_ *providertest.Provider, b *authorizetest.Browser) {
 				b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 			}, ""},
@@ -268,7 +268,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 			page := authorizetest.Body(b.T, b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))))
 			b.SendOTP(authorizetest.FieldValue(b.T, page, "factor"), "000000")
 		}, "alice"},
-		{"a logout token that is none", nil, func(_ *providertest.Provider, b *authorizetest.Browser) {
+		{"malformed logout token", nil, func(_ *providertest.Provider, b *authorizetest.Browser) {
 			b.Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {"x"}})
 		}, ""},
 	} {
@@ -304,7 +304,7 @@ func TestAuditOfEndedSessions(t *testing.T) {
 		{"by an app, without the browser", func(s *authorize.Server, b *authorizetest.Browser) {
 			authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + authorizetest.TokensWithSession(b).IDToken)
 		}, "signed out by a logout request with id_token_hint"},
-		{"somebody else signs in", func(_ *authorize.Server, b *authorizetest.Browser) {
+		{"sign-in of another user", func(_ *authorize.Server, b *authorizetest.Browser) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, "replaced by another sign-in in the same browser"},
 		{"an administrator", func(s *authorize.Server, _ *authorizetest.Browser) {
@@ -419,7 +419,7 @@ func TestRefusalsNameClient(t *testing.T) {
 		"public, but with a secret": {"app", func() url.Values { return url.Values{"client_id": {"app"}, "client_secret": {"x"}} }, nil, false},
 	}
 	rejected := map[string]map[string]url.Values{ // rejected even if the client is authenticated
-		"/oauth2/token":      {"no grant_type": {}, "unknown grant_type": {"grant_type": {"x"}}, "code that is none": {"grant_type": {"authorization_code"}, "code": {"x"}}},
+		"/oauth2/token":      {"no grant_type": {}, "unknown grant_type": {"grant_type": {"x"}}, "malformed code": {"grant_type": {"authorization_code"}, "code": {"x"}}},
 		"/oauth2/par":        {"wrong redirect_uri": {"redirect_uri": {"https://x.example"}, "response_type": {"code"}}, "no redirect_uri": {}, "request_uri": {"request_uri": {"urn:x"}}},
 		"/oauth2/revoke":     {"no token": {}},
 		"/oauth2/introspect": {"no token": {}},
@@ -495,8 +495,8 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 		{"redirect_uri twice", "app", get("/oauth2/authorize?" + authorizetest.Request(nil).Encode() + "&redirect_uri=x"), false},
 		{"unknown scope", "app", authorize(url.Values{"scope": {"x"}}), false},
 		{"malformed query", "app", get("/oauth2/authorize?client_id=app&state=%"), false},
-		{"pushed request that is none", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x"), false},
-		{"pushed request, sealed, that is none", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x.y"), false},
+		{"unknown request_uri", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x"), false},
+		{"unknown sealed request_uri", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x.y"), false},
 		{"pushed request, twice", "app", get("/oauth2/authorize?client_id=app&request_uri=urn:ietf:params:oauth:request_uri:x&request_uri=y"), false},
 		{"not pushed", "strict", authorize(url.Values{"client_id": {"strict"}}), false},
 		{"request object", "app", authorize(url.Values{"request": {"x.y.z"}}), false},
@@ -506,7 +506,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 
 		{"logout, wrong address", "app", get("/oauth2/logout?client_id=app&post_logout_redirect_uri=" + url.QueryEscape(wrong)), true},
 		{"logout by a hint, wrong address", "app", get("/oauth2/logout?id_token_hint=" + hint + "&post_logout_redirect_uri=" + url.QueryEscape(wrong)), true},
-		{"logout, hint that is none", "app", get("/oauth2/logout?client_id=app&id_token_hint=x"), false},
+		{"logout with a malformed hint", "app", get("/oauth2/logout?client_id=app&id_token_hint=x"), false},
 		{"logout, a parameter twice", "app", get("/oauth2/logout?client_id=app&state=x&state=y"), false},
 
 		{"userinfo without openid", "service", bearer("/oauth2/userinfo", nil), false},
@@ -517,12 +517,12 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			response := authorizetest.NewBrowser(t, server).Send(tt.request)
-			shown, err := io.ReadAll(response.Body)
+			body, err := io.ReadAll(response.Body)
 			authorizetest.NoError(t, err)
 			events := trail
 			trail.check(t, tt.name, tt.client, response.StatusCode)
-			if strings.Contains(string(shown)+response.Header.Get("Location"), "WRONG") {
-				t.Errorf("the response shows the URI: %s", shown)
+			if strings.Contains(string(body)+response.Header.Get("Location"), "WRONG") {
+				t.Errorf("the response shows the URI: %s", body)
 			}
 			for _, e := range events {
 				if want := map[bool]string{true: wrong}[tt.sent]; e.RequestedURI != want {
@@ -539,10 +539,10 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 // TestRedirectOfRefusal checks that an unregistered URI is logged truncated and escaped, with the closest registered URI.
 func TestRedirectOfRefusal(t *testing.T) {
 	t.Parallel()
-	var kept audit.Rejections
+	var rejections audit.Rejections
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients[0].RedirectURIs = []string{"https://other.example/callback", "https://app.example.org/callback", "https://app.example.org/cb"}
-		c.Audit = func(_ context.Context, e audit.Event) { kept.Record(c.Issuer, e) }
+		c.Audit = func(_ context.Context, e audit.Event) { rejections.Record(c.Issuer, e) }
 	})
 	for sent, want := range map[string]audit.UnregisteredRedirect{
 		"https://app.example.org/callback/":          {RequestedURI: "https://app.example.org/callback/", ClosestURI: "https://app.example.org/callback"},
@@ -553,7 +553,7 @@ func TestRedirectOfRefusal(t *testing.T) {
 		},
 	} {
 		authorizetest.NewBrowser(t, server).Authorize(authorizetest.Request(url.Values{"redirect_uri": {sent}}))
-		all := kept.ForClient(authorizetest.Issuer, "app")
+		all := rejections.ForClient(authorizetest.Issuer, "app")
 		if len(all) == 0 || all[len(all)-1].UnregisteredRedirect != want {
 			t.Errorf("%q: %+v", sent, all)
 		}

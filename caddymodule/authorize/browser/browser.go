@@ -157,8 +157,8 @@ func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string
 	return s.Seal(w, r, purpose, string(text))
 }
 
-// Unseal unseals a text sealed by [Sealer.Seal] for this browser and purpose at most maxAge ago.
-// Otherwise it returns the error expired.
+// Unseal returns a text sealed by [Sealer.Seal] for this browser and purpose at most maxAge ago. If there is none, the error is
+// the parameter expired.
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
 	for _, id := range browserIDs(r) {
 		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)

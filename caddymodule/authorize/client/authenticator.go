@@ -41,11 +41,11 @@ var (
 
 // Authenticator authenticates clients.
 type Authenticator struct {
-	Issuer  string           // issuer URL, one of the accepted audiences of assertions
-	Clients *Registry        // client registry
-	Durable store.Store      // store for used assertions
-	Limiter *lockout.Limiter // throttling of wrong secrets
-	Logger  *slog.Logger     // log for assertions that could not be made usable again
+	Issuer       string           // issuer URL, one of the accepted audiences of assertions
+	Clients      *Registry        // client registry
+	DurableStore store.Store      // store for used assertions
+	Limiter      *lockout.Limiter // throttling of wrong secrets
+	Logger       *slog.Logger     // log for assertions that could not be made usable again
 
 	// InferClient returns the client of a token request that has no client_id, or [ErrNoClientID].
 	InferClient func(context.Context, oauth2.Parameters) (*Client, error)
@@ -200,7 +200,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	if !client.HasCompat(CompatIssuerAudience) {
 		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
 	}
-	now := store.Now(a.Durable) // used jti values are stored until the store's clock, which all gateways share, passes exp
+	now := store.Now(a.DurableStore) // used jti values are stored until the store's clock, which all gateways share, passes exp
 	if err := claims.validate(client.ID, audiences, now); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (a *Authenticator) findAssertionClient(ctx context.Context, raw string) (*C
 // and gateways. If the request fails with a server error, the client can send the assertion again.
 func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
 	key, mark := store.Key("assertion", c.Subject+"\x00"+c.ID), oauth2.RandomBytes(8)
-	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
+	err := a.DurableStore.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
 	switch {
 	case errors.Is(err, store.ErrExists):
 		return invalidAssertion("jti has already been used")
@@ -251,9 +251,9 @@ func (a *Authenticator) consumeAssertion(ctx context.Context, c *assertionClaims
 
 // releaseAssertion makes an assertion usable again if it was marked as used with this mark.
 func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark []byte) error {
-	stored, err := a.Durable.Get(ctx, key)
+	stored, err := a.DurableStore.Get(ctx, key)
 	if err == nil && bytes.Equal(stored, mark) {
-		err = a.Durable.Delete(ctx, key)
+		err = a.DurableStore.Delete(ctx, key)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -61,8 +61,8 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"exp is over, by a clock that is a little slow", jose.ES384, object{"exp": in(-20 * time.Second)}, nil, nil, ""},
 		{"exp in five minutes, by a clock that is a little fast", jose.ES384, object{"exp": in(5*time.Minute + 20*time.Second)}, nil, nil, ""},
 		{"exp in an hour", jose.ES384, object{"exp": in(time.Hour)}, nil, nil, "invalid_client"},
-		{"nbf to come", jose.ES384, object{"nbf": in(time.Minute)}, nil, nil, "invalid_client"},
-		{"iat to come", jose.ES384, object{"iat": in(time.Minute)}, nil, nil, "invalid_client"},
+		{"nbf in the future", jose.ES384, object{"nbf": in(time.Minute)}, nil, nil, "invalid_client"},
+		{"iat in the future", jose.ES384, object{"iat": in(time.Minute)}, nil, nil, "invalid_client"},
 		{"nbf and iat now", jose.ES384, object{"nbf": in(0), "iat": in(0)}, nil, nil, ""},
 		{"jti is missing", jose.ES384, object{"jti": nil}, nil, nil, "invalid_client"},
 		{"jti is empty", jose.ES384, object{"jti": ""}, nil, nil, "invalid_client"},
@@ -188,7 +188,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 	durable, token := store.NewMemory(0, 0), authorizetest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store, as after a restart
-			c.Durable = durable
+			c.DurableStore = durable
 			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
 		if r := b.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != want {
@@ -300,7 +300,7 @@ func TestKeysByAddress(t *testing.T) {
 // newBackendWithStore returns a browser for a gateway with the store and a client with keys.
 func newBackendWithStore(t *testing.T, s store.Store) *authorizetest.Browser {
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-		c.Store, c.Durable = s, s
+		c.Store, c.DurableStore = s, s
 		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 	}))
 }
@@ -360,10 +360,10 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory()
 	late := newBackendWithStore(t, &lostResponseStore{Store: shared.Gateway()})
-	down := shared.Gateway()
-	down.SetDown(true)
+	unavailable := shared.Gateway()
+	unavailable.SetDown(true)
 	other := newBackendWithStore(t, shared.Gateway())
-	for name, failing := range map[string]*authorizetest.Browser{"late": late, "down": newBackendWithStore(t, down)} {
+	for name, failing := range map[string]*authorizetest.Browser{"late": late, "down": newBackendWithStore(t, unavailable)} {
 		token := authorizetest.Assertion(t, jose.ES384, nil, nil)
 		for _, tt := range []struct {
 			at   *authorizetest.Browser
@@ -375,7 +375,7 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 		}
 	}
 	token := authorizetest.Assertion(t, jose.ES384, nil, nil)
-	for i, at := range []*authorizetest.Browser{other, newBackendWithStore(t, down), other} {
+	for i, at := range []*authorizetest.Browser{other, newBackendWithStore(t, unavailable), other} {
 		want := []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusUnauthorized}[i]
 		if r := at.Post("/oauth2/token", authorizetest.AssertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("used before: %d, want %d", r.StatusCode, want)

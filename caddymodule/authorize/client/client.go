@@ -28,7 +28,7 @@ type Settings struct {
 	// The `client_id`. Required.
 	ID string `json:"id,omitempty"`
 
-	// The app's name on pages. Default: the id.
+	// The app's name on pages. Default: the `client_id`.
 	Name string `json:"name,omitempty"`
 
 	// The client secret. A client that has neither a secret nor keys is public (RFC 6749 §2.1). Caddy placeholders are

@@ -112,7 +112,7 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// NewRegistry returns a registry without clients.
+// NewRegistry returns a registry without clients, in which clients may list the grant types in grants.
 func NewRegistry(grants GrantTypes) *Registry {
 	return &Registry{configured: new(snapshotmap.Map[*Client]), GrantTypes: grants}
 }

@@ -50,12 +50,12 @@ func TestGrantedScopes(t *testing.T) {
 		{"not the item, of another scope", "demo.read", "the item", ""},
 		{"two categories of three", "patient/Condition.rs", " health-concern", "patient/Condition.rs" + byCondition + "problem-list-item patient/Condition.rs" + byCondition + "encounter-diagnosis"},
 		{"one category", "user/Condition.r", " problem-list-item, encounter-diagnosis", "user/Condition.r" + byUSCore + "condition-category|health-concern"},
-		{"one category, asked in SMART 1", "patient/Observation.read", " vital-signs, social-history, survey, sdoh, clinical-test", "patient/Observation.rs" + byObservation + "laboratory"},
+		{"one category, SMART 1 syntax", "patient/Observation.read", " vital-signs, social-history, survey, sdoh, clinical-test", "patient/Observation.rs" + byObservation + "laboratory"},
 		{"no category", "patient/Condition.rs", " problem-list-item, health-concern, encounter-diagnosis", ""},
 		{"reading", "patient/Observation.cruds", " write", "patient/Observation.rs"},
 		{"writing", "patient/Observation.cruds", " read", "patient/Observation.cud"},
-		{"reading, asked in SMART 1", "patient/Observation.*", " write", "patient/Observation.read"},
-		{"writing, asked in SMART 1", "patient/*.*", " read", "patient/*.write"},
+		{"reading, SMART 1 syntax", "patient/Observation.*", " write", "patient/Observation.read"},
+		{"writing, SMART 1 syntax", "patient/*.*", " read", "patient/*.write"},
 		{"neither", "patient/Observation.cruds", " read, write", ""},
 		{"reading one category", "patient/Condition.crus", " write, problem-list-item, health-concern", "patient/Condition.rs" + byCondition + "encounter-diagnosis"},
 		{"two kinds", "patient/*.rs", kindsExcept("AllergyIntolerance", "reports"), "patient/AllergyIntolerance.rs patient/DiagnosticReport.rs patient/ImagingStudy.rs patient/Specimen.rs"},
@@ -74,8 +74,8 @@ func TestGrantedScopes(t *testing.T) {
 			if tt.unticked == "the item" {
 				unticked = []string{tt.item}
 			}
-			given := choice.GrantedScopes(allExcept(unticked...))
-			if got := strings.Join(given, " "); got != tt.want {
+			granted := choice.GrantedScopes(allExcept(unticked...))
+			if got := strings.Join(granted, " "); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
@@ -84,13 +84,13 @@ func TestGrantedScopes(t *testing.T) {
 
 func kindsExcept(kinds ...string) string {
 	all := consent.NewChoice("patient/*.rs")
-	var others []string
+	var remaining []string
 	for _, part := range all.Parts {
 		if kind := part.Kind(); !slices.Contains(kinds, kind) {
-			others = append(others, kind)
+			remaining = append(remaining, kind)
 		}
 	}
-	return " " + strings.Join(others, ", ")
+	return " " + strings.Join(remaining, ", ")
 }
 
 // randomItem returns a random item that a client may request.
@@ -122,15 +122,15 @@ func TestGrantedScopesAreCovered(t *testing.T) {
 			more[name] = random.IntN(8) > 0
 			less[name] = more[name] && random.IntN(8) > 0
 		}
-		given, fewer := choice.GrantedScopes(func(name string) bool { return more[name] }), choice.GrantedScopes(func(name string) bool { return less[name] })
-		checkCovered(t, given, []string{item})
-		checkCovered(t, fewer, given)
+		granted, fewer := choice.GrantedScopes(func(name string) bool { return more[name] }), choice.GrantedScopes(func(name string) bool { return less[name] })
+		checkCovered(t, granted, []string{item})
+		checkCovered(t, fewer, granted)
 		if typed := strings.Replace(item, "/Condition", "/*", 1); !strings.Contains(typed, "?") {
-			checkCovered(t, given, []string{typed})
+			checkCovered(t, granted, []string{typed})
 		}
-		names := choice.TickedNames(given)
-		if again := choice.GrantedScopes(func(name string) bool { return names[name] }); !slices.Equal(again, given) {
-			t.Errorf("%s: gave %q, and is offered %q the next time", item, given, again)
+		names := choice.TickedNames(granted)
+		if again := choice.GrantedScopes(func(name string) bool { return names[name] }); !slices.Equal(again, granted) {
+			t.Errorf("%s: gave %q, and is offered %q the next time", item, granted, again)
 		}
 	}
 }

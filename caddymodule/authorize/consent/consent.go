@@ -65,8 +65,8 @@ func (c *Consent) setApproval(patient PatientContext, a *Approval) {
 
 // Consents stores consents.
 type Consents struct {
-	Durable     store.Store             // store for consents
-	Revocations *revocation.Revocations // revocation of access tokens when consent is withdrawn
+	DurableStore store.Store             // store for consents
+	Revocations  *revocation.Revocations // revocation of access tokens when consent is withdrawn
 
 	// LoadGenerations returns the current generations of the person with a sub and of the client with a client_id.
 	LoadGenerations func(user, clientID string) Generations
@@ -76,7 +76,7 @@ func consentKey(user, clientID string) string { return store.Key("consent", user
 
 // Load returns a person's consent to a client, or nil if there is none.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
-	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
+	value, err := cs.DurableStore.Get(ctx, consentKey(user, clientID))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
@@ -111,7 +111,7 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 		earlier.PatientUnknown = true
 		c.Approvals = []*Approval{earlier}
 	}
-	at := store.Now(cs.Durable)
+	at := store.Now(cs.DurableStore)
 	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !at.Before(a.ExpiresAt()) })
 	for _, a := range c.Approvals {
 		a.expireOfflineAccess(at)
@@ -131,7 +131,7 @@ func (cs *Consents) RecordDenial(ctx context.Context, user, clientID string, pat
 
 // updateApproval applies do to the approval for a patient context, or to a new one.
 func (cs *Consents) updateApproval(ctx context.Context, user, clientID string, patient PatientContext, do func(*Approval)) error {
-	return cs.updateStored(ctx, user, clientID, func(stored []byte) ([]byte, error) {
+	return cs.updateStoredConsents(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
 		if err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func (cs *Consents) updateApproval(ctx context.Context, user, clientID string, p
 		do(a)
 		a.Patient, a.PatientUnknown = patient.Patient, false
 		if !a.DeniedSince || a.DecidedAt.IsZero() {
-			a.DecidedAt = store.Now(cs.Durable).UTC()
+			a.DecidedAt = store.Now(cs.DurableStore).UTC()
 		}
 		c.setApproval(patient, a)
 		c.Generations = cs.LoadGenerations(user, clientID)
@@ -181,7 +181,7 @@ const (
 
 // consentList returns the list of a person's consents. Its items are store keys without keyPrefix.
 func (cs *Consents) consentList(user string) store.RecentList {
-	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: approvalLifetime}
+	return store.RecentList{Store: cs.DurableStore, Key: store.Key("consents", user), Max: maxConsents, TTL: approvalLifetime}
 }
 
 // listItem returns the list item of a consent.
@@ -189,18 +189,18 @@ func listItem(user, clientID string) string {
 	return strings.TrimPrefix(consentKey(user, clientID), keyPrefix)
 }
 
-// updateStored applies do to the stored consent and lists it. Beyond maxConsents, the oldest consents are deleted.
-func (cs *Consents) updateStored(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
+// updateStoredConsents applies do to the stored consent and lists it. Beyond maxConsents, the oldest consents are deleted.
+func (cs *Consents) updateStoredConsents(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
 	list, listed := cs.consentList(user), listItem(user, clientID)
 	for {
-		err := store.UpdateValue(ctx, cs.Durable, consentKey(user, clientID), approvalLifetime, do, list.AddCall(listed))
+		err := store.UpdateValue(ctx, cs.DurableStore, consentKey(user, clientID), approvalLifetime, do, list.AddCall(listed))
 		if !errors.Is(err, store.ErrTooLong) || ctx.Err() != nil {
 			return err
 		}
 		dropped, err := list.MakeSpace(ctx, len(listed))
 		if err == nil {
 			dropped = slices.DeleteFunc(dropped, func(other string) bool { return other == listed })
-			_, err = store.DeleteKeys(ctx, cs.Durable, consentKeys(dropped), func(*Consent) bool { return true })
+			_, err = store.DeleteKeys(ctx, cs.DurableStore, consentKeys(dropped), func(*Consent) bool { return true })
 		}
 		if err != nil {
 			return err
@@ -225,15 +225,15 @@ func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted 
 	}
 	switch {
 	case user != "" && clientID != "":
-		return store.DeleteKeys(ctx, cs.Durable, []string{consentKey(user, clientID)}, named)
+		return store.DeleteKeys(ctx, cs.DurableStore, []string{consentKey(user, clientID)}, named)
 	case user == "":
-		return store.DeleteFunc(ctx, cs.Durable, keyPrefix, named)
+		return store.DeleteFunc(ctx, cs.DurableStore, keyPrefix, named)
 	}
 	items, err := cs.consentList(user).Items(ctx, len(listItem("", "")))
 	if err != nil {
 		return 0, err
 	}
-	return store.DeleteKeys(ctx, cs.Durable, consentKeys(items), named)
+	return store.DeleteKeys(ctx, cs.DurableStore, consentKeys(items), named)
 }
 
 // Approval contains a person's answers to a client regarding one patient, as stored. The items are scopes as requested, and

@@ -23,11 +23,11 @@ func TestConsentIsForgotten(t *testing.T) {
 		"of another client": {0, Generations{User: 7, Client: 6}, false},
 		"of two others":     {0, Generations{User: 6, Client: 6}, false},
 	} {
-		cs := Consents{Durable: store.NewMemory(0, 0), LoadGenerations: func(string, string) Generations { return now }}
-		given := Consent{User: "alice", ClientID: "app", Generations: tt.between, Approvals: []*Approval{{RequestedItems: []string{"x"}, FullyGranted: []string{"x"}, DecidedAt: time.Now().Add(-tt.age)}}}
-		value, err := store.ToJSON(given)
+		cs := Consents{DurableStore: store.NewMemory(0, 0), LoadGenerations: func(string, string) Generations { return now }}
+		stored := Consent{User: "alice", ClientID: "app", Generations: tt.between, Approvals: []*Approval{{RequestedItems: []string{"x"}, FullyGranted: []string{"x"}, DecidedAt: time.Now().Add(-tt.age)}}}
+		value, err := store.ToJSON(stored)
 		if err == nil {
-			err = cs.Durable.Put(t.Context(), consentKey("alice", "app"), value, time.Hour)
+			err = cs.DurableStore.Put(t.Context(), consentKey("alice", "app"), value, time.Hour)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -26,17 +26,17 @@ func TestEndpointsAreMeasured(t *testing.T) {
 // Errors after the client has disconnected are not logged as failures. Errors of operations that the gateway has canceled are.
 func TestDisconnectedClientIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for left, level := range map[bool]string{true: "INFO", false: "ERROR"} {
+	for disconnected, level := range map[bool]string{true: "INFO", false: "ERROR"} {
 		var log bytes.Buffer
 		ctx, leave := context.WithCancel(t.Context())
-		if left {
+		if disconnected {
 			leave()
 		}
 		rs := &Responder{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		rs.WriteError(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, Token, nil), context.Canceled)
 		leave()
 		if !strings.Contains(log.String(), "level="+level) {
-			t.Errorf("left: %v; logged %q", left, log.String())
+			t.Errorf("disconnected: %v; logged %q", disconnected, log.String())
 		}
 	}
 }

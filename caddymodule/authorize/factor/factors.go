@@ -126,8 +126,8 @@ func (e *Enrollment) hasFactor() bool { return e.App != nil || len(e.Passkeys) >
 
 // Enrollments stores enrolled factors, sealed. Someone with access to the store can neither read keys nor add factors.
 type Enrollments struct {
-	Durable store.Store           // store for enrollments
-	Keys    keyring.StorageSealer // sealing keys
+	DurableStore store.Store           // store for enrollments
+	Keys         keyring.StorageSealer // sealing keys
 
 	// Generation returns the current generation of the user with a name.
 	Generation func(user string) oauth2.Generation
@@ -137,7 +137,7 @@ func enrollmentKey(user string) string { return store.Key("factors", user) }
 
 // Load returns the enrollment of a user. It is empty if no factors are enrolled.
 func (es *Enrollments) Load(ctx context.Context, user string) (*Enrollment, error) {
-	stored, err := es.Durable.Get(ctx, enrollmentKey(user))
+	stored, err := es.DurableStore.Get(ctx, enrollmentKey(user))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("reading the factors of %q: %w", user, err)
 	}
@@ -174,7 +174,7 @@ func (es *Enrollments) checkOwner(user string, e *Enrollment) (*Enrollment, erro
 
 // update calls do to modify a user's enrollment and stores the result, unless do fails. It retries after concurrent changes.
 func (es *Enrollments) update(ctx context.Context, user string, do func(*Enrollment) error) error {
-	return store.UpdateValue(ctx, es.Durable, enrollmentKey(user), enrollmentLifetime, func(stored []byte) ([]byte, error) {
+	return store.UpdateValue(ctx, es.DurableStore, enrollmentKey(user), enrollmentLifetime, func(stored []byte) ([]byte, error) {
 		e, err := es.unseal(ctx, user, stored)
 		if err == nil {
 			e.OwnerGeneration = es.Generation(user)
@@ -223,7 +223,7 @@ func (es *Enrollments) updateInSession(ctx context.Context, user *people.User, b
 // Reset removes all enrolled factors of a user and reports whether any existed. It does not need the sealing key, which may be
 // lost.
 func (es *Enrollments) Reset(ctx context.Context, user string) (bool, error) {
-	_, err := es.Durable.Take(ctx, enrollmentKey(user))
+	_, err := es.DurableStore.Take(ctx, enrollmentKey(user))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

@@ -23,7 +23,7 @@ import (
 
 const issuer = "https://fhir.example.org"
 
-// factorFixture contains a server's factors and stores.
+// factorFixture contains the factors and the store of a server.
 type factorFixture struct {
 	*factor.Factors
 	durable *storetest.InterceptedStore
@@ -56,10 +56,10 @@ func newFactorFixture(t *testing.T) *factorFixture {
 	logger := slog.New(slog.DiscardHandler)
 	keys := sharedKeys()
 	durable := storetest.NewInterceptedStore(nil)
-	enrolments := &factor.Enrollments{Durable: durable, Keys: keys, Generation: directory.Generation}
+	enrolments := &factor.Enrollments{DurableStore: durable, Keys: keys, Generation: directory.Generation}
 	return &factorFixture{
 		Factors: &factor.Factors{
-			Directory: directory, Enrollments: enrolments, OTP: &people.OTP{Durable: durable, Logger: logger}, Logger: logger,
+			Directory: directory, Enrollments: enrolments, OTP: &people.OTP{DurableStore: durable, Logger: logger}, Logger: logger,
 			Passkeys: factor.NewPasskeys(issuer, enrolments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
 		},
 		durable: durable, alice: directory.User("alice"), carol: directory.User("carol"),
@@ -95,13 +95,13 @@ func (w *factorFixture) enrolApp(t *testing.T) (secret string, recovery []string
 	return secret, recovery
 }
 
-func (w *factorFixture) held(t *testing.T, user *people.User) *factor.EnrolledFactors {
+func (w *factorFixture) loadFactors(t *testing.T, user *people.User) *factor.EnrolledFactors {
 	t.Helper()
-	held, err := w.Load(t.Context(), user)
+	loaded, err := w.Load(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return held
+	return loaded
 }
 
 // proved is a session in which the user signed in with a second factor.
@@ -111,8 +111,8 @@ func TestApp(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
 	secret, recovery := w.enrolApp(t)
-	if len(recovery) != 10 || !w.held(t, w.alice).HasApp() {
-		t.Errorf("recovery codes %q, held %+v", recovery, w.held(t, w.alice))
+	if len(recovery) != 10 || !w.loadFactors(t, w.alice).HasApp() {
+		t.Errorf("recovery codes %q, enrolled %+v", recovery, w.loadFactors(t, w.alice))
 	}
 	if _, err := w.UseCode(t.Context(), w.alice, code(t, secret, 0)); err != nil {
 		t.Error(err)
@@ -130,8 +130,8 @@ func TestApp(t *testing.T) {
 	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
 		t.Fatal(err)
 	}
-	if held := w.held(t, w.alice); held.HasAny() || len(held.RecoveryCodeHashes) > 0 {
-		t.Errorf("after removal %+v", held)
+	if loaded := w.loadFactors(t, w.alice); loaded.HasAny() || len(loaded.RecoveryCodeHashes) > 0 {
+		t.Errorf("after removal %+v", loaded)
 	}
 }
 
@@ -139,8 +139,8 @@ func TestApp(t *testing.T) {
 func TestConfiguredApp(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
-	if held := w.held(t, w.carol); !held.HasAny() || !held.HasApp() {
-		t.Errorf("held %+v", held)
+	if loaded := w.loadFactors(t, w.carol); !loaded.HasAny() || !loaded.HasApp() {
+		t.Errorf("enrolled %+v", loaded)
 	}
 	secret := totp.NewSecret()
 	if _, err := w.EnrollApp(t.Context(), w.carol, proved, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfiguredApp) {
@@ -166,7 +166,7 @@ func TestRecoveryCodes(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.alice, recovery[3]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("a second time: %v", err)
 	}
-	if release(t.Context()); len(w.held(t, w.alice).RecoveryCodeHashes) != 10 {
+	if release(t.Context()); len(w.loadFactors(t, w.alice).RecoveryCodeHashes) != 10 {
 		t.Error("one-time code not released after failed sign-in")
 	}
 	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
@@ -270,8 +270,8 @@ func TestFactorFaults(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 			repair()
-			if held := w.held(t, w.alice); held.HasAny() != tt.enrolled || len(held.RecoveryCodeHashes) != len(recovery) {
-				t.Errorf("afterwards %+v", held)
+			if loaded := w.loadFactors(t, w.alice); loaded.HasAny() != tt.enrolled || len(loaded.RecoveryCodeHashes) != len(recovery) {
+				t.Errorf("afterwards %+v", loaded)
 			}
 			if err := tt.do(t.Context(), w); err != nil {
 				t.Errorf("again: %v", err)
@@ -294,13 +294,13 @@ func TestUnreadableEnrolment(t *testing.T) {
 	w := newFactorFixture(t)
 	w.enrolApp(t)
 	w.Enrollments.Keys = keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
-	if held, err := w.Load(t.Context(), w.alice); err == nil {
-		t.Errorf("held %+v", held)
+	if loaded, err := w.Load(t.Context(), w.alice); err == nil {
+		t.Errorf("enrolled %+v", loaded)
 	}
 	if had, err := w.Enrollments.Reset(t.Context(), "alice"); !had || err != nil {
 		t.Errorf("reset: %v, %v", had, err)
 	}
-	if w.held(t, w.alice).HasAny() {
+	if w.loadFactors(t, w.alice).HasAny() {
 		t.Error("still there")
 	}
 }
@@ -317,7 +317,7 @@ func TestEnrolmentIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := w.Load(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealFailed) {
-		t.Errorf("held %+v, %v", held, err)
+	if loaded, err := w.Load(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealFailed) {
+		t.Errorf("enrolled %+v, %v", loaded, err)
 	}
 }

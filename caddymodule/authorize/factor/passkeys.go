@@ -187,7 +187,7 @@ var errUnknownHandle = errors.New("no user found for this passkey user handle")
 
 // findByHandle returns the enabled user with a WebAuthn user handle.
 func (ps *Passkeys) findByHandle(ctx context.Context, handle []byte) (webAuthnUser, error) {
-	id, err := ps.enrollments.Durable.Get(ctx, handleKey(handle))
+	id, err := ps.enrollments.DurableStore.Get(ctx, userHandleKey(handle))
 	if errors.Is(err, store.ErrNotFound) {
 		err = rejectPasskey(errUnknownHandle)
 	}
@@ -246,7 +246,8 @@ func (ps *Passkeys) parseResponse(r *http.Request, purpose, sealed, response str
 	return session, parsed, err
 }
 
-// completeVerification rejects the response if verifyErr is set. Otherwise, it uses the challenge and records the use.
+// completeVerification rejects the response if verifyErr is set. Otherwise, it marks the challenge as used and records the use
+// of the passkey.
 func (ps *Passkeys) completeVerification(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, verifyErr error) (*VerifiedPasskey, error) {
 	data := parsed.Response.AuthenticatorData
 	a := &VerifiedPasskey{User: user, AMR: amrOf(data.Flags)}
@@ -302,9 +303,9 @@ const (
 
 func enrollmentPurpose(user, sid string) string { return "enrol " + sid + " " + user }
 
-// handleKey returns the store key under which the owner of a user handle is stored. The handle itself reveals nothing about the
+// userHandleKey returns the store key under which the owner of a user handle is stored. The handle itself reveals nothing about the
 // user (Web Authentication §14.6.1).
-func handleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
+func userHandleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
 
 // BeginEnrollment returns a challenge for enrolling a passkey in a session.
 func (ps *Passkeys) BeginEnrollment(w http.ResponseWriter, r *http.Request, user *people.User, sid string) (*Ceremony, error) {
@@ -394,7 +395,7 @@ func (ps *Passkeys) AnyEnrolled(ctx context.Context) (bool, error) {
 	if ps.anyEnrolled.Load() {
 		return true, nil
 	}
-	_, err := ps.enrollments.Durable.Get(ctx, anyEnrolledKey)
+	_, err := ps.enrollments.DurableStore.Get(ctx, anyEnrolledKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -406,7 +407,7 @@ func (ps *Passkeys) AnyEnrolled(ctx context.Context) (bool, error) {
 
 // storePasskey stores the owner of the user handle first, and then the passkey.
 func (ps *Passkeys) storePasskey(ctx context.Context, user *people.User, by SessionContext, handle []byte, passkey Passkey) (recovery []string, err error) {
-	if err := ps.enrollments.Durable.Put(ctx, anyEnrolledKey, nil, enrollmentLifetime); err != nil {
+	if err := ps.enrollments.DurableStore.Put(ctx, anyEnrolledKey, nil, enrollmentLifetime); err != nil {
 		return nil, err
 	}
 	if err := ps.storeHandleOwner(ctx, handle, user.ID); err != nil {
@@ -439,7 +440,7 @@ func (e *Enrollment) addPasskey(handle []byte, p Passkey) error {
 
 // storeHandleOwner stores which user owns a user handle. A handle for which no passkey is enrolled has no effect.
 func (ps *Passkeys) storeHandleOwner(ctx context.Context, handle []byte, user string) error {
-	err := ps.enrollments.Durable.Add(ctx, handleKey(handle), []byte(user), enrollmentLifetime)
+	err := ps.enrollments.DurableStore.Add(ctx, userHandleKey(handle), []byte(user), enrollmentLifetime)
 	if errors.Is(err, store.ErrExists) {
 		return nil
 	}

@@ -92,7 +92,7 @@ func TestPasskeySignIn(t *testing.T) {
 					t.Errorf("%+v, %v", got, err)
 				}
 			}
-			if p := w.held(t, w.alice).Passkeys[0]; p.LastUsedAt.IsZero() || p.Name != "My <phone>" {
+			if p := w.loadFactors(t, w.alice).Passkeys[0]; p.LastUsedAt.IsZero() || p.Name != "My <phone>" {
 				t.Errorf("stored %+v", p)
 			}
 		})
@@ -139,7 +139,7 @@ func withChangedMember(t *testing.T, text, member string, edit func(string) stri
 	return string(changed)
 }
 
-// signIn tries to sign in with a passkey.
+// signIn signs in with a passkey and returns the error, if any.
 func (w *factorFixture) signIn(t *testing.T, a *providertest.Authenticator) error {
 	t.Helper()
 	c := w.beginSignIn(t)
@@ -188,11 +188,11 @@ func TestPasskeyRefused(t *testing.T) {
 		"a page of another origin": with(func(_ *factorFixture, a *providertest.Authenticator) {
 			a.Origin = "https://fhir.example.org.evil.example"
 		}),
-		"a passkey of another site": with(func(_ *factorFixture, a *providertest.Authenticator) { a.RPID = "evil.example" }),
-		"nobody's finger, alone":    with(func(_ *factorFixture, a *providertest.Authenticator) { a.SkipsVerification = true }),
-		"an unknown one":            with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = []byte("nobody's") }),
-		"no handle":                 with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = nil }),
-		"a disabled user":           with(func(w *factorFixture, _ *providertest.Authenticator) { w.alice.Disabled = true }),
+		"a passkey of another site":               with(func(_ *factorFixture, a *providertest.Authenticator) { a.RPID = "evil.example" }),
+		"passkey only, without user verification": with(func(_ *factorFixture, a *providertest.Authenticator) { a.SkipsVerification = true }),
+		"unknown user handle":                     with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = []byte("nobody's") }),
+		"no handle":                               with(func(_ *factorFixture, a *providertest.Authenticator) { a.UserHandle = nil }),
+		"a disabled user":                         with(func(w *factorFixture, _ *providertest.Authenticator) { w.alice.Disabled = true }),
 		"a copy of it": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			thief := *a
 			if err := w.signIn(t, a); err != nil {
@@ -205,7 +205,7 @@ func TestPasskeyRefused(t *testing.T) {
 			return err
 		},
 		"one that was removed": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
-			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
+			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.loadFactors(t, w.alice).Passkeys[0].Credential.ID); err != nil {
 				t.Fatal(err)
 			}
 			return w.signIn(t, a)
@@ -300,7 +300,7 @@ func TestPasskeyName(t *testing.T) {
 	t.Parallel()
 	w := newFactorFixture(t)
 	w.enrolPasskey(t, newAuthenticator())
-	id := w.held(t, w.alice).Passkeys[0].Credential.ID
+	id := w.loadFactors(t, w.alice).Passkeys[0].Credential.ID
 	for typed, want := range map[string]string{
 		"  my\n phone ":          "my phone",
 		"":                       "Passkey",
@@ -310,12 +310,12 @@ func TestPasskeyName(t *testing.T) {
 		if err := w.Passkeys.Rename(t.Context(), w.alice, proved, id, typed); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.held(t, w.alice).Passkeys[0].Name; got != want {
+		if got := w.loadFactors(t, w.alice).Passkeys[0].Name; got != want {
 			t.Errorf("%q becomes %q", typed, got)
 		}
 	}
 	if err := w.Passkeys.Rename(t.Context(), w.carol, proved, id, "mine"); !errors.Is(err, factor.ErrUnknownFactor) {
-		t.Errorf("somebody else's: %v", err)
+		t.Errorf("another user's passkey: %v", err)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestPasskeyFaults(t *testing.T) {
 		if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
 			t.Errorf("%s fails: %v", fault, err)
 		}
-		if repair(); w.held(t, w.alice).HasAny() {
+		if repair(); w.loadFactors(t, w.alice).HasAny() {
 			t.Errorf("%s fails, and it is enrolled", fault)
 		}
 		if fault[1] == "factors:" {
@@ -407,7 +407,7 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 		usable bool
 	}{
 		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil, false},
-		"a key that is no point": {"", func(object []byte) []byte {
+		"key that is not on the curve": {"", func(object []byte) []byte {
 			return append(object[:len(object)-32], make([]byte, 32)...)
 		}, false},
 		"a key of another kind": {"", func(object []byte) []byte {
@@ -440,8 +440,8 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 				})
 			}
 			_, err = w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, "")
-			if errors.Is(err, factor.ErrPasskeyRejected) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
-				t.Errorf("%v, held %d", err, len(w.held(t, w.alice).Passkeys))
+			if errors.Is(err, factor.ErrPasskeyRejected) == tt.usable || len(w.loadFactors(t, w.alice).Passkeys) == 1 != tt.usable {
+				t.Errorf("%v, held %d", err, len(w.loadFactors(t, w.alice).Passkeys))
 			}
 		})
 	}

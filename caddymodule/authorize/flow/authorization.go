@@ -215,7 +215,7 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 
 // respond sends the authorization response (RFC 6749 §4.1.2).
 func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson) {
-	g := req.grant(signedIn, a.renderer.Site.SMARTStyle().URL())
+	g := req.newGrant(signedIn, a.renderer.Site.SMARTStyle().URL())
 	p, err := a.createResponse(r.Context(), req, g)
 	a.renderer.Trail.Record(r.Context(), audit.Event{
 		Kind: audit.KindAuthorization, GrantType: req.target.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeString(), Err: err,
@@ -272,7 +272,7 @@ func (a *authorizer) codeParameters(ctx context.Context, req *authorizationReque
 	return p, issued, err
 }
 
-func (req *authorizationRequest) grant(by *session.SignedInPerson, styleURL string) *token.Grant {
+func (req *authorizationRequest) newGrant(by *session.SignedInPerson, styleURL string) *token.Grant {
 	credential := by.User.Credential()
 	return &token.Grant{
 		Family:           revocation.RandomID(),

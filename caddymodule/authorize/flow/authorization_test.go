@@ -174,13 +174,13 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	server := authorizetest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
 	for _, tt := range []struct {
 		header, value string
-		told          bool
+		wantHint      bool
 	}{{"X-Forwarded-Proto", "https", true}, {"Forwarded", "proto=https", true}, {"X-Real-Ip", "192.0.2.1", false}} {
 		r := httptest.NewRequest(http.MethodGet, authorizetest.Issuer+"/.well-known/openid-configuration", nil)
 		r.Header.Set(tt.header, tt.value)
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
-		if told := strings.Contains(w.Body.String(), "trusted_proxies"); w.Code != http.StatusBadRequest || told != tt.told {
+		if hasHint := strings.Contains(w.Body.String(), "trusted_proxies"); w.Code != http.StatusBadRequest || hasHint != tt.wantHint {
 			t.Errorf("%s: %d %s", tt.header, w.Code, w.Body)
 		}
 	}
@@ -203,8 +203,8 @@ func TestScopeGrantedInPart(t *testing.T) {
 	t.Parallel()
 	lenient := func(c *authorize.Config) { c.Clients[0].Compat = []string{client.CompatIgnoreUnknownScopes} }
 	for name, tt := range map[string]struct {
-		asked, want string
-		change      func(*authorize.Config)
+		requested, want string
+		change          func(*authorize.Config)
 	}{
 		"a resource that is not listed":     {"openid user/Patient.write user/Patient.read", "openid user/Patient.read", nil},
 		"permissions that are not listed":   {"user/Observation.cruds", "user/Observation.rs", nil},
@@ -219,7 +219,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, tt.change))
-			authorizetest.Equal(t, b.Redeem(b.SignInAlice(authorizetest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
+			authorizetest.Equal(t, b.Redeem(b.SignInAlice(authorizetest.Request(url.Values{"scope": {tt.requested}}))).Scope, tt.want, tt.requested)
 		})
 	}
 	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr", "a type that R4 has not": "openid user/Foo.rs"} {

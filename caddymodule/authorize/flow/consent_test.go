@@ -64,7 +64,7 @@ func TestConsentIsRequested(t *testing.T) {
 		{"required, without a page", "required", url.Values{"prompt": {"none"}}, "consent_required", "code"},
 		{"by default", "", nil, "code", "code"},
 		{"by default, and the request asks", "", url.Values{"prompt": {"consent"}}, "consent", "consent"},
-		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "code"},
+		{"by default, for additional scopes", "", url.Values{"scope": {"demo.read"}}, "code", "code"},
 		{"skip", "skip", nil, "code", "code"},
 		{"skip, and the request asks", "skip", url.Values{"prompt": {"consent"}}, "code", "code"},
 	}
@@ -188,7 +188,7 @@ func TestConsentIsRemembered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				durable := store.NewMemory(0, 0)
 				server := func() *authorize.Server {
-					return authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
+					return authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.DurableStore = durable })
 				}
 				b := authorizetest.NewBrowser(t, server())
 				b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
@@ -218,7 +218,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
+		c.DurableStore = storetest.NewInterceptedStore(func(method, key string) error {
 			if method == "Put" && strings.HasPrefix(key, "consent:") {
 				return store.ErrFull
 			}
@@ -233,7 +233,7 @@ func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false
 	durable := authorizetest.NewFailingStore(&broken)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); c.DurableStore = durable }))
 	b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right"))
 	broken = true
 	if u := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
@@ -257,7 +257,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = durable
+		c.DurableStore = durable
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
 	back := b.Allow(b.SignIn(authorizetest.Request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
@@ -317,9 +317,9 @@ func TestConsentTakenBack(t *testing.T) {
 	narrow := family(b.Authorize(scope("openid offline_access")))
 	wide = b.Refresh(wide, nil).RefreshToken
 	b.Allow(b.Authorize(scope("openid offline_access demo.read")), "offline_access")
-	authorizetest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "what was taken back")
+	authorizetest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "refresh for a withdrawn item")
 	if got := b.Refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
-		t.Errorf("what is still allowed: %+v", got)
+		t.Errorf("refresh for a remaining item: %+v", got)
 	}
 }
 
@@ -435,8 +435,8 @@ func TestConsentByKind(t *testing.T) {
 	q := scopeRequest("openid user/*.cruds offline_access", nil)
 	first := b.Redeem(submitConsent(b, b.SignIn(q, "alice", "right"), func(form url.Values) {
 		for name := range form {
-			kept := strings.HasSuffix(name, " AllergyIntolerance") || strings.HasSuffix(name, " insurance")
-			if strings.HasPrefix(name, "may user/*.cruds ") && !kept && name != "may user/*.cruds read" {
+			keepTicked := strings.HasSuffix(name, " AllergyIntolerance") || strings.HasSuffix(name, " insurance")
+			if strings.HasPrefix(name, "may user/*.cruds ") && !keepTicked && name != "may user/*.cruds read" {
 				form.Del(name)
 			}
 		}
@@ -446,7 +446,7 @@ func TestConsentByKind(t *testing.T) {
 	}
 	authorizetest.Equal(t, b.Refresh(first.RefreshToken, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
 	next := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
-	authorizetest.Equal(t, b.Refresh(next.RefreshToken, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
+	authorizetest.Equal(t, b.Refresh(next.RefreshToken, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refresh for an item that was not granted")
 }
 
 // The page shows the previous choice. Granting less revokes existing grants with more scopes.
@@ -464,17 +464,17 @@ func TestConsentIsReduced(t *testing.T) {
 	if narrow.Scope != "openid user/Condition.rs"+problemList+" offline_access" {
 		t.Fatalf("scope %q", narrow.Scope)
 	}
-	authorizetest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
-	authorizetest.Equal(t, b.Refresh(wide.RefreshToken, nil).Error, "invalid_grant", "the refresh token of before")
+	authorizetest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "previous access token")
+	authorizetest.Equal(t, b.Refresh(wide.RefreshToken, nil).Error, "invalid_grant", "previous refresh token")
 	b.Allow(b.Authorize(again), "*") // grants more again
-	authorizetest.Equal(t, b.Refresh(narrow.RefreshToken, nil).Scope, narrow.Scope, "what is still given, after more was")
+	authorizetest.Equal(t, b.Refresh(narrow.RefreshToken, nil).Scope, narrow.Scope, "scope after a wider grant")
 }
 
 // Other gateways and later versions can read stored consents.
 func TestStoredConsentsAreStable(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
-	b := newConsentBrowser(t, func(c *authorize.Config) { c.Durable = durable })
+	b := newConsentBrowser(t, func(c *authorize.Config) { c.DurableStore = durable })
 	q := scopeRequest("openid user/*.rs demo.read", nil)
 	submitConsent(b, b.SignIn(q, "alice", "right"), untick("demo.read"))
 	keys, err := durable.List(t.Context(), "consent:")
@@ -507,7 +507,7 @@ func TestConsentNamesPatient(t *testing.T) {
 		{"one's own", "Patient/ada", "", "<legend>Access your health records</legend>"},
 		{"of whom a clinician picked", "Practitioner/alice", "ada", "<legend>Access health records of Ada Lovelace</legend>"},
 		{"of whom one acts for", "RelatedPerson/mum", "", "<legend>Access health records of Bob Brown</legend>"},
-		{"of nobody", "", "", "<legend>Access health records of all patients you can see</legend>"},
+		{"no patient", "", "", "<legend>Access health records of all patients you can see</legend>"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

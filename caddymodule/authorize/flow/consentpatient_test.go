@@ -59,7 +59,7 @@ func TestConsentIsForOnePatient(t *testing.T) {
 	for patient, want := range map[string]string{"ada": ada.Scope, "bob": bob.Scope} {
 		r := openForPatient(b, patient, q)
 		if isConsentRedirect(r) {
-			t.Fatalf("%s: asked again", patient)
+			t.Fatalf("%s: consent page shown again", patient)
 		}
 		authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, r)).Scope, want, patient)
 	}
@@ -74,9 +74,9 @@ func TestConsentIsForOnePatient(t *testing.T) {
 func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		patient string
-		down    bool
-		want    []string
+		patient     string
+		unreachable bool
+		want        []string
 	}{
 		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
 		"without one":     {"bob", false, []string{"Patient: <strong>Bob Brown</strong>", "<legend>Access health records of Bob Brown</legend>"}},
@@ -90,7 +90,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 				c.Clients[0].Scopes = authorizetest.LaunchScopes
 				config = c
 			})
-			h.Unreachable = tt.down
+			h.Unreachable = tt.unreachable
 			launched := func(patient string) *http.Response {
 				handle := authorizetest.RegisterLaunch(t, config, func(l *launch.Registration) { l.Context = launch.Context{Patient: patient} })
 				return openForPatient(b, "", scopeRequest("openid launch patient/*.rs", url.Values{"launch": {handle}}))
@@ -102,11 +102,11 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 			}
 			submitConsent(b, r, untick())
 			if isConsentRedirect(launched(tt.patient)) {
-				t.Error("the same patient is asked about again")
+				t.Error("consent page shown again for the same patient")
 			}
 			other := map[string]string{"ada": "bob", "bob": "ada"}[tt.patient]
 			if !isConsentRedirect(launched(other)) {
-				t.Error("another patient is not asked about")
+				t.Error("no consent page for another patient")
 			}
 		})
 	}
@@ -116,10 +116,10 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 func TestConsentFromBeforePatients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		fhirUser string
-		patients []string
-		scope    string
-		asks     bool
+		fhirUser    string
+		patients    []string
+		scope       string
+		wantConsent bool
 	}{
 		"of whom a clinician picked": {"Practitioner/alice", nil, ofPatient, true},
 		"of whom one acts for":       {"RelatedPerson/mum", nil, ofPatient, true},
@@ -132,13 +132,13 @@ func TestConsentFromBeforePatients(t *testing.T) {
 			durable := store.NewMemory(0, 0)
 			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
 				consentRequired(c)
-				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = authorizetest.LaunchScopes, durable, tt.patients
+				c.Clients[0].Scopes, c.DurableStore, c.Users[0].Patients = authorizetest.LaunchScopes, durable, tt.patients
 			})
 			at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 			earlier := `{"v":1,"user":"alice","client_id":"app","seen":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],` +
 				`"granted":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],"at":"` + at + `"}`
 			authorizetest.NoError(t, durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour))
-			if r := openForPatient(b, "bob", scopeRequest(tt.scope, nil)); isConsentRedirect(r) != tt.asks {
+			if r := openForPatient(b, "bob", scopeRequest(tt.scope, nil)); isConsentRedirect(r) != tt.wantConsent {
 				t.Errorf("to %q", r.Header.Get("Location"))
 			}
 		})
@@ -202,13 +202,13 @@ func TestDeniedConsentIsRemembered(t *testing.T) {
 				answer = submitConsent(b, r, untick())
 			}
 			before := b.Redeem(answer)
-			asked := scopeRequest(scope, url.Values{"prompt": {"consent"}})
-			submitConsent(b, b.Authorize(asked), untick("user/*.rs"))
+			request := scopeRequest(scope, url.Values{"prompt": {"consent"}})
+			submitConsent(b, b.Authorize(request), untick("user/*.rs"))
 			authorizetest.Equal(t, b.Redeem(authorizetest.Location(t, b.Authorize(scopeRequest(scope, nil)))).Scope, "openid offline_access")
 			if r := b.Authorize(scopeRequest("openid user/Patient.rs", nil)); !isConsentRedirect(r) {
-				t.Errorf("a part of what was unticked: %s", r.Header.Get("Location"))
+				t.Errorf("no consent page for a part of the unticked items: %s", r.Header.Get("Location"))
 			}
-			authorizetest.Equal(t, b.Refresh(before.RefreshToken, nil).Error, "invalid_grant", "the refresh token of before")
+			authorizetest.Equal(t, b.Refresh(before.RefreshToken, nil).Error, "invalid_grant", "previous refresh token")
 			for what, deny := range map[string]func(r *http.Response){
 				"denied": func(r *http.Response) {
 					_, sealed := b.OpenForm(r)
@@ -224,7 +224,7 @@ func TestDeniedConsentIsRemembered(t *testing.T) {
 				deny(b.Authorize(q))
 				authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(scopeRequest("user/*.rs", url.Values{"prompt": {"none"}}))).Query().Get("error"), "consent_required", what)
 				if r := b.Authorize(scopeRequest("user/*.rs", nil)); !isConsentRedirect(r) {
-					t.Errorf("%s, and then not asked: %s", what, r.Header.Get("Location"))
+					t.Errorf("%s: no consent page: %s", what, r.Header.Get("Location"))
 				}
 			}
 		})
@@ -380,7 +380,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 		"still on the list":          {user("", "ada", "bob"), user("", "carl", "bob"), false, false},
 		"off the list":               {user("", "ada", "bob"), user("", "ada"), false, true},
 		"off the list of a patient":  {user("Patient/ada", "bob"), user("Patient/ada"), false, true},
-		"nobody's any more":          {user("Patient/bob"), user(""), false, true},
+		"fhirUser removed":           {user("Patient/bob"), user(""), false, true},
 		"a clinician":                {user("Practitioner/alice"), user("Practitioner/alice"), false, false},
 		"a clinician, with a list":   {user("Practitioner/alice"), user("Practitioner/alice", "ada"), false, true},
 		"a related person":           {user("RelatedPerson/mum"), user("RelatedPerson/mum"), false, false},
@@ -447,6 +447,6 @@ func TestStepUpBeforePicker(t *testing.T) {
 		factor = authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 		_, sealed := b.OpenForm(b.SendOTP(factor, authorizetest.OTP(secret, time.Now())))
 		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
-		authorizetest.WantCode(t, authorizetest.Location(t, r), "asked again")
+		authorizetest.WantCode(t, authorizetest.Location(t, r), "code after a repeated request")
 	})
 }

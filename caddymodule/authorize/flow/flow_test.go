@@ -41,10 +41,10 @@ func TestCodeFlow(t *testing.T) {
 func TestCodeFlowWithPKCE(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name     string
-		asked    url.Values
-		verifier string
-		want     string
+		name       string
+		parameters url.Values
+		verifier   string
+		want       string
 	}{
 		{"the verifier", authorizetest.PKCE(), authorizetest.Verifier, ""},
 		{"no verifier", authorizetest.PKCE(), "", "invalid_grant"},
@@ -57,7 +57,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-			form := authorizetest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
+			form := authorizetest.CodeForm(b.Code(tt.parameters), url.Values{"code_verifier": {tt.verifier}})
 			authorizetest.Equal(t, b.RequestTokens(form).Error, tt.want)
 		})
 	}
@@ -66,7 +66,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 // If no scope is requested, openid is granted. Otherwise, the allowed scopes are granted (docs/evidence/interface.md §4.1).
 func TestGrantedScope(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, asked, want string }{
+	tests := []struct{ name, requested, want string }{
 		{"no scope", "", "openid"},
 		{"system-reserved scopes", "openid email phone profile", "openid email phone profile"},
 		{"custom scopes associated with the client", "demo.read openid", "demo.read openid"},
@@ -77,7 +77,7 @@ func TestGrantedScope(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-			answer := b.Tokens(url.Values{"scope": {tt.asked}})
+			answer := b.Tokens(url.Values{"scope": {tt.requested}})
 			if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
 				t.Errorf("scope %q, want %q", answer.Scope, tt.want)
 			}

@@ -50,14 +50,14 @@ func TestForgedContexts(t *testing.T) {
 		}
 	}
 	launched := 0
-	for patient := range w.came {
+	for patient := range w.tokenCounts {
 		if w.launched[patient] != nil {
 			launched++
 		}
 	}
-	t.Logf("%d tokens, of %d patients, %d of them launched", sum(w.came), len(w.came), launched)
-	if len(w.came) < 1+8+15 || launched < 15 || sum(w.came) < 500 {
-		t.Errorf("hardly anything came out, so that nothing was tested: %v", w.came)
+	t.Logf("%d tokens, of %d patients, %d of them launched", sum(w.tokenCounts), len(w.tokenCounts), launched)
+	if len(w.tokenCounts) < 1+8+15 || launched < 15 || sum(w.tokenCounts) < 500 {
+		t.Errorf("too few tokens were issued for a meaningful test: %v", w.tokenCounts)
 	}
 }
 
@@ -227,7 +227,7 @@ func (w *forgeryFixture) check(r authorizetest.LaunchResponse, user, as string, 
 	if !mayBe || !ofPatient || claims.Sub != user || claims.Client != as || r.Patient != claims.Patient || r.Encounter != claims.Encounter || r.Scope != claims.Scope {
 		w.t.Errorf("%s got by %s: %+v", user, as, claims)
 	}
-	w.came[claims.Patient]++
+	w.tokenCounts[claims.Patient]++
 	if r.RefreshToken != "" {
 		w.refresh = append(w.refresh, issuedCode{r.RefreshToken, as, user})
 	}
@@ -304,7 +304,7 @@ type forgeryFixture struct {
 
 	handles                []string
 	sealed, codes, refresh []issuedCode
-	came                   map[string]int // number of tokens issued by patient id
+	tokenCounts            map[string]int // number of tokens issued by patient id
 }
 
 var forgedClients = []string{"app", "other", "clinic"}
@@ -313,7 +313,7 @@ func newForgeryFixture(t *testing.T) *forgeryFixture {
 	t.Helper()
 	w := &forgeryFixture{
 		t: t, random: rand.New(rand.NewPCG(12, 34)), browsers: map[string]*authorizetest.Browser{},
-		launched: map[string]*registeredLaunch{}, came: map[string]int{},
+		launched: map[string]*registeredLaunch{}, tokenCounts: map[string]int{},
 	}
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Records, c.Users, c.Clients = clinicianServer{}, nil, nil

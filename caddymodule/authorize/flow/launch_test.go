@@ -44,11 +44,11 @@ func TestPatientOfPerson(t *testing.T) {
 		"a related person":                    {"RelatedPerson/mum", nil, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
 		"a related person who is gone":        {"RelatedPerson/dad", nil, "openid launch/patient patient/*.rs", "", "openid"},
 		"a patient that the provider names":   {"", []string{"bob"}, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
-		"nobody's record":                     {"", nil, "openid launch/patient patient/*.rs user/*.rs", "", "openid user/*.rs"},
+		"no fhirUser":                         {"", nil, "openid launch/patient patient/*.rs user/*.rs", "", "openid user/*.rs"},
 		"launch without a launch":             {"Patient/ada", nil, "openid launch launch/patient", "ada", "openid launch/patient"},
 		"launch/encounter without encounters": {"Patient/bob", nil, "openid launch/patient launch/encounter", "bob", "openid launch/patient"},
 		"a role":                              {"Patient/ada", nil, "openid launch/patient?role=https://example.org/r", "ada", "openid launch/patient?role=https://example.org/r"},
-		"a context that nobody has":           {"Patient/ada", nil, "openid launch/imagingstudy", "", "openid"},
+		"unsupported launch context":          {"Patient/ada", nil, "openid launch/imagingstudy", "", "openid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +140,7 @@ func TestPickPatient(t *testing.T) {
 		t.Errorf("%s", page)
 	}
 	if h.LastReader.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.LastReader.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.LastReader)
+		t.Errorf("FHIR server called as %+v", h.LastReader)
 	}
 	found := authorizetest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
 	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
@@ -321,32 +321,32 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 		change url.Values
 		err    string
 	}{
-		"wrong secret":               {url.Values{"client_secret": {"wrong"}}, "invalid_client"},
-		"a client that may not":      {url.Values{"client_id": {"service"}, "client_secret": {"hush"}}, "unauthorized_client"},
-		"a public client":            {url.Values{"client_id": {"app"}, "client_secret": nil}, "unauthorized_client"},
-		"no app":                     {url.Values{"app": nil}, "invalid_request"},
-		"an unknown app":             {url.Values{"app": {"nobody"}}, "invalid_request"},
-		"a service":                  {url.Values{"app": {"service"}}, "invalid_request"},
-		"nobody":                     {url.Values{"user": nil}, "invalid_request"},
-		"a fhirUser that is none":    {url.Values{"fhirUser": {"Observation/1"}}, "invalid_request"},
-		"a patient that is no id":    {url.Values{"patient": {"Patient/ada"}}, "invalid_request"},
-		"an encounter of nobody":     {url.Values{"patient": nil}, "invalid_request"},
-		"a banner that is none":      {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
-		"a style over http":          {url.Values{"smart_style_url": {"http://ehr.example/style.json"}}, "invalid_request"},
-		"a long intent":              {url.Values{"intent": {strings.Repeat("x", 257)}}, "invalid_request"},
-		"a context that is no list":  {url.Values{"fhirContext": {`{}`}}, "invalid_request"},
-		"a context that is no JSON":  {url.Values{"fhirContext": {`[{"reference":1}]`}}, "invalid_request"},
-		"a banner that is no word":   {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
-		"an unknown user":            {url.Values{"user": {"nobody"}}, "invalid_request"},
-		"an unknown patient":         {url.Values{"patient": {"nobody"}}, "invalid_request"},
-		"an unknown encounter":       {url.Values{"encounter": {"v9"}}, "invalid_request"},
-		"another's encounter":        {url.Values{"patient": {"bob"}}, "invalid_request"},
-		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
-		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
-		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},
-		"a role of nobody's":         {url.Values{"fhirContext": {`[{"reference":"Observation/1","role":"mine"}]`}}, "invalid_request"},
-		"an identifier of nothing":   {url.Values{"fhirContext": {`[{"identifier":{"system":"https://a"}}]`}}, "invalid_request"},
-		"too many references":        {url.Values{"fhirContext": {"[" + strings.Repeat(`{"reference":"Observation/1"},`, 20) + `{"reference":"Observation/1"}]`}}, "invalid_request"},
+		"wrong secret":                           {url.Values{"client_secret": {"wrong"}}, "invalid_client"},
+		"a client that may not":                  {url.Values{"client_id": {"service"}, "client_secret": {"hush"}}, "unauthorized_client"},
+		"a public client":                        {url.Values{"client_id": {"app"}, "client_secret": nil}, "unauthorized_client"},
+		"no app":                                 {url.Values{"app": nil}, "invalid_request"},
+		"an unknown app":                         {url.Values{"app": {"nobody"}}, "invalid_request"},
+		"a service":                              {url.Values{"app": {"service"}}, "invalid_request"},
+		"nobody":                                 {url.Values{"user": nil}, "invalid_request"},
+		"fhirUser of an unsupported type":        {url.Values{"fhirUser": {"Observation/1"}}, "invalid_request"},
+		"patient as a reference":                 {url.Values{"patient": {"Patient/ada"}}, "invalid_request"},
+		"encounter without a patient":            {url.Values{"patient": nil}, "invalid_request"},
+		"unknown need_patient_banner":            {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"a style over http":                      {url.Values{"smart_style_url": {"http://ehr.example/style.json"}}, "invalid_request"},
+		"a long intent":                          {url.Values{"intent": {strings.Repeat("x", 257)}}, "invalid_request"},
+		"fhirContext that is no array":           {url.Values{"fhirContext": {`{}`}}, "invalid_request"},
+		"a context that is no JSON":              {url.Values{"fhirContext": {`[{"reference":1}]`}}, "invalid_request"},
+		"need_patient_banner that is no boolean": {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"an unknown user":                        {url.Values{"user": {"nobody"}}, "invalid_request"},
+		"an unknown patient":                     {url.Values{"patient": {"nobody"}}, "invalid_request"},
+		"an unknown encounter":                   {url.Values{"encounter": {"v9"}}, "invalid_request"},
+		"another's encounter":                    {url.Values{"patient": {"bob"}}, "invalid_request"},
+		"an empty reference":                     {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
+		"a reference to the patient":             {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
+		"an absolute reference":                  {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},
+		"unregistered role":                      {url.Values{"fhirContext": {`[{"reference":"Observation/1","role":"mine"}]`}}, "invalid_request"},
+		"an identifier of nothing":               {url.Values{"fhirContext": {`[{"identifier":{"system":"https://a"}}]`}}, "invalid_request"},
+		"too many references":                    {url.Values{"fhirContext": {"[" + strings.Repeat(`{"reference":"Observation/1"},`, 20) + `{"reference":"Observation/1"}]`}}, "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

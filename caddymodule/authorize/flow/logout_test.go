@@ -39,7 +39,7 @@ func TestLogout(t *testing.T) {
 		{"without a hint", func(string) url.Values {
 			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
 		}, ""},
-		{"with a hint whose key was retired", func(id string) url.Values {
+		{"with a hint signed by a retired key", func(id string) url.Values {
 			_, rest, _ := strings.Cut(id, ".")
 			header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"retired","typ":"JWT"}`))
 			return url.Values{"id_token_hint": {header + "." + rest}, "client_id": {"app"}, "post_logout_redirect_uri": {authorizetest.PostLogoutRedirectURI}}
@@ -83,7 +83,7 @@ func TestLogoutRefused(t *testing.T) {
 		{"an address that is not registered", func(id, _ string) url.Values {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {"https://evil.example/"}}
 		}},
-		{"a redirect URI that is none for signing out", func(id, _ string) url.Values {
+		{"redirect URI not registered for logout", func(id, _ string) url.Values {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {authorizetest.Callback}}
 		}},
 		{"an address without a client", func(_, _ string) url.Values {
@@ -156,7 +156,7 @@ func TestLogoutByHintAlone(t *testing.T) {
 		{"without a cookie", nil, 0, true, nil},
 		{"with a cookie that leads nowhere", func(b *authorizetest.Browser) { b.Cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
 		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
-		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
+		{"another person's browser, with confirmation", bobsBrowser, 0, false, nil},
 		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *authorizetest.Browser) {
 			sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
 			b.Post("/oauth2/logout", url.Values{"request": {sealed}})
@@ -195,13 +195,13 @@ func TestLogoutByHintNotifiesClients(t *testing.T) {
 	id := b.Tokens(nil).IDToken
 	authorizetest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // redirects to GET
 	if !b.HasSession() {
-		t.Fatal("ended by what no browser has followed")
+		t.Fatal("session ended although no browser followed the redirect")
 	}
 	if authorizetest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.HasSession() {
-		t.Fatal("not signed out, so that nobody is told")
+		t.Fatal("session not ended, so no client is notified")
 	}
-	if told := b.Claims(<-p.Tokens); told["sid"] != b.Claims(id)["sid"] {
-		t.Errorf("told of %v", told)
+	if claims := b.Claims(<-p.Tokens); claims["sid"] != b.Claims(id)["sid"] {
+		t.Errorf("logout token claims %v", claims)
 	}
 	if e := tr.WaitForNotification("app"); e.Err != nil || e.User != "alice" {
 		t.Errorf("recorded %+v", e)
@@ -258,12 +258,12 @@ func TestSessionCookieAfterLogout(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, logoutServer(t))
 	idToken := b.Tokens(nil).IDToken
-	kept := b.Cookies["__Host-fhir-session"]
+	cookie := b.Cookies["__Host-fhir-session"]
 	r := b.Get("/oauth2/logout?id_token_hint=" + idToken)
 	if r.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", r.StatusCode)
 	}
-	b.Cookies["__Host-fhir-session"] = kept
+	b.Cookies["__Host-fhir-session"] = cookie
 	if b.HasSession() {
 		t.Error("the cookie still signs in")
 	}
@@ -283,9 +283,9 @@ func TestUpstreamLogout(t *testing.T) {
 			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {authorizetest.Callback + "/bye"}, "state": {"z"}}
 			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
 			authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.Callback+"/bye?state=z")
-			asked := p.Requests(providertest.EndSession)
-			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
-				t.Errorf("asked %v", asked)
+			requests := p.Requests(providertest.EndSession)
+			if len(requests) != 1 || (requests[0].Form.Get("id_token_hint") != "") != keepToken {
+				t.Errorf("end-session requests %v", requests)
 			}
 			authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Path, "/oauth2/login", "still signed in")
 		})

@@ -46,8 +46,8 @@ func TestPKCERequired(t *testing.T) {
 
 // nativeRedirectURIs are redirect URIs of a native app and requested variants.
 var nativeRedirectURIs = []struct {
-	registered, asked string
-	ok                bool
+	registered, requested string
+	ok                    bool
 }{
 	{"http://127.0.0.1/cb", "http://127.0.0.1/cb", true},
 	{"http://127.0.0.1/cb", "http://127.0.0.1:51004/cb", true},
@@ -83,7 +83,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 	t.Parallel()
 	for _, native := range []bool{true, false} {
 		for _, tt := range nativeRedirectURIs {
-			t.Run(tt.registered+" "+tt.asked, func(t *testing.T) {
+			t.Run(tt.registered+" "+tt.requested, func(t *testing.T) {
 				config := authorizetest.Config()
 				config.Clients[0].Native, config.Clients[0].RedirectURIs = native, []string{tt.registered}
 				server, err := authorize.New(config)
@@ -92,20 +92,20 @@ func TestNativeRedirectURIs(t *testing.T) {
 				}
 				authorizetest.NoError(t, err)
 				b := authorizetest.NewBrowser(t, server)
-				answer := b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {tt.asked}}))
-				if answer.StatusCode == http.StatusFound != (tt.ok && (native || tt.asked == tt.registered)) {
+				answer := b.Authorize(authorizetest.Request(url.Values{"redirect_uri": {tt.requested}}))
+				if answer.StatusCode == http.StatusFound != (tt.ok && (native || tt.requested == tt.registered)) {
 					t.Fatalf("native %t: status %d", native, answer.StatusCode)
 				}
 				if answer.StatusCode != http.StatusFound {
 					return
 				}
-				to := b.SignIn(authorizetest.Request(url.Values{"redirect_uri": {tt.asked}}), "alice", "right").Header.Get("Location")
-				if !strings.HasPrefix(to, tt.asked) {
+				to := b.SignIn(authorizetest.Request(url.Values{"redirect_uri": {tt.requested}}), "alice", "right").Header.Get("Location")
+				if !strings.HasPrefix(to, tt.requested) {
 					t.Fatalf("sent to %q", to)
 				}
 				u, err := url.Parse(to)
 				authorizetest.NoError(t, err)
-				form := authorizetest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
+				form := authorizetest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.requested}})
 				authorizetest.WantStatus(t, b.Post("/oauth2/token", form), http.StatusOK, "token endpoint")
 			})
 		}
@@ -142,24 +142,24 @@ func TestResponseNeedsClick(t *testing.T) {
 					c.Clients[0].RedirectURIs = []string{tt.uri}
 				}))
 				q := authorizetest.Request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
-				given := func(r *http.Response) bool {
+				isAppResponse := func(r *http.Response) bool {
 					to := r.Header.Get("Location")
 					return strings.HasPrefix(to, tt.uri) && (strings.Contains(to, "code=") || strings.Contains(to, "access_token="))
 				}
-				if r := b.SignIn(q, "alice", "right"); !given(r) {
-					t.Fatalf("who has just signed in was sent to %s", r.Header.Get("Location"))
+				if r := b.SignIn(q, "alice", "right"); !isAppResponse(r) {
+					t.Fatalf("after the sign-in, redirected to %s", r.Header.Get("Location"))
 				}
 				r := b.Authorize(q)
-				if given(r) == tt.click[i] {
-					t.Fatalf("who is signed in was sent to %s", r.Header.Get("Location"))
+				if isAppResponse(r) == tt.click[i] {
+					t.Fatalf("with a session, redirected to %s", r.Header.Get("Location"))
 				}
 				if !tt.click[i] {
 					return
 				}
 				page, sealed := b.OpenForm(r)
 				authorizetest.WantText(t, page, "The App")
-				if r := b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !given(r) {
-					t.Errorf("who allowed it was sent to %s", r.Header.Get("Location"))
+				if r := b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !isAppResponse(r) {
+					t.Errorf("after consent, redirected to %s", r.Header.Get("Location"))
 				}
 				q.Set("prompt", "none")
 				if r := b.Authorize(q); !strings.Contains(r.Header.Get("Location"), "error=interaction_required") {

@@ -41,8 +41,8 @@ func TestLogo(t *testing.T) {
 	logo, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
 	authorizetest.NoError(t, err)
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Branding.Logo = logo }))
-	shown := authorizetest.Body(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})))
-	_, address, _ := strings.Cut(shown, `<img src="`)
+	errorPage := authorizetest.Body(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"nobody"}})))
+	_, address, _ := strings.Cut(errorPage, `<img src="`)
 	address, _, _ = strings.Cut(address, `"`)
 	if r := b.Get(address); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/svg+xml" || r.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%q: %d %v", address, r.StatusCode, r.Header)
@@ -162,10 +162,10 @@ func TestBackToTheApp(t *testing.T) {
 		},
 		"second factor": func(b *authorizetest.Browser) (string, *http.Response) {
 			b.Server = authorizetest.New(t, authorizetest.WithTOTP)
-			shown := b.SignIn(authorizetest.Request(state), "alice", "right")
-			page, factor := authorizetest.Body(t, b.Get(shown.Header.Get("Location"))), b.OpenSecondFactor(shown)
+			signedIn := b.SignIn(authorizetest.Request(state), "alice", "right")
+			page, factor := authorizetest.Body(t, b.Get(signedIn.Header.Get("Location"))), b.OpenSecondFactor(signedIn)
 			back := deny(b, "/oauth2/login", "factor", factor)
-			authorizetest.WantStatus(t, b.Get("/oauth2/login?factor="+url.QueryEscape(factor)), http.StatusBadRequest, "the sign-in goes on")
+			authorizetest.WantStatus(t, b.Get("/oauth2/login?factor="+url.QueryEscape(factor)), http.StatusBadRequest, "the second factor page after cancellation")
 			return page, back
 		},
 		"account": func(b *authorizetest.Browser) (string, *http.Response) {
@@ -192,12 +192,12 @@ func TestSignedOutPageHasLink(t *testing.T) {
 }
 
 // linkServer starts an app's server with a logo and links. asked is the number of requests that it has received.
-func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
+func linkServer(t *testing.T) (app *httptest.Server, requests *atomic.Int64) {
 	var logo bytes.Buffer
 	authorizetest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
-	asked = new(atomic.Int64)
+	requests = new(atomic.Int64)
 	app = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		switch r.URL.Path {
 		case "/logo.png":
 			if len(r.Cookies()) > 0 || r.Header.Get("Referer") != "" {
@@ -214,14 +214,14 @@ func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 		}
 	}))
 	t.Cleanup(app.Close)
-	return app, asked
+	return app, requests
 }
 
 // Pages show the logo and links of a registered app (RFC 7591 §2). The gateway fetches the logo once and serves only images, so
 // that the browser sends no request to the app.
 func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
-	app, asked := linkServer(t)
+	app, requests := linkServer(t)
 	with := func(id, logo string) client.Client {
 		return authorizetest.SelfRegisteredClient(func(c *client.Client) {
 			c.ID, c.PKCE, c.Transport = id, client.PKCEOptional, app.Client().Transport
@@ -250,19 +250,19 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 	shows(authorizetest.Body(t, signIn))
 	consent, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
 	shows(consent)
-	if asked.Load() != 0 {
-		t.Error("the app was asked before anybody wanted its logo")
+	if requests.Load() != 0 {
+		t.Error("the app was called before its logo was requested")
 	}
 	for path, want := range logos {
-		asked.Store(0)
+		requests.Store(0)
 		for range 3 {
 			r := b.Get("/oauth2/client_logo?client_id=registered-" + path[1:])
 			if kind := r.Header.Get("Content-Type"); r.StatusCode != want || want == http.StatusOK && (kind != "image/png" || r.Header.Get("X-Content-Type-Options") != "nosniff") {
 				t.Errorf("%s: %d %s", path, r.StatusCode, kind)
 			}
 		}
-		if asked.Load() > 1 {
-			t.Errorf("%s was fetched %d times", path, asked.Load())
+		if requests.Load() > 1 {
+			t.Errorf("%s was fetched %d times", path, requests.Load())
 		}
 	}
 	authorizetest.WantStatus(t, b.Get("/oauth2/client_logo?client_id=app"), http.StatusNotFound, "of a client without one")

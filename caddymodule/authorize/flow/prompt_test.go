@@ -21,9 +21,9 @@ func TestPromptAndMaxAge(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, signedIn, signedOut string
-		asked                     url.Values
+		parameters                url.Values
 	}{
-		{"nothing asked", "code", "page", nil},
+		{"no parameters", "code", "page", nil},
 		{"prompt none", "code", "login_required", url.Values{"prompt": {"none"}}},
 		{"prompt login", "page", "page", url.Values{"prompt": {"login"}}},
 		{"prompt select_account", "select_account", "page", url.Values{"prompt": {"select_account"}}},
@@ -37,7 +37,7 @@ func TestPromptAndMaxAge(t *testing.T) {
 		{"max_age of a minute", "page", "page", url.Values{"max_age": {"60"}}},
 		{"max_age 0", "page", "page", url.Values{"max_age": {"0"}}},
 		{"max_age of a minute without a page", "login_required", "login_required", url.Values{"max_age": {"60"}, "prompt": {"none"}}},
-		{"max_age that is no number", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
+		{"negative max_age", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
 		{"identity_provider local", "code", "page", authorizetest.SelectProvider("local")},
 	}
 	for _, tt := range tests {
@@ -46,16 +46,16 @@ func TestPromptAndMaxAge(t *testing.T) {
 				b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 				b.SignInAlice(authorizetest.Request(nil))
 				time.Sleep(5 * time.Minute)
-				authorizetest.Equal(t, outcome(t, b, tt.asked), tt.signedIn, "signed in")
-				authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, b.Server), tt.asked), tt.signedOut, "signed out")
+				authorizetest.Equal(t, outcome(t, b, tt.parameters), tt.signedIn, "signed in")
+				authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, b.Server), tt.parameters), tt.signedOut, "signed out")
 			})
 		})
 	}
 }
 
-func outcome(t *testing.T, b *authorizetest.Browser, asked url.Values) string {
+func outcome(t *testing.T, b *authorizetest.Browser, parameters url.Values) string {
 	t.Helper()
-	return outcomeOf(authorizetest.Location(t, b.Authorize(authorizetest.Request(asked))))
+	return outcomeOf(authorizetest.Location(t, b.Authorize(authorizetest.Request(parameters))))
 }
 
 // outcomeOf classifies a redirect target.
@@ -126,8 +126,8 @@ func TestPromptNoneIsForwarded(t *testing.T) {
 	p := providertest.Start(t)
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, url.Values{"prompt": {"none"}}))
-	if asked := p.Requests(providertest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
-		t.Errorf("the provider was asked %v", asked)
+	if requests := p.Requests(providertest.Authorization); len(requests) != 1 || requests[0].Form.Get("prompt") != "none" {
+		t.Errorf("requests to the provider: %v", requests)
 	}
 }
 
@@ -225,10 +225,10 @@ func TestIDTokenHint(t *testing.T) {
 		{"another person", "bob", "", nil, "page"},
 		{"another person, without a page", "bob", "none", nil, "login_required"},
 		{"nobody", "", "", nil, "page"},
-		{"nobody, without a page", "", "none", nil, "login_required"},
-		{"a hint that is no token", "alice", "", func(string) string { return "x" }, "invalid_request"},
+		{"no session, prompt=none", "", "none", nil, "login_required"},
+		{"malformed hint", "alice", "", func(string) string { return "x" }, "invalid_request"},
 		{"a hint with another signature", "alice", "", func(h string) string { return h[:len(h)-8] + "AAAAAAAA" }, "invalid_request"},
-		{"a hint of nobody's signature", "alice", "none", func(h string) string {
+		{"hint with a forged signature", "alice", "none", func(h string) string {
 			_, rest, _ := strings.Cut(h, ".")
 			payload, _, _ := strings.Cut(rest, ".")
 			return "eyJhbGciOiJub25lIn0." + payload + "."
@@ -296,11 +296,11 @@ func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 func TestAnotherPersonSignsIn(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
-	for name, asked := range map[string]url.Values{
+	for name, parameters := range map[string]url.Values{
 		"id_token_hint": {"id_token_hint": {authorizetest.NewBrowser(t, server).Tokens(nil).IDToken}},
 		"claims":        {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
-		u := authorizetest.Location(t, authorizetest.NewBrowser(t, server).SignIn(authorizetest.Request(asked), "bob", "other"))
+		u := authorizetest.Location(t, authorizetest.NewBrowser(t, server).SignIn(authorizetest.Request(parameters), "bob", "other"))
 		if q := u.Query(); q.Get("error") != "login_required" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
@@ -311,13 +311,13 @@ func TestAnotherPersonSignsIn(t *testing.T) {
 func TestSignInPageHint(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
-	for name, asked := range map[string]url.Values{
-		"login_hint":            {"login_hint": {"alice"}},
-		"id_token_hint":         {"id_token_hint": {authorizetest.NewBrowser(t, server).Tokens(nil).IDToken}},
-		"the sub that is asked": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
+	for name, parameters := range map[string]url.Values{
+		"login_hint":    {"login_hint": {"alice"}},
+		"id_token_hint": {"id_token_hint": {authorizetest.NewBrowser(t, server).Tokens(nil).IDToken}},
+		"requested sub": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
 		b := authorizetest.NewBrowser(t, server)
-		if page, _ := b.OpenForm(b.Authorize(authorizetest.Request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
+		if page, _ := b.OpenForm(b.Authorize(authorizetest.Request(parameters))); !strings.Contains(page, `name="username" value="alice"`) {
 			t.Errorf("%s: %s", name, page)
 		}
 	}
@@ -362,8 +362,8 @@ func checkAccountSwitch(t *testing.T, p *providertest.Provider, b *authorizetest
 		t.Error("still signed in here")
 	}
 	b.Follow(b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(q.Get("state"))))
-	asked := p.Requests(providertest.Authorization)
-	if got := asked[len(asked)-1].Form.Get("login_hint"); got != hint {
+	requests := p.Requests(providertest.Authorization)
+	if got := requests[len(requests)-1].Form.Get("login_hint"); got != hint {
 		t.Errorf("login_hint %q, want %q", got, hint)
 	}
 }
@@ -373,19 +373,19 @@ func checkAccountSwitch(t *testing.T, p *providertest.Provider, b *authorizetest
 func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name  string
-		asked url.Values
-		hint  string // login_hint sent to the provider afterwards
+		name       string
+		parameters url.Values
+		hint       string // login_hint sent to the provider afterwards
 	}{
 		{"prompt=select_account", url.Values{"prompt": {"select_account"}}, ""},
-		{"prompt=select_account for who is signed in", url.Values{"prompt": {"select_account"}, "login_hint": {"ALICE"}}, ""},
+		{"prompt=select_account for the current user", url.Values{"prompt": {"select_account"}, "login_hint": {"ALICE"}}, ""},
 		{"prompt=login for another", url.Values{"prompt": {"login"}, "login_hint": {"bob"}}, "bob"},
 		{"max_age for another", url.Values{"max_age": {"0"}, "login_hint": {"bob"}}, "bob"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, b := sharedComputer(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
-			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(tt.asked)))
+			page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(tt.parameters)))
 			authorizetest.WantText(t, page, "Continue as alice", "Use another account")
 			checkAccountSwitch(t, p, b, authorizetest.Location(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))), tt.hint)
 		})
@@ -401,8 +401,8 @@ func TestLoginHintKeepsSession(t *testing.T) {
 		t.Error("signed out")
 	}
 	b.Follow(b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "continue")))
-	asked := p.Requests(providertest.Authorization)
-	last := asked[len(asked)-1].Form
+	requests := p.Requests(providertest.Authorization)
+	last := requests[len(requests)-1].Form
 	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
 }
 
@@ -410,7 +410,7 @@ func TestLoginHintKeepsSession(t *testing.T) {
 // pages.
 func TestLoginHintOfCurrentUser(t *testing.T) {
 	t.Parallel()
-	for name, asked := range map[string]url.Values{
+	for name, parameters := range map[string]url.Values{
 		"the user name":     {"prompt": {"login"}, "login_hint": {"Alice"}},
 		"the address":       {"prompt": {"login"}, "login_hint": {"alice@hospital.example"}},
 		"the subject there": {"prompt": {"login"}, "login_hint": {"1"}},
@@ -421,7 +421,7 @@ func TestLoginHintOfCurrentUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, b := sharedComputer(t, nil)
-			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(asked)))
+			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(parameters)))
 			if to.Path == "/oauth2/select_account" || !b.HasSession() {
 				t.Errorf("sent to %s", to)
 			}

@@ -26,7 +26,7 @@ func TestSelfRegisteredAppIsNoOpenRedirect(t *testing.T) {
 		return b.Send(r)
 	}
 	for name, change := range map[string]url.Values{
-		"a scope that is none":   {"scope": {"bogus"}},
+		"unknown scope":          {"scope": {"bogus"}},
 		"in the body of a POST":  {"scope": {"bogus"}, "response_mode": {"form_post"}},
 		"a launch that is known": {"launch": {"unknown"}},
 	} {

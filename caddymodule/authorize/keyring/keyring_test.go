@@ -197,7 +197,7 @@ func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 // successor. Nothing is written, and the error contains the file name.
 func TestKeysInUseSurviveDamage(t *testing.T) {
 	t.Parallel()
-	others, err := json.Marshal(storedKeys(t))
+	otherKeys, err := json.Marshal(storedKeys(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestKeysInUseSurviveDamage(t *testing.T) {
 		{"empty", []byte{}, nil},
 		{"cut", []byte(`[{"created":"2026-01-0`), nil},
 		{"without keys", []byte("[]"), nil},
-		{"other keys", others, nil},
+		{"other keys", otherKeys, nil},
 		{"not to be read", []byte("[]"), fs.ErrPermission},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -250,25 +250,25 @@ func storedKeys(t *testing.T) []storedKey {
 
 // If a stored key is missing, e.g. after a backup was restored, no new key is generated, because that would invalidate tokens.
 // A key that is missing because it was rotated out does not prevent the use of the stored keys.
-func TestKeysPartlyGone(t *testing.T) {
+func TestKeysPartlyMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, late := testKeyring(storage), testKeyring(storage)
 		kid := signingKeyID(t, k, AccessTokenAlgorithm)
 		signingKeyID(t, late, AccessTokenAlgorithm)
-		whole := storage.file
+		complete := storage.file
 		for i := range k.loaded.tokenKeys.Load().keys {
-			kept, err := json.Marshal(slices.Delete(slices.Clone(k.loaded.tokenKeys.Load().keys), i, i+1))
+			partial, err := json.Marshal(slices.Delete(slices.Clone(k.loaded.tokenKeys.Load().keys), i, i+1))
 			if err != nil {
 				t.Fatal(err)
 			}
-			storage.file, storage.writes = kept, 0
+			storage.file, storage.writes = partial, 0
 			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signingKeyID(t, k, AccessTokenAlgorithm) != kid {
 				t.Errorf("without key %d: %v, written %d times", i, err, storage.writes)
 			}
 		}
-		storage.file = whole
+		storage.file = complete
 		for range 3 {
 			time.Sleep(rotationInterval)
 			signingKeyID(t, k, AccessTokenAlgorithm)
@@ -298,7 +298,7 @@ func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	t.Parallel()
 	k := testKeyring(new(sharedStorage))
 	if isPublished(t, k, signingKeyID(t, k, sealAlgorithm)) {
-		t.Error("the sealing key can be asked for")
+		t.Error("the sealing key is published")
 	}
 }
 

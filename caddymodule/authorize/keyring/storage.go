@@ -209,7 +209,7 @@ func (k *storageKeys) mergedWith(others []storedKey) *storageKeys {
 	return &storageKeys{storedKey: all[0], UnsealOnlyKeys: all[1:]}
 }
 
-// containsAll reports whether k is not nil and contains the keys in use.
+// containsAll reports whether k is not nil and contains all keys in inUse.
 func (k *storageKeys) containsAll(inUse *storageKeys) bool {
 	return k != nil && (inUse == nil || len(k.mergedWith(inUse.allKeys()).UnsealOnlyKeys) == len(k.UnsealOnlyKeys))
 }

@@ -57,11 +57,11 @@ func TestSharedKeys(t *testing.T) {
 		binding string
 		opens   bool
 	}{
-		"the same":          {made("links", "a"), "alice", true},
-		"a new one before":  {made("links", "b", "a"), "alice", true},
-		"given up":          {made("links", "b"), "alice", false},
-		"another purpose":   {made("signing keys", "a"), "alice", false},
-		"for somebody else": {made("links", "a"), "bob", false},
+		"the same":         {made("links", "a"), "alice", true},
+		"a new one before": {made("links", "b", "a"), "alice", true},
+		"given up":         {made("links", "b"), "alice", false},
+		"another purpose":  {made("signing keys", "a"), "alice", false},
+		"for another user": {made("links", "a"), "bob", false},
 	} {
 		if text, err := tt.keys.Unseal(sealed, tt.binding, time.Hour); (text == "text") != tt.opens || !tt.opens && !errors.Is(err, ErrUnsealFailed) {
 			t.Errorf("%s: %q, %v", name, text, err)

@@ -50,10 +50,10 @@ func TestStoredDataIsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ sealed, binding string }{
-		"to whom it is about":            {sealed, "bob"},
-		"to the key of what is stored":   {ofBrowser, "alice"},
-		"as it is":                       {sealed[:len(sealed)-2] + "AA", "alice"},
-		"to a key that is the storage's": {"other" + sealed, "alice"},
+		"other binding":        {sealed, "bob"},
+		"sealed for a browser": {ofBrowser, "alice"},
+		"altered text":         {sealed[:len(sealed)-2] + "AA", "alice"},
+		"unknown key":          {"other" + sealed, "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,7 +39,7 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
 // IsID reports whether a text is a FHIR id.
 func IsID(text string) bool { return idPattern.MatchString(text) }
 
-// Check returns an error for an invalid context.
+// Check returns an error if the context is invalid.
 func (c *Context) Check() error {
 	switch {
 	case c.Patient != "" && !IsID(c.Patient):
@@ -73,7 +73,7 @@ func checkStyleURL(text string) error {
 	return nil
 }
 
-// IsEmpty reports whether a context has no members.
+// IsEmpty reports whether no member of the context is set.
 func (c *Context) IsEmpty() bool {
 	return c == nil || c.Patient == "" && c.Encounter == "" && len(c.FHIRContext) == 0 && c.NeedPatientBanner == nil &&
 		c.Intent == "" && c.SMARTStyleURL == "" && c.Tenant == ""

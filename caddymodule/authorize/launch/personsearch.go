@@ -56,11 +56,11 @@ func (q PersonQuery) String() string {
 	return q.Type + " identifier " + q.System
 }
 
-// FoundPerson is the result of a search.
+// FoundPerson is the result of a [Searcher]'s search.
 type FoundPerson struct {
 	Query     PersonQuery `json:"by"`        // query that found the resource
 	Reference string      `json:"reference"` // resource in the form Type/id
-	FoundAt   time.Time   `json:"at"`        // time of the search
+	FoundAt   time.Time   `json:"at"`        // when the search was made
 }
 
 const (
@@ -123,7 +123,8 @@ func (s Searcher) Find(ctx context.Context, queries []PersonQuery, person Person
 	return nil, nil
 }
 
-// relatedTypes maps a resource type to the one that may share an address: a Patient (child) may have the mother's.
+// relatedTypes maps a resource type to the other type that may contain the same e-mail address: a child's Patient resource may
+// contain the mother's address.
 var relatedTypes = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // errAmbiguous means that a search matched several resources.

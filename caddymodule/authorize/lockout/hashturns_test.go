@@ -50,10 +50,10 @@ func TestHashTurns(t *testing.T) {
 	t.Parallel()
 	one := func(int) string { return "192.0.2.1" }
 	for _, tt := range []struct {
-		name  string
-		flood func(try int) string // client address of each attempt in the flood
-		known bool
-		most  int // number of flood attempts that are completed first
+		name           string
+		flood          func(try int) string // client address of each attempt in the flood
+		isKnownBrowser bool
+		maxEarlier     int // number of flood attempts that are completed first
 	}{
 		{"another network", one, false, 1},
 		{"another network, a flood of networks of one customer", func(try int) string { return fmt.Sprintf("2001:db8:0:%x::1", try) }, false, 1},
@@ -65,7 +65,7 @@ func TestHashTurns(t *testing.T) {
 				compare := &slowComparer{release: make(chan struct{}, 1)}
 				s := authorizetest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
 				ours := authorizetest.NewBrowser(t, fromAddress(s, "198.51.100.1"))
-				if tt.known {
+				if tt.isKnownBrowser {
 					compare.release <- struct{}{}
 					ours.SignInAlice(authorizetest.Request(nil))
 					compare.begun = nil
@@ -83,7 +83,7 @@ func TestHashTurns(t *testing.T) {
 					}
 				})
 				synctest.Wait()
-				for range tt.most {
+				for range tt.maxEarlier {
 					compare.release <- struct{}{}
 					synctest.Wait()
 				}
@@ -114,7 +114,7 @@ func TestNoHashTurn(t *testing.T) {
 				var last atomic.Pointer[audit.Event]
 				compare, durable := &slowComparer{release: make(chan struct{})}, store.NewMemory(0, 0)
 				s := authorizetest.New(t, func(c *authorize.Config) {
-					c.Passwords, c.Durable = compare, durable
+					c.Passwords, c.DurableStore = compare, durable
 					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
 					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
 				})

@@ -174,7 +174,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	}
 }
 
-// A correct password resets the counter.
+// A correct password resets the counter of consecutive failures.
 func TestLockoutCountsInARow(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
@@ -267,7 +267,7 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return authorizetest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
+		return authorizetest.New(t, func(c *authorize.Config) { c.DurableStore = durable; c.Lockout.Failures = 2 })
 	}
 	s := start()
 	authorizetest.TryPassword(t, s, "alice", "wrong")
@@ -319,7 +319,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
-			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
+			c.DurableStore = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
 					return store.ErrFull // the store accepts no new entries
 				}
@@ -344,7 +344,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := authorizetest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 2
-			c.Durable = storetest.NewInterceptedStore(func(method, key string) error {
+			c.DurableStore = storetest.NewInterceptedStore(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
 					return store.ErrFull // the store accepts no new entries
 				}
@@ -374,7 +374,7 @@ func TestLockoutCountsDisconnects(t *testing.T) {
 	s := authorizetest.New(t, func(c *authorize.Config) {
 		c.Passwords = disconnectingComparer{leave}
 		c.Lockout.Failures = 1
-		c.Durable = cancelableStore{c.Store}
+		c.DurableStore = cancelableStore{c.Store}
 	})
 	authorizetest.TryPassword(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
 	if status := authorizetest.TryPassword(t, s, "alice", "right"); status != http.StatusTooManyRequests {
@@ -608,7 +608,7 @@ func TestSecretsAreCounted(t *testing.T) {
 						{"a right one that could be guessed", here, "service", "hush", true},
 						{"from another network", there, "service", "hush", false},
 						{"another client", here, "confidential", "s3cret/+ %", false},
-						{"a right one that nobody guesses", here, "strong", strongSecret, false},
+						{"correct high-entropy secret", here, "strong", strongSecret, false},
 					} {
 						if r := send(tt.address, tt.id, tt.secret); (r.StatusCode == http.StatusTooManyRequests) != tt.refused || r.StatusCode == http.StatusUnauthorized {
 							t.Errorf("%s: status %d", tt.name, r.StatusCode)
@@ -688,7 +688,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 				for range 3 {
 					gateways = append(gateways, authorizetest.New(t, func(c *authorize.Config) {
 						s := shared.Gateway()
-						c.Passwords, c.Store, c.Durable = compare, s, s
+						c.Passwords, c.Store, c.DurableStore = compare, s, s
 					}))
 				}
 				var reached atomic.Int32

@@ -100,7 +100,7 @@ func TestSharedTriesAtOnce(t *testing.T) {
 				}
 				wg.Wait()
 				if made.Load() != 10 || refused.Load() != 90 {
-					t.Errorf("%d were made, %d told to wait", made.Load(), refused.Load())
+					t.Errorf("%d attempts ran, %d were throttled", made.Load(), refused.Load())
 				}
 			})
 		})
@@ -166,13 +166,13 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 			wrong = append(wrong, make([]bool, 30)...)
 			random.Shuffle(len(wrong), func(i, j int) { wrong[i], wrong[j] = wrong[j], wrong[i] })
 			var mu sync.Mutex // guards random
-			some := func(most time.Duration) time.Duration {
+			some := func(limit time.Duration) time.Duration {
 				mu.Lock()
 				defer mu.Unlock()
-				return time.Duration(random.Int64N(int64(most)))
+				return time.Duration(random.Int64N(int64(limit)))
 			}
 			all := gateways(3, newSharedStore(func() time.Duration { return some(3 * time.Millisecond) }))
-			var running, most atomic.Int32
+			var running, peak atomic.Int32
 			var wg sync.WaitGroup
 			for i, isWrong := range wrong {
 				gateway, start, takes := all[some(3)], some(300*time.Millisecond), some(100*time.Millisecond)
@@ -180,7 +180,7 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 					time.Sleep(start)
 					want := map[bool]error{true: errWrong}[isWrong]
 					err := gateway.Attempt(t.Context(), userCounters("alice", fmt.Sprint(i)), errWrong, func() error {
-						most.Store(max(most.Load(), running.Add(1)))
+						peak.Store(max(peak.Load(), running.Add(1)))
 						time.Sleep(takes)
 						running.Add(-1)
 						return want
@@ -191,8 +191,8 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if most.Load() > defaultFailures {
-				t.Errorf("seed %d: %d at once", seed, most.Load())
+			if peak.Load() > defaultFailures {
+				t.Errorf("seed %d: %d at once", seed, peak.Load())
 			}
 		})
 	}
@@ -217,8 +217,8 @@ func TestSharedTriesWhenRight(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if held, err := all[0].loadTallies(t.Context(), userCounters("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
-			t.Errorf("left are %s, %v", held, err)
+		if tallies, err := all[0].loadTallies(t.Context(), userCounters("alice", "192.0.2.1")); err != nil || string(tallies[0]) != `{"failures":0}` || string(tallies[1]) != `{"failures":0}` {
+			t.Errorf("tallies %s, %v", tallies, err)
 		}
 	})
 }
@@ -379,11 +379,11 @@ func TestCountersAreUnpredictable(t *testing.T) {
 		return &Limiter{Keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
 	}
 	storage := new(providertest.Storage)
-	ours, replica, others := limiter(storage), limiter(storage), limiter(new(providertest.Storage))
+	ours, replica, unrelated := limiter(storage), limiter(storage), limiter(new(providertest.Storage))
 	same := 0
 	for i := range 256 {
 		var found [3]counter
-		for j, s := range []*Limiter{ours, replica, others} {
+		for j, s := range []*Limiter{ours, replica, unrelated} {
 			var err error
 			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), "", 100); err != nil {
 				t.Fatal(err)
@@ -401,7 +401,7 @@ func TestCountersAreUnpredictable(t *testing.T) {
 	}
 }
 
-// Excessively long input is truncated.
+// Excessively long names are truncated.
 func TestCanonicalNameIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ﷺ", 20_000) // each character expands to 18 characters

@@ -107,7 +107,7 @@ func NewLogo(image []byte) (*Logo, error) {
 	return l, nil
 }
 
-// checkSVG returns an error unless the image is an XML document with an SVG root element. Browsers display no others.
+// checkSVG returns an error unless the image is an XML document with an SVG root element. Browsers display only those.
 func checkSVG(image []byte) error {
 	root, decoder := xml.Name{}, xml.NewDecoder(bytes.NewReader(image))
 	for {

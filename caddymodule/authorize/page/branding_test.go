@@ -150,7 +150,7 @@ func TestEveryColorIsReadable(t *testing.T) {
 }
 
 // A color with sufficient contrast is used unchanged.
-func TestColorIsKept(t *testing.T) {
+func TestReadableColorIsUnchanged(t *testing.T) {
 	t.Parallel()
 	if got := mustParseColor(t, "#0b5c8a").palette(lightBackground); got != "--accent: #0b5c8a; --button: #0b5c8a; --on-button: #ffffff;" {
 		t.Error(got)

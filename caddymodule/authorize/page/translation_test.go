@@ -76,7 +76,7 @@ func TestDate(t *testing.T) {
 func TestLanguageOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, locales, query, header, want string }{
-		{"nothing said", "", "", "", "en"},
+		{"no preference", "", "", "", "en"},
 		{"browser's", "", "", "de-AT,de;q=0.9,en;q=0.8", "de"},
 		{"the region's", "", "", "en-AU", "en-GB"},
 		{"browser's second", "", "", "ja, fr;q=0.5", "fr"},

@@ -164,7 +164,7 @@ func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedTe
 	literal := func(i int) string {
 		literal, ok := call.Args[i].(*ast.BasicLit)
 		if !ok {
-			t.Errorf("%s: a text that is no literal is not found", where)
+			t.Errorf("%s: the text is not a literal", where)
 			return ""
 		}
 		text, err := strconv.Unquote(literal.Value)
@@ -252,7 +252,7 @@ func TestTranslationsAreComplete(t *testing.T) {
 			}
 			for text := range texts[language] {
 				if _, ok := used[text]; !ok {
-					t.Errorf("%s: nobody in %s uses %q", language, folder, text)
+					t.Errorf("%s: not used in %s: %q", language, folder, text)
 				}
 				if _, ok := ofCore[text]; ok && folder != "." {
 					t.Errorf("%s: %s and the core translate %q", language, folder, text)

@@ -39,7 +39,7 @@ type Accounts struct {
 	Providers    map[string]*Provider // identity providers by key
 	ProviderKeys []string             // provider keys in configuration order
 	Store        store.Store          // store for accounts in use
-	Durable      store.Store          // store for accounts that survive a restart
+	DurableStore store.Store          // store for accounts that survive a restart
 	FHIRBase     string               // base of absolute fhirUser URLs
 	Searcher     launch.Searcher      // search for people at the FHIR server
 	ScopeLimits  *scopelimit.Limits   // limits on the scopes of users
@@ -129,7 +129,7 @@ func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, 
 	}
 	keys := durable.indexKeys()
 	return store.Retry(ctx, func() error {
-		old, err := store.ReadValues(ctx, a.Durable, append([]string{durableAccountPrefix + id}, keys...)...)
+		old, err := store.ReadValues(ctx, a.DurableStore, append([]string{durableAccountPrefix + id}, keys...)...)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (a *Accounts) storeDurably(ctx context.Context, id string, account []byte, 
 			calls = append(calls, more...)
 		}
 		if err == nil {
-			err = store.Do(ctx, append(slices.Clip(steps), store.NewStep(a.Durable, calls...))...)
+			err = store.Do(ctx, append(slices.Clip(steps), store.NewStep(a.DurableStore, calls...))...)
 		}
 		return err
 	})
@@ -174,7 +174,7 @@ func (a *Accounts) durableCalls(id string, durable *durableAccount, old []byte, 
 	return []*store.Call{store.ReplaceCall(durableAccountPrefix+id, old, value, durable.Until.Sub(a.now()))}, nil
 }
 
-func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
+func (a *Accounts) now() time.Time { return store.Now(a.DurableStore) }
 
 // Rename replaces an account's user name with to, the provider's new name. It has no effect if the user name is no longer from.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
@@ -200,7 +200,7 @@ const durableAccountPrefix = "kept-account:"
 
 // restoreAccount copies an account from the durable store to the store and returns it, or nil.
 func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
-	value, err := a.Durable.Get(ctx, durableAccountPrefix+id)
+	value, err := a.DurableStore.Get(ctx, durableAccountPrefix+id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -466,7 +466,7 @@ func checkSub(sub string) error {
 // recordSubOwner records the owner of a claimed sub before the account is stored. Ownership outlasts the
 // account, because apps store records under the sub.
 func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
-	return store.UpdateValue(ctx, a.Durable, store.Key("sub-owner", id.sub), ownershipLifetime, func(read []byte) ([]byte, error) {
+	return store.UpdateValue(ctx, a.DurableStore, store.Key("sub-owner", id.sub), ownershipLifetime, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
 		until := a.now().Add(ownershipLifetime).Truncate(time.Second)
 		switch {
@@ -500,7 +500,7 @@ func revokePreviousOwner(ctx context.Context, a *Accounts, sub string) error {
 // ReleaseSub makes a claimed sub available to other people and reports whether the sub has an owner. A sign-in by the owner
 // cancels the release.
 func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
-	err = store.UpdateValue(ctx, a.Durable, store.Key("sub-owner", sub), ownershipLifetime, func(read []byte) ([]byte, error) {
+	err = store.UpdateValue(ctx, a.DurableStore, store.Key("sub-owner", sub), ownershipLifetime, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
 		if owned = owner != nil; !owned || err != nil || !owner.Released.IsZero() {
 			return nil, err
@@ -576,7 +576,7 @@ func rejectPerson(ctx context.Context, a *Accounts, p *Provider, id identity, wh
 // DeleteAccount deletes an account, which invalidates its sessions and grants until the person signs in again.
 func (a *Accounts) DeleteAccount(ctx context.Context, id string) error {
 	// The account in the durable store is deleted first. Otherwise, the account could be restored from there.
-	return store.Do(ctx, store.NewStep(a.Durable, store.DeleteCalls(durableAccountPrefix+id)...), store.NewStep(a.Store, store.DeleteCalls(accountKey(id))...))
+	return store.Do(ctx, store.NewStep(a.DurableStore, store.DeleteCalls(durableAccountPrefix+id)...), store.NewStep(a.Store, store.DeleteCalls(accountKey(id))...))
 }
 
 // denialReason returns an error that describes how a person fails each rule, without claim values.

@@ -41,10 +41,10 @@ func TestStoredAccountMembers(t *testing.T) {
 
 // newAccounts returns in-memory accounts with one provider.
 func newAccounts(p *Provider) *Accounts {
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // cannot fail for an empty list
 	return &Accounts{
-		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
+		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: memory, DurableStore: memory,
 		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour,
 	}
 }
@@ -84,7 +84,7 @@ func TestSubIsKeptUntilGrantsEnd(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	record, err := store.ToJSON(subOwner{Issuer: hospital.Issuer, Subject: "ann", Until: time.Now().Add(ownershipLifetime), Released: long})
 	if err == nil {
-		err = a.Durable.Put(t.Context(), store.Key("sub-owner", "e1"), record, time.Hour)
+		err = a.DurableStore.Put(t.Context(), store.Key("sub-owner", "e1"), record, time.Hour)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestSubIsKeptUntilGrantsEnd(t *testing.T) {
 	if err := recordSubOwner(t.Context(), a, &ben); !errors.Is(err, broken) || ended != 1 {
 		t.Errorf("%v, ended %d times", err, ended)
 	}
-	if after, err := a.Durable.Get(t.Context(), store.Key("sub-owner", "e1")); err != nil || string(after) != string(record) {
+	if after, err := a.DurableStore.Get(t.Context(), store.Key("sub-owner", "e1")); err != nil || string(after) != string(record) {
 		t.Errorf("the owner is %s, %v", after, err)
 	}
 }

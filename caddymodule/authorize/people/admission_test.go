@@ -234,7 +234,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 		{"linked, in another group", both(linked, group), both(linked, withAllowRule("group", "surgeons")), false},
 		{"linked, in the same group", both(linked, group), both(linked, group), true},
 		{"linked, then another's address", linked, both(linked, withAllowRule("email", "bob@hospital.example")), false},
-		{"linked, then linked to nobody", linked, withLinkEmail, false},
+		{"linked, then unlinked", linked, withLinkEmail, false},
 		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Issuer = providertest.Start(t).Issuer
 		}), false},
@@ -361,7 +361,7 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 	start := func() *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
-			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
+			idp.LinkEmail, c.Users[0].Email, c.DurableStore = true, "alice@hospital.example", durable
 		})
 	}
 	b := authorizetest.NewBrowser(t, start())
@@ -427,12 +427,12 @@ func TestSubClaim(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p, other := providertest.Start(t), providertest.Start(t)
-			kept := store.NewMemory(0, 0)
+			memory := store.NewMemory(0, 0)
 			s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				withSubOID(idp, c)
 				clinic := authorizetest.HospitalProvider(other)
 				clinic.Key, clinic.Sub = "clinic", "oid"
-				c.IdentityProviders, c.Store = append(c.IdentityProviders, clinic), kept
+				c.IdentityProviders, c.Store = append(c.IdentityProviders, clinic), memory
 			})
 			signInAs(t, s, p, personAt("first", "oid", "taken"))
 			other.Change(func(s *providertest.Settings) {
@@ -449,7 +449,7 @@ func TestSubClaim(t *testing.T) {
 			if got := signInAs(t, s, p, personAt("first", "oid", "taken")); got != "taken" {
 				t.Errorf("the first, again: %q", got)
 			}
-			keys, err := kept.List(t.Context(), "kept-account:")
+			keys, err := memory.List(t.Context(), "kept-account:")
 			if want := map[bool]int{true: 2, false: 3}[tt.want == denied]; len(keys) != want || err != nil {
 				t.Errorf("accounts: %q, %v", keys, err)
 			}
@@ -521,20 +521,20 @@ func TestSubIsReleased(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		ben, bens := signIn("ben")
 		if ben == nil || ben.Claims(bens.AccessToken)["sub"] != "0b1" || !ben.IsTokenValid(bens.AccessToken) {
-			t.Fatal("nobody else gets it")
+			t.Fatal("the sub was not reassigned")
 		}
 		if ann.HasSession() {
-			t.Error("the session of before goes on")
+			t.Error("the previous owner's session is still valid")
 		}
 		authorizetest.CheckInvalid(ann, tokens.RefreshToken, tokens.AccessToken)
 		if b, _ := signIn("ann"); b != nil {
-			t.Error("it is of two")
+			t.Error("the sub has two owners")
 		}
 		release()
 		signIn("ben")
 		time.Sleep(6 * time.Minute)
 		if b, _ := signIn("ann"); b != nil || !ben.IsTokenValid(bens.AccessToken) {
-			t.Error("it is no longer its owner's, who came back")
+			t.Error("the sub was reassigned although its owner signed in again")
 		}
 	})
 	if owned, err := authorizetest.New(t, nil).ReleaseSub(t.Context(), "alice"); owned || err != nil {
@@ -548,12 +548,12 @@ func TestSubClaimIsSetLater(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = []providertest.Person{personAt("ann", "oid", "0b1", "groups", "clinicians")}
 	})
-	kept, inFlight := store.NewMemory(0, 0), store.NewMemory(0, 0)
+	durable, inFlight := store.NewMemory(0, 0), store.NewMemory(0, 0)
 	config := func(sub string) func(*people.IdentityProvider, *authorize.Config) {
 		return func(idp *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
 			withAllowRule("group", "clinicians")(idp, c)
-			idp.Sub, c.Durable, c.Store = sub, kept, inFlight
+			idp.Sub, c.DurableStore, c.Store = sub, durable, inFlight
 		}
 	}
 	old := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, config("")))
@@ -570,14 +570,14 @@ func TestSubClaimIsSetLater(t *testing.T) {
 	old.Server, b.Server = s, s
 	before, after = old.Refresh(before.RefreshToken, nil), b.Refresh(after.RefreshToken, nil)
 	if !old.IsTokenValid(before.AccessToken) || !b.IsTokenValid(after.AccessToken) {
-		t.Error("one of them ended")
+		t.Error("one of the tokens is invalid")
 	}
 	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "0b1")} })
 	if got := subjectOf(t, s); got != "access_denied" {
 		t.Errorf("signed in as %q", got)
 	}
 	if old.IsTokenValid(before.AccessToken) || b.IsTokenValid(after.AccessToken) {
-		t.Error("one of them goes on")
+		t.Error("one of the tokens is still valid")
 	}
 }
 
@@ -585,8 +585,8 @@ func TestSubClaimIsSetLater(t *testing.T) {
 func TestClientNamedLikeSub(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "new-app")} })
-	kept := store.NewMemory(0, 0)
-	config := func(idp *people.IdentityProvider, c *authorize.Config) { idp.Sub, c.Store = "oid", kept }
+	memory := store.NewMemory(0, 0)
+	config := func(idp *people.IdentityProvider, c *authorize.Config) { idp.Sub, c.Store = "oid", memory }
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, config))
 	token := authorizetest.FederatedTokens(b, nil).AccessToken
 	b.Server = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -614,19 +614,19 @@ func TestClaimedAccountIsKept(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = []providertest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")}
 	})
-	kept := store.NewMemory(0, 0)
+	durable := store.NewMemory(0, 0)
 	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
-		idp.Sub, c.Durable, c.Store = "oid", kept, store.NewMemory(0, 0)
+		idp.Sub, c.DurableStore, c.Store = "oid", durable, store.NewMemory(0, 0)
 	})
 	authorizetest.FederatedTokens(authorizetest.NewBrowser(t, s), authorizetest.WithOfflineAccess(nil))
 	for kind, want := range map[string]int{"kept-account:": 1, "person:": 2, "sub-owner:": 1} {
-		keys, err := kept.List(t.Context(), kind)
+		keys, err := durable.List(t.Context(), kind)
 		if len(keys) != want || err != nil {
 			t.Errorf("%s: %q, %v", kind, keys, err)
 		}
 		for _, key := range keys {
-			entry, err := store.GetJSON[struct{ Until time.Time }](t.Context(), kept, key)
+			entry, err := store.GetJSON[struct{ Until time.Time }](t.Context(), durable, key)
 			if err != nil || time.Until(entry.Until) < 80*24*time.Hour {
 				t.Errorf("%s: %+v, %v", key, entry, err)
 			}
@@ -638,32 +638,32 @@ func TestClaimedAccountIsKept(t *testing.T) {
 func TestRemovedProviderUnlinksUser(t *testing.T) {
 	t.Parallel()
 	for name, removed := range map[string]func(*testing.T, *providertest.Provider, store.Store) *authorize.Server{
-		"the provider": func(t *testing.T, _ *providertest.Provider, kept store.Store) *authorize.Server {
-			return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = kept })
+		"the provider": func(t *testing.T, _ *providertest.Provider, storage store.Store) *authorize.Server {
+			return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Store = storage })
 		},
-		"the link": func(t *testing.T, p *providertest.Provider, kept store.Store) *authorize.Server {
+		"the link": func(t *testing.T, p *providertest.Provider, storage store.Store) *authorize.Server {
 			return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 				authorizetest.AllowRefreshTokens(c)
-				c.Store = kept
+				c.Store = storage
 			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, kept := providertest.Start(t, func(s *providertest.Settings) {
+			p, storage := providertest.Start(t, func(s *providertest.Settings) {
 				s.People = []providertest.Person{personAt("1", "email", "alice@example.org", "email_verified", true)}
 			}), store.NewMemory(0, 0)
 			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				authorizetest.AllowRefreshTokens(c)
-				idp.LinkEmail, c.Store = true, kept
+				idp.LinkEmail, c.Store = true, storage
 			}))
 			tokens := authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(authorizetest.SelectProvider("hospital")))
 			if sub := b.Claims(tokens.AccessToken)["sub"]; sub != "alice" || !b.HasSession() {
 				t.Fatalf("sub %v", sub)
 			}
-			b.Server = removed(t, p, kept)
+			b.Server = removed(t, p, storage)
 			if b.HasSession() {
-				t.Error("the session goes on")
+				t.Error("the session is still valid")
 			}
 			if r := b.Get("/oauth2/account"); r.StatusCode == http.StatusOK {
 				t.Error("the account page still opens")

@@ -235,8 +235,8 @@ var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "second-fac
 
 // OTP accepts each code of a user's authenticator app only once.
 type OTP struct {
-	Durable store.Store  // store for the last used time steps
-	Logger  *slog.Logger // log for failures to release a code
+	DurableStore store.Store  // store for the last used time steps
+	Logger       *slog.Logger // log for failures to release a code
 }
 
 // UsedStep contains the time step of a used code and the previously used step.
@@ -260,7 +260,7 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 		return nil, ErrWrongCode
 	}
 	used := &UsedStep{key: store.Key("otp", user.ID), step: strconv.AppendInt(nil, step, 10)}
-	used.previous, err = o.Durable.Get(ctx, used.key)
+	used.previous, err = o.DurableStore.Get(ctx, used.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
@@ -268,7 +268,7 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	case !used.isLater():
 		return nil, ErrWrongCode
 	}
-	err = o.Durable.Do(ctx, store.ReplaceCall(used.key, used.previous, used.step, usedStepLifetime))
+	err = o.DurableStore.Do(ctx, store.ReplaceCall(used.key, used.previous, used.step, usedStepLifetime))
 	if store.IsConflict(err) {
 		return nil, ErrWrongCode
 	}
@@ -288,7 +288,7 @@ func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	if before == nil {
 		before = []byte("0")
 	}
-	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
+	err := o.DurableStore.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
 	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged means that another code was used
 		o.Logger.ErrorContext(ctx, "one-time code not released after failed sign-in", "user", user.ID, "error", err)
 	}

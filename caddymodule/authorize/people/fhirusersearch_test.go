@@ -21,15 +21,15 @@ import (
 
 // staff is a FHIR server that responds to searches by type and records them.
 type staff struct {
-	answers map[string]string // Bundle entries by type
-	asked   []string
-	down    bool
+	answers     map[string]string // Bundle entries by type
+	requests    []string
+	unreachable bool
 }
 
 // Get implements [launch.Records].
 func (s *staff) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
-	s.asked = append(s.asked, by.Scope+" "+path+"?"+query.Encode())
-	if s.down {
+	s.requests = append(s.requests, by.Scope+" "+path+"?"+query.Encode())
+	if s.unreachable {
 		return nil, authorizetest.ErrUnreachable
 	}
 	return []byte(`{"resourceType":"Bundle","entry":[` + s.answers[path] + `]}`), nil
@@ -72,7 +72,7 @@ func (w *searchFixture) signIn(t *testing.T, scope string, change func(*people.I
 	t.Helper()
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
 		change(idp)
-		c.Records, c.Store, c.Durable = w.records, w.stores[0], w.stores[1]
+		c.Records, c.Store, c.DurableStore = w.records, w.stores[0], w.stores[1]
 		c.Logger, c.Audit = slog.New(slog.NewTextHandler(&w.log, nil)), w.trail.Record
 	}))
 	u := authorizetest.SignInAtProvider(b, url.Values{"scope": {scope}})
@@ -119,8 +119,8 @@ func TestFHIRUserSearch(t *testing.T) {
 			if log := w.log.String(); !strings.Contains(log, tt.logged) || tt.logged != "" && !strings.Contains(log, "idp=hospital subject=s user=ada") {
 				t.Errorf("logged %q, want %q", log, tt.logged)
 			}
-			if told := strings.Contains(w.trail.Drain(), audit.KindFHIRUser+" "); told != (tt.want != "") {
-				t.Errorf("recorded: %t", told)
+			if recorded := strings.Contains(w.trail.Drain(), audit.KindFHIRUser+" "); recorded != (tt.want != "") {
+				t.Errorf("recorded: %t", recorded)
 			}
 		})
 	}
@@ -137,11 +137,11 @@ func TestFamily(t *testing.T) {
 		return member("Patient", `,"birthDate":"1980-02","contact":[{"telecom":[{"system":"email","value":"`+address+`"}]}]`)
 	}
 	for _, tt := range []struct{ name, patients, related, born, by, want string }{
-		{"nobody else has it", patient, "", "", "Patient", "Patient/x"},
-		{"who acts for another", "", mother, "", "RelatedPerson", "RelatedPerson/x"},
-		{"somebody acts for the patient", patient, mother, "", "Patient", ""},
-		{"in the other order", patient, mother, "", "RelatedPerson", ""},
-		{"it is that of a contact", contact("Ada@hospital.example"), "", "", "Patient", ""},
+		{"unique address", patient, "", "", "Patient", "Patient/x"},
+		{"address of a related person", "", mother, "", "RelatedPerson", "RelatedPerson/x"},
+		{"address of the patient and a related person", patient, mother, "", "Patient", ""},
+		{"address of both, other type", patient, mother, "", "RelatedPerson", ""},
+		{"address of a contact", contact("Ada@hospital.example"), "", "", "Patient", ""},
 		{"a contact has another", contact("bob@hospital.example"), "", "1980-02-29", "Patient", "Patient/x"},
 		{"another date of birth", contact("bob@hospital.example"), "", "2019-02-28", "Patient", ""},
 		{"another year", contact("bob@hospital.example"), "", "2019", "Patient", ""},
@@ -161,8 +161,8 @@ func TestFHIRUserSearchQuery(t *testing.T) {
 	t.Parallel()
 	claims := map[string]any{"hr": map[string]any{"number": "4|2"}, "f": "Practitioner/claimed"}
 	for _, tt := range []struct {
-		name, asked, want string
-		change            func(*people.IdentityProvider)
+		name, requests, want string
+		change               func(*people.IdentityProvider)
 	}{
 		{"searched", `system/Practitioner.rs Practitioner?_count=3&identifier=urn%3An%7C4%5C%7C2`, "Practitioner/p1", func(*people.IdentityProvider) {}},
 		{"the claim", "", "Practitioner/claimed", func(idp *people.IdentityProvider) { idp.Claims = map[string]string{"fhirUser": "f"} }},
@@ -172,7 +172,7 @@ func TestFHIRUserSearchQuery(t *testing.T) {
 		w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 		got := w.signIn(t, "openid fhirUser", func(idp *people.IdentityProvider) { withSearches(byNumber)(idp); tt.change(idp) })
 		authorizetest.Equal(t, got, tt.want, tt.name)
-		authorizetest.Equal(t, strings.Join(w.records.asked, "\n"), tt.asked, tt.name)
+		authorizetest.Equal(t, strings.Join(w.records.requests, "\n"), tt.requests, tt.name)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestFHIRUserIsRemembered(t *testing.T) {
 	for range 2 {
 		authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p1")
 	}
-	authorizetest.Equal(t, len(w.records.asked), 1, "searches")
+	authorizetest.Equal(t, len(w.records.requests), 1, "searches")
 	w.records.answers["Practitioner"] = record("p2", "urn:n", "5", "")
 	w.provider.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": 5}}}}
@@ -193,9 +193,9 @@ func TestFHIRUserIsRemembered(t *testing.T) {
 	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p2")
 	w.age(t)
 	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p2")
-	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
+	authorizetest.Equal(t, len(w.records.requests), 3, "searches")
 	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", withSearches()), "")
-	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
+	authorizetest.Equal(t, len(w.records.requests), 3, "searches")
 }
 
 // age backdates the search result by a day.
@@ -210,21 +210,21 @@ func (w *searchFixture) age(t *testing.T) {
 func TestFHIRUserWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newSearchFixture(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
-	w.records.down = true
+	w.records.unreachable = true
 	authorizetest.Equal(t, w.signIn(t, "openid user/*.rs", withSearches(byNumber)), "temporarily_unavailable")
 	authorizetest.Equal(t, w.signIn(t, "openid demo.read", withSearches(byNumber)), "")
-	w.records.down = false
+	w.records.unreachable = false
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", withSearches(byNumber)), "Practitioner/p1")
-	w.records.down = true
+	w.records.unreachable = true
 	for _, number := range []string{"4|2", "5"} { // a different number identifies a different person
 		w.provider.Change(func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
 		})
 		authorizetest.Equal(t, w.signIn(t, "openid demo.read", withSearches(byNumber)), "")
 		value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
-		if kept := strings.Contains(string(value), "Practitioner/p1"); err != nil || kept != (number == "4|2") {
-			t.Errorf("with the number %s kept: %t, %v", number, kept, err)
+		if isStored := strings.Contains(string(value), "Practitioner/p1"); err != nil || isStored != (number == "4|2") {
+			t.Errorf("with the number %s kept: %t, %v", number, isStored, err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (f Finder) matchIDs(ctx context.Context, match func(id string, s *storedAcc
 
 // indexedIDs returns the ids of the accounts in index entries.
 func (f Finder) indexedIDs(ctx context.Context, keys []string) (ids []string, err error) {
-	values, err := store.ReadValues(ctx, f.Accounts.Durable, keys...)
+	values, err := store.ReadValues(ctx, f.Accounts.DurableStore, keys...)
 	for _, value := range values {
 		entry, err := store.FromJSON[indexEntry](value)
 		switch {
@@ -60,7 +60,7 @@ func (f Finder) indexedIDs(ctx context.Context, keys []string) (ids []string, er
 		case entry == nil:
 			continue
 		case entry.IsFull:
-			kept, err := f.Accounts.Durable.List(ctx, durableAccountPrefix)
+			kept, err := f.Accounts.DurableStore.List(ctx, durableAccountPrefix)
 			for _, key := range kept {
 				ids = append(ids, strings.TrimPrefix(key, durableAccountPrefix))
 			}
@@ -76,7 +76,7 @@ func (f Finder) indexedIDs(ctx context.Context, keys []string) (ids []string, er
 // FindFirstNamed returns the account that was the first to use a name since the given time, regardless of its current name. The
 // result is empty if that account no longer exists.
 func (f Finder) FindFirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]StoredPerson, error) {
-	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
+	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.DurableStore, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
 		return nil, err
 	}

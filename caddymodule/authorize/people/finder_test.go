@@ -37,9 +37,9 @@ func signInAs(t *testing.T, s *authorize.Server, p *providertest.Provider, perso
 func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		c.Store = kept
+		c.Store = memory
 		c.Users[1].Email = "bob@home.example"
 	})
 	ward := "ward@hospital.example"
@@ -152,10 +152,10 @@ func TestNamesakes(t *testing.T) {
 func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
 	p, public := providertest.Start(t), providertest.Start(t)
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		other := authorizetest.HospitalProvider(public)
-		other.Key, idp.Sub, c.Store = "public", "oid", kept
+		other.Key, idp.Sub, c.Store = "public", "oid", memory
 		c.IdentityProviders = append(c.IdentityProviders, other)
 	})
 	sub := signInAs(t, s, p, personAt("ann", "oid", "0b1", "preferred_username", "ward"))
@@ -169,7 +169,7 @@ func TestNamesOfOtherProviders(t *testing.T) {
 		t.Errorf("by subject: %+v, %v", list, err)
 	}
 	for _, key := range []string{store.Key("person", "name\x00"+p.Issuer+"\x00ward"), store.Key("person", "subject\x00"+p.Issuer+"\x00ann")} {
-		if value, err := kept.Get(t.Context(), key); err != nil || strings.Count(string(value), `"id":`) != 1 || !strings.Contains(string(value), sub) {
+		if value, err := memory.Get(t.Context(), key); err != nil || strings.Count(string(value), `"id":`) != 1 || !strings.Contains(string(value), sub) {
 			t.Errorf("%s, %v", value, err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestTrailNamesPerson(t *testing.T) {
 					t.Errorf("%+v, %v", list, err)
 				}
 			} else if text := back.String(); !strings.Contains(text, "access_denied") || strings.Contains(text, "description") {
-				t.Errorf("the app is told %s", text)
+				t.Errorf("response to the app: %s", text)
 			}
 			if len(events) == 0 || tt.reason == "" && len(events) < 3 {
 				t.Fatalf("%+v", events)

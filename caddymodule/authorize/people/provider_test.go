@@ -125,7 +125,7 @@ func TestAllow(t *testing.T) {
 		{"a domain below it", []AllowRule{hospital}, person("a@x.hospital.example", true), false},
 		{"two @", []AllowRule{hospital}, person("a@evil.example@hospital.example", true), false},
 		{"two @, the domain first", []AllowRule{hospital}, person("a@hospital.example@evil.example", true), false},
-		{"nobody at the domain", []AllowRule{hospital}, person("@hospital.example", true), false},
+		{"empty local part", []AllowRule{hospital}, person("@hospital.example", true), false},
 		{"one address", []AllowRule{{"email", "a@x.example"}}, person("A@x.example", true), true},
 		{"an address with letters that Unicode takes for the same", []AllowRule{{"email", "smith@x.example"}}, person("\u017fmith@x.example", true), false},
 		{"a domain with such", []AllowRule{{"email", "*@desk.example"}}, person("a@des\u212a.example", true), false},

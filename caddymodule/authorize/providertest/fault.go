@@ -187,10 +187,10 @@ func WrongNonce(t *IDToken) { t.Claims["nonce"] = "another" }
 // WithoutNonce removes the nonce.
 func WithoutNonce(t *IDToken) { delete(t.Claims, "nonce") }
 
-// WrongAudience sets another client as aud.
+// WrongAudience replaces the aud with another client.
 func WrongAudience(t *IDToken) { t.Claims["aud"] = "another" }
 
-// WrongIssuer sets another provider as iss.
+// WrongIssuer replaces the iss with another issuer.
 func WrongIssuer(t *IDToken) { t.Claims["iss"] = "https://login.attacker.example" }
 
 // ExpiredToken sets exp to a time in the past.
@@ -205,7 +205,7 @@ func OtherAuthorizedParty(t *IDToken) {
 // EmailVerifiedString sets email_verified to the string "true", which is not a boolean.
 func EmailVerifiedString(t *IDToken) { t.Claims["email_verified"] = "true" }
 
-// foreignKey is a key that belongs to no provider.
+// foreignKey returns a key that no provider publishes.
 var foreignKey = sync.OnceValue(josetest.NewRSA)
 
 // SignedJSON returns a Fault that responds with status 200 and the claims as a signed JWT, which is permitted for userinfo

@@ -440,9 +440,9 @@ func (c *closer) sessionList(ctx context.Context, r *record) store.RecentList {
 	}
 }
 
-// listPending lists a sign-in that is about to be stored. Until then, a pending marker prevents it from being treated as
+// listPendingSignIn lists a sign-in that is about to be stored. Until then, a pending marker prevents it from being treated as
 // ended.
-func (c *closer) listPending(ctx context.Context, r *record) error {
+func (c *closer) listPendingSignIn(ctx context.Context, r *record) error {
 	_, err := c.sessionList(ctx, r).Add(ctx, r.SID, &store.Call{Op: store.Put, Key: duePrefix + r.name(), Value: []byte("begins"), TTL: pendingLifetime})
 	return err
 }

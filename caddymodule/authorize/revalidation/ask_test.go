@@ -141,9 +141,9 @@ func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	return New(Config{
-		Durable: kept, Revocations: revocation.New(kept, kept, discard), Keys: plainTokens{}, Accounts: accounts, SessionLifetime: time.Hour, AccessTokenLifetime: time.Hour, GrantLifetime: time.Hour, Logger: discard,
+		DurableStore: memory, Revocations: revocation.New(memory, memory, discard), Keys: plainTokens{}, Accounts: accounts, SessionLifetime: time.Hour, AccessTokenLifetime: time.Hour, GrantLifetime: time.Hour, Logger: discard,
 		SessionKey: func(sid string) string { return "session:" + sid }, EndSignIn: func(context.Context, SignIn) error { *ended++; return nil },
 	}), accounts.Providers[key]
 }
@@ -158,8 +158,8 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 			return err
 		},
 		"claim": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
-			_, held, err := s.checker.claim(ctx, p, r.name(), time.Second)
-			if held {
+			_, claimed, err := s.checker.claim(ctx, p, r.name(), time.Second)
+			if claimed {
 				return errors.New("the gateway may ask")
 			}
 			return err
@@ -189,7 +189,7 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 				t.Parallel()
 				counter, ended := new(requestCounter), 0
 				s, p := newSignIns(t, counter, &ended)
-				kept := s.checker.records.store
+				storage := s.checker.records.store
 				r := record
 				r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://hospital.example", "alice", "token"
 				r.LastActive = time.Now()
@@ -199,13 +199,13 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := kept.Put(t.Context(), recordPrefix+r.name(), before, time.Hour); err != nil {
+				if err := storage.Put(t.Context(), recordPrefix+r.name(), before, time.Hour); err != nil {
 					t.Fatal(err)
 				}
 				if err := step(t.Context(), s, p, &r); err != nil {
 					t.Error(err)
 				}
-				after, err := kept.Get(t.Context(), recordPrefix+r.name())
+				after, err := storage.Get(t.Context(), recordPrefix+r.name())
 				if err != nil || !bytes.Equal(before, after) || counter.requests > 0 || ended > 0 {
 					t.Errorf("%d requests, %d sign-ins ended; the record was %s and is %s, %v", counter.requests, ended, before, after, err)
 				}

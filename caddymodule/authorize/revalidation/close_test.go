@@ -30,12 +30,12 @@ func TestRefreshTokenIsRevoked(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
 		ward, tokens := h.signIn("online_access")
-		office, others := h.signIn("online_access")
+		office, officeTokens := h.signIn("online_access")
 		h.endSessionOf(ward, tokens)
 		waitForSweep(interval)
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0, "there is another sign-in")
-		h.wantWorks(office, others)
-		h.endSessionOf(office, others)
+		h.wantWorks(office, officeTokens)
+		h.endSessionOf(office, officeTokens)
 		waitForSweep(interval)
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 1, "of the last")
 		authorizetest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
@@ -72,13 +72,13 @@ func TestExtensionDuringSignIn(t *testing.T) {
 		q.Set("prompt", "login")
 		there := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(q))))
 		var once sync.Once
-		var kept authorizetest.TokenResponse
+		var tokens authorizetest.TokenResponse
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "session:") && c.Op == store.Put {
 				once.Do(func() {
 					other := authorizetest.NewBrowser(t, h.servers[0])
 					other.Cookies = maps.Clone(b.Cookies)
-					kept = other.RequestTokens(authorizetest.CodeForm(other.CodeWithSession(authorizetest.WithOfflineAccess(nil)), nil))
+					tokens = other.RequestTokens(authorizetest.CodeForm(other.CodeWithSession(authorizetest.WithOfflineAccess(nil)), nil))
 				})
 			}
 			return false
@@ -86,8 +86,8 @@ func TestExtensionDuringSignIn(t *testing.T) {
 		authorizetest.WantCode(t, authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
 		h.stored.failing(nil)
 		waitForSweep(50 * time.Hour) // the session has expired, and only the grant is left
-		if kept = b.Refresh(kept.RefreshToken, nil); kept.AccessToken == "" {
-			t.Errorf("%s %s", kept.Error, kept.Description)
+		if tokens = b.Refresh(tokens.RefreshToken, nil); tokens.AccessToken == "" {
+			t.Errorf("%s %s", tokens.Error, tokens.Description)
 		}
 	})
 }
@@ -100,15 +100,15 @@ func TestGrantOutlivesSession(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		h.endSessionOf(b, tokens)
 		waitForSweep(50 * time.Hour)
-		asked := len(h.asked())
+		before := len(h.sentRefreshTokens())
 		waitForSweep(200 * time.Hour)
-		authorizetest.Equal(t, len(h.asked()), asked, "while nothing lasts")
+		authorizetest.Equal(t, len(h.sentRefreshTokens()), before, "while nothing lasts")
 		tokens = b.Refresh(tokens.RefreshToken, nil)
-		authorizetest.Equal(t, len(h.asked()), asked+1, "at the refresh")
+		authorizetest.Equal(t, len(h.sentRefreshTokens()), before+1, "at the refresh")
 		h.becomes(nil)
 		waitForSweep(interval)
 		if b.IsTokenValid(tokens.AccessToken) {
-			t.Error("the access token goes on")
+			t.Error("the access token is still valid")
 		}
 		authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 	})
@@ -128,7 +128,7 @@ func TestTokenOutlivesSession(t *testing.T) {
 		h.becomes(nil)
 		waitForSweep(interval)
 		if b.IsTokenValid(tokens.AccessToken) {
-			t.Error("the access token goes on")
+			t.Error("the access token is still valid")
 		}
 	})
 }
@@ -215,7 +215,7 @@ func TestLongLivedRefreshToken(t *testing.T) {
 			b.returned(answer)
 			at := b.request("offline_access")
 			if !at.Query().Has("code") {
-				b.h.t.Fatalf("asked again: %v", at)
+				b.h.t.Fatalf("requests after the denial: %v", at)
 			}
 			b.h.wantWorks(b.Browser, b.Redeem(at))
 		})

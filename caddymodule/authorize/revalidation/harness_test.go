@@ -123,8 +123,8 @@ func (h *hospital) becomes(claims map[string]any) {
 	})
 }
 
-// asked returns the refresh tokens that were sent to the provider.
-func (h *hospital) asked() (tokens []string) {
+// sentRefreshTokens returns the refresh tokens that were sent to the provider.
+func (h *hospital) sentRefreshTokens() (tokens []string) {
 	for _, r := range h.Requests(providertest.Token) {
 		if token := r.Form.Get("refresh_token"); token != "" {
 			tokens = append(tokens, token)
@@ -143,11 +143,11 @@ func (h *hospital) keys(kind string) []string {
 // waitForSweep waits for d and for the sweep at the end of d.
 func waitForSweep(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
-// wantGone checks that session and tokens are invalid.
-func (h *hospital) wantGone(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
+// wantInvalid checks that session and tokens are invalid.
+func (h *hospital) wantInvalid(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
 	if b.HasSession() {
-		h.t.Error("the session goes on")
+		h.t.Error("the session is still valid")
 	}
 	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }

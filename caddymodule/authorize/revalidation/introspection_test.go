@@ -35,9 +35,9 @@ func TestInactiveEndsSignIn(t *testing.T) {
 			h.becomes(nil)
 			waitForSweep(interval)
 			if b.IsTokenValid(tokens.AccessToken) {
-				t.Error("the access token goes on")
+				t.Error("the access token is still valid")
 			}
-			h.wantGone(b, tokens)
+			h.wantInvalid(b, tokens)
 			authorizetest.Equal(t, len(h.keys("upstream")), 0, "left")
 		})
 	}
@@ -49,14 +49,14 @@ func TestExpiredAccessTokenIsIgnored(t *testing.T) {
 	inIntrospecting(t, 2, func(h *hospital) {
 		b, tokens := h.signIn("online_access")
 		waitForSweep(time.Hour)
-		asked := len(h.Requests(providertest.Introspection))
+		before := len(h.Requests(providertest.Introspection))
 		h.becomes(nil)
 		waitForSweep(outage - time.Hour - interval)
 		tokens = h.wantServed(b, tokens)
-		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), asked, "asked by an expired token")
+		authorizetest.Equal(t, len(h.Requests(providertest.Introspection)), before, "introspections by an expired token")
 		waitForSweep(interval + time.Hour)
 		if b.HasSession() {
-			t.Error("the session goes on")
+			t.Error("the session is still valid")
 		}
 		if got := b.Refresh(tokens.RefreshToken, nil); got.Error != "invalid_grant" {
 			t.Errorf("%+v", got)
@@ -103,7 +103,7 @@ func TestIntrospectionFails(t *testing.T) {
 		h.SetFault(providertest.Introspection, nil)
 		h.becomes(nil)
 		waitForSweep(interval)
-		h.wantGone(b, tokens)
+		h.wantInvalid(b, tokens)
 	})
 	inIntrospecting(t, 1, func(h *hospital) {
 		h.SetFault(providertest.Introspection, providertest.JSON(http.StatusOK, map[string]any{"active": false}))
@@ -130,8 +130,8 @@ func TestRefreshTokenStays(t *testing.T) {
 		h.Change(func(s *providertest.Settings) { s.TokenResponse = nil })
 		waitForSweep(2 * time.Hour)
 		h.wantWorks(b, tokens)
-		if len(h.asked()) == 0 || len(h.Requests(providertest.Introspection)) > 1 {
-			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(providertest.Introspection)))
+		if len(h.sentRefreshTokens()) == 0 || len(h.Requests(providertest.Introspection)) > 1 {
+			t.Errorf("%d requests with the refresh token, %d with the access token", len(h.sentRefreshTokens()), len(h.Requests(providertest.Introspection)))
 		}
 	})
 }
@@ -151,21 +151,21 @@ func TestDenialOutlastsAccessToken(t *testing.T) {
 					all = append(all, b)
 				}
 				time.Sleep(time.Hour - relyingparty.Leeway - time.Minute)
-				asked := 0
+				requests := 0
 				h.SetFault(providertest.Introspection, func(w http.ResponseWriter, r *http.Request) {
-					if asked++; silent && asked > 1 {
+					if requests++; silent && requests > 1 {
 						providertest.Status(http.StatusBadGateway)(w, r)
 						return
 					}
 					providertest.JSON(http.StatusOK, map[string]any{"active": false})(w, r)
 				})
 				if all[0].HasSession() {
-					t.Fatal("goes on although denied")
+					t.Fatal("still valid despite the denial")
 				}
 				time.Sleep(2 * time.Minute)
 				for range 2 { // the first request may be redirected to the provider and not return
 					if all[0].HasSession() {
-						t.Error("goes on once the access token has expired")
+						t.Error("still valid after the access token has expired")
 					}
 				}
 			})

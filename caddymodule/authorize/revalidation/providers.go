@@ -356,10 +356,10 @@ func (s *suspensions) confirmDenial(ctx context.Context, p *people.Provider, den
 	if discovered := p.Client.DiscoveredIssuer(ctx); discovered != "" && discovered != p.Issuer {
 		return s.suspend(ctx, p, "discovery document names another issuer", "issuer", p.Issuer, "named", discovered)
 	}
-	return s.checkOthers(ctx, p, denied, check)
+	return s.checkOtherPeople(ctx, p, denied, check)
 }
 
-func (s *suspensions) checkOthers(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
+func (s *suspensions) checkOtherPeople(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
 	others, err := s.otherSignIns(ctx, p, denied)
 	if err != nil {
 		return err

@@ -367,8 +367,8 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 		waitForSweep(2 * time.Hour)
 		authorizetest.Equal(t, h.travel(b, request(nil)).prompts(), "", "prompts at the provider, with a refresh token")
 		h.wantWorks(b, tokens)
-		if len(h.asked()) == 0 {
-			t.Error("not asked by the refresh token")
+		if len(h.sentRefreshTokens()) == 0 {
+			t.Error("no request with the refresh token")
 		}
 	})
 }

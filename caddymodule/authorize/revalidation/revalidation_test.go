@@ -46,11 +46,11 @@ func TestDenialEndsSignIn(t *testing.T) {
 						h.becomes(claims)
 						ask(b, tokens)
 						if how == "by the sweep" && b.IsTokenValid(tokens.AccessToken) {
-							t.Error("the access token goes on")
+							t.Error("the access token is still valid")
 						}
-						h.wantGone(b, tokens)
-						if left := h.keys("upstream"); len(left) > 0 {
-							t.Errorf("left: %q", left)
+						h.wantInvalid(b, tokens)
+						if remaining := h.keys("upstream"); len(remaining) > 0 {
+							t.Errorf("remaining records: %q", remaining)
 						}
 					})
 				})
@@ -62,17 +62,17 @@ func TestDenialEndsSignIn(t *testing.T) {
 // Access tokens of all apps are revoked, regardless of their number.
 func TestDenialEndsGrantsOfManyApps(t *testing.T) {
 	t.Parallel()
-	const others = 100
+	const appCount = 100
 	id := func(i int) url.Values { return url.Values{"client_id": {"app-" + strconv.Itoa(i)}} }
 	inHospital(t, -1, func(_ *people.IdentityProvider, c *authorize.Config) {
-		for i := range others {
+		for i := range appCount {
 			app := c.Clients[0]
 			app.ID = id(i).Get("client_id")
 			c.Clients = append(c.Clients, app)
 		}
 	}, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
-		for i := range others {
+		for i := range appCount {
 			code := b.CodeWithSession(authorizetest.WithOfflineAccess(id(i)))
 			if got := b.RequestTokens(authorizetest.CodeForm(code, id(i))); got.RefreshToken == "" {
 				t.Fatalf("%+v", got)
@@ -84,7 +84,7 @@ func TestDenialEndsGrantsOfManyApps(t *testing.T) {
 		h.becomes(nil)
 		time.Sleep(interval)
 		if b.HasSession() || b.IsTokenValid(tokens.AccessToken) {
-			t.Error("session or access token goes on")
+			t.Error("session or access token is still valid")
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestAnotherSubEndsSignIn(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(map[string]any{"employee": "e2"})
 		time.Sleep(interval)
-		h.wantGone(b, tokens)
+		h.wantInvalid(b, tokens)
 	})
 }
 
@@ -124,11 +124,11 @@ func TestSessionTriggersCheck(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(nil)
 		time.Sleep(interval - time.Second)
-		if !b.HasSession() || len(h.asked()) > 0 {
-			t.Errorf("asked %d times within the interval, or signed out", len(h.asked()))
+		if !b.HasSession() || len(h.sentRefreshTokens()) > 0 {
+			t.Errorf("%d requests within the interval, or signed out", len(h.sentRefreshTokens()))
 		}
 		time.Sleep(time.Second)
-		h.wantGone(b, tokens)
+		h.wantInvalid(b, tokens)
 	})
 }
 
@@ -163,7 +163,7 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d %s", r.StatusCode, body)
 		}
 		if b.HasSession() {
-			t.Error("the session goes on")
+			t.Error("the session is still valid")
 		}
 		h.SetFault(providertest.Token, nil)
 		waitForSweep(interval)
@@ -178,14 +178,14 @@ func TestAccessTokensTriggerNoCheck(t *testing.T) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(2 * interval)
 		h.delay = time.Second
-		start, asked := time.Now(), len(h.Requests(providertest.Token))
+		start, before := time.Now(), len(h.Requests(providertest.Token))
 		for range 1000 {
 			if !b.IsTokenValid(tokens.AccessToken) {
 				t.Fatal("the access token ended")
 			}
 		}
-		if waited := time.Since(start); waited > 0 || len(h.Requests(providertest.Token)) > asked {
-			t.Errorf("waited %v, asked %d times", waited, len(h.Requests(providertest.Token))-asked)
+		if waited := time.Since(start); waited > 0 || len(h.Requests(providertest.Token)) > before {
+			t.Errorf("waited %v, %d requests", waited, len(h.Requests(providertest.Token))-before)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 				t.Errorf("app %d: %s %s", i, apps[i].Error, apps[i].Description)
 			}
 		}
-		sent := h.asked()
+		sent := h.sentRefreshTokens()
 		slices.Sort(sent)
 		if n := len(sent); len(slices.Compact(sent)) != n || n < 10 || n > 40 {
 			t.Errorf("%d were sent, of which %d different", n, len(slices.Compact(sent)))
@@ -259,12 +259,12 @@ func TestResultOfOtherGateway(t *testing.T) {
 		for _, b := range []*authorizetest.Browser{b, other} {
 			both.Go(func() {
 				if b.HasSession() {
-					t.Error("the session goes on")
+					t.Error("the session is still valid")
 				}
 			})
 		}
 		both.Wait()
-		authorizetest.Equal(t, len(h.asked()), 1)
+		authorizetest.Equal(t, len(h.sentRefreshTokens()), 1)
 	})
 }
 
@@ -295,8 +295,8 @@ func TestResponseNotStored(t *testing.T) {
 					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(modifiesSignIn) }) }
 				})
 				waitForSweep(interval - 30*time.Second) // the sweep performs a check
-				if len(h.asked()) != 1 {
-					t.Fatalf("asked %d times", len(h.asked()))
+				if len(h.sentRefreshTokens()) != 1 {
+					t.Fatalf("%d requests", len(h.sentRefreshTokens()))
 				}
 				time.Sleep(tt.lasts)
 				h.stored.failing(nil)
@@ -304,7 +304,7 @@ func TestResponseNotStored(t *testing.T) {
 				if tt.goes {
 					h.wantWorks(b, tokens)
 				} else {
-					h.wantGone(b, tokens)
+					h.wantInvalid(b, tokens)
 				}
 			})
 		})
@@ -322,7 +322,7 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 			providertest.NeverRespond(w, r)
 		})
 		waitForSweep(interval - 30*time.Second) // the sweep performs a check
-		authorizetest.Equal(t, len(h.asked()), 1)
+		authorizetest.Equal(t, len(h.sentRefreshTokens()), 1)
 		time.Sleep(2 * time.Minute) // waits until the claim has expired
 		h.stored.failing(nil)
 		h.SetFault(providertest.UserInfo, nil)
@@ -346,11 +346,11 @@ func TestDenialNotStored(t *testing.T) {
 		}
 		h.SetFault(providertest.Token, providertest.Status(http.StatusBadGateway))
 		if b.HasSession() {
-			t.Error("the session goes on")
+			t.Error("the session is still valid")
 		}
 		h.stored.failing(nil)
 		waitForSweep(interval / 5)
-		h.wantGone(b, tokens)
+		h.wantInvalid(b, tokens)
 	})
 }
 
@@ -367,7 +367,7 @@ func TestProviderWithoutTokens(t *testing.T) {
 		h.becomes(nil)
 		waitForSweep(2 * interval)
 		h.wantWorks(b, tokens)
-		authorizetest.Equal(t, len(h.asked()), 0)
+		authorizetest.Equal(t, len(h.sentRefreshTokens()), 0)
 		only := authorizetest.SelectProvider("hospital")
 		only.Set("scope", "offline_access")
 		authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(only))), "invalid_scope")
@@ -381,7 +381,7 @@ func TestOff(t *testing.T) {
 		h.becomes(nil)
 		waitForSweep(2 * interval)
 		h.wantWorks(b, tokens)
-		authorizetest.Equal(t, len(h.asked())+len(h.keys("upstream")), 0)
+		authorizetest.Equal(t, len(h.sentRefreshTokens())+len(h.keys("upstream")), 0)
 		authorizetest.Equal(t, h.Requests(providertest.Authorization)[0].Form.Get("scope"), "openid profile email")
 	})
 }
@@ -390,16 +390,16 @@ func TestOff(t *testing.T) {
 func TestSealedAtRest(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
-		var given []string
+		var issued []string
 		h.Change(func(s *providertest.Settings) {
-			s.TokenResponse = func(answer map[string]any) { given = append(given, answer["refresh_token"].(string)) }
+			s.TokenResponse = func(answer map[string]any) { issued = append(issued, answer["refresh_token"].(string)) }
 		})
 		h.signIn("offline_access")
 		waitForSweep(interval)
-		if len(given) != 2 || len(h.keys("upstream")) != 1 {
-			t.Fatalf("%d tokens", len(given))
+		if len(issued) != 2 || len(h.keys("upstream")) != 1 {
+			t.Fatalf("%d tokens", len(issued))
 		}
-		for _, token := range given {
+		for _, token := range issued {
 			if h.holds(token) {
 				t.Errorf("%s is stored", token)
 			}
@@ -423,7 +423,7 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 				}
 				for _, m := range all[1:] {
 					if m.IsTokenValid(m.AccessToken) {
-						h.t.Errorf("%s goes on", m.subject)
+						h.t.Errorf("%s: access token is still valid", m.subject)
 					}
 				}
 			})
@@ -453,9 +453,9 @@ func TestAnotherSignInEndsAccess(t *testing.T) {
 					b, tokens := h.signIn("offline_access")
 					h.Change(func(s *providertest.Settings) { s.IDToken = change })
 					ask(b, tokens)
-					h.wantGone(b, tokens)
-					if left := h.keys("upstream"); len(left) > 0 {
-						t.Errorf("left: %q", left)
+					h.wantInvalid(b, tokens)
+					if remaining := h.keys("upstream"); len(remaining) > 0 {
+						t.Errorf("remaining records: %q", remaining)
 					}
 				})
 			})
@@ -469,9 +469,9 @@ func TestExcessiveRefreshTriggersNoCheck(t *testing.T) {
 	inHospital(t, -1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		time.Sleep(interval)
-		before := len(h.asked())
-		if got := b.Refresh(tokens.RefreshToken, url.Values{"scope": {"user/*.cruds"}}); got.Error != "invalid_scope" || len(h.asked()) != before {
-			t.Errorf("%+v, asked %d times", got, len(h.asked())-before)
+		before := len(h.sentRefreshTokens())
+		if got := b.Refresh(tokens.RefreshToken, url.Values{"scope": {"user/*.cruds"}}); got.Error != "invalid_scope" || len(h.sentRefreshTokens()) != before {
+			t.Errorf("%+v, %d requests", got, len(h.sentRefreshTokens())-before)
 		}
 		if got := b.Refresh(tokens.RefreshToken, nil); got.AccessToken == "" {
 			t.Errorf("%+v", got)
@@ -503,7 +503,7 @@ func TestBackgroundIsNoActivity(t *testing.T) {
 			b, tokens := h.signIn("online_access")
 			before := len(h.Requests(providertest.Introspection))
 			waitForSweep(6 * interval)
-			authorizetest.Equal(t, len(h.asked()), 0, "refreshed in the background")
+			authorizetest.Equal(t, len(h.sentRefreshTokens()), 0, "refreshed in the background")
 			if got := len(h.Requests(providertest.Introspection)) > before; got != introspects {
 				t.Errorf("introspected: %v, want %v", got, introspects)
 			}
@@ -528,7 +528,7 @@ func TestActivityReachesProvider(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				act(b, &tokens)
 				waitForSweep(6 * interval)
-				if got := len(h.asked()); got != 1 {
+				if got := len(h.sentRefreshTokens()); got != 1 {
 					t.Errorf("refreshed %d times, want once", got)
 				}
 			})
@@ -546,10 +546,10 @@ func TestInactivePersonEnds(t *testing.T) {
 			h.becomes(nil)
 			waitForSweep(interval)
 			if b.IsTokenValid(tokens.AccessToken) {
-				t.Error("the access token goes on")
+				t.Error("the access token is still valid")
 			}
-			h.wantGone(b, tokens)
-			authorizetest.Equal(t, len(h.asked()), 0, "refreshed")
+			h.wantInvalid(b, tokens)
+			authorizetest.Equal(t, len(h.sentRefreshTokens()), 0, "refreshed")
 		})
 	}
 }
@@ -613,7 +613,7 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 			}
 			time.Sleep(outage)
 			if got := b.Refresh(tokens.RefreshToken, nil); got.Error != "invalid_grant" || b.HasSession() {
-				t.Errorf("keeps %t: the session goes on, or %+v", keeps, got)
+				t.Errorf("keeps %t: the session is still valid, or %+v", keeps, got)
 			}
 			again, fresh := h.signIn("offline_access")
 			if after := again.Claims(fresh.AccessToken)["sub"]; (after == before) != keeps {

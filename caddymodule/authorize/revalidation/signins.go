@@ -21,7 +21,7 @@ import (
 
 // Config configures [New].
 type Config struct {
-	Durable             store.Store             // store for sign-ins
+	DurableStore        store.Store             // store for sign-ins
 	Keys                keyring.StorageSealer   // seals refresh tokens
 	Accounts            *people.Accounts        // accounts that receive the providers' claims
 	SessionLifetime     time.Duration           // session lifetime
@@ -46,7 +46,7 @@ type SignIns struct {
 
 // New returns the SignIns for a configuration.
 func New(c Config) *SignIns {
-	stored := records{c.Durable, c.Keys}
+	stored := records{c.DurableStore, c.Keys}
 	tracker := &providers{accounts: c.Accounts, logger: c.Logger, checks: cmp.Or(c.Checks, new(Checks))}
 	suspender := &suspensions{records: stored, revocations: c.Revocations, logger: c.Logger, samples: map[string]sample{}}
 	a := &providerChecker{records: stored, providers: tracker, suspensions: suspender, logger: c.Logger, endSignIn: c.EndSignIn}
@@ -102,7 +102,7 @@ func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Cal
 		r.OutlastsSession, r.ReferencedUntil, r.RenewalTried = previous.OutlastsSession, previous.ReferencedUntil, previous.RenewalTried
 		isSuspended, err = s.checker.suspensions.affects(ctx, previous)
 	} else if err == nil {
-		err = s.closer.listPending(ctx, r)
+		err = s.closer.listPendingSignIn(ctx, r)
 	}
 	switch {
 	case err != nil:

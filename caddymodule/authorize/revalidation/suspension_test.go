@@ -102,7 +102,7 @@ func TestMistakeOfProviderEndsNothing(t *testing.T) {
 func (m *member) wantSuspended(t *testing.T) {
 	t.Helper()
 	if m.HasSession() || m.IsTokenValid(m.AccessToken) {
-		t.Errorf("%s: session or access token goes on", m.subject)
+		t.Errorf("%s: session or access token is still valid", m.subject)
 	}
 	m.wantRetry(t)
 }
@@ -128,7 +128,7 @@ func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 					h.admits(subjects(all[:stay])...)
 					waitForSweep(interval)
 					for _, m := range all[stay:] {
-						h.wantGone(m.Browser, m.TokenResponse)
+						h.wantInvalid(m.Browser, m.TokenResponse)
 					}
 					for _, m := range all[:stay] {
 						h.wantWorks(m.Browser, m.TokenResponse)
@@ -150,7 +150,7 @@ func TestMistakeAtSmallSite(t *testing.T) {
 			if name == "another host name" {
 				all[0].wantSuspended(t)
 			} else {
-				h.wantGone(all[0].Browser, all[0].TokenResponse)
+				h.wantInvalid(all[0].Browser, all[0].TokenResponse)
 			}
 			repair()
 		})
@@ -173,7 +173,7 @@ func TestSignInAtSuspendedProvider(t *testing.T) {
 		}
 		h.admits()
 		waitForSweep(interval)
-		h.wantGone(fresh, tokens)
+		h.wantInvalid(fresh, tokens)
 		h.admits(subjects(all)...)
 		waitForSweep(interval)
 		for _, m := range all {
@@ -196,7 +196,7 @@ func TestAcceptDenials(t *testing.T) {
 		authorizetest.NoError(t, h.servers[1].AcceptDenials(t.Context(), "hospital"))
 		waitForSweep(interval)
 		for _, m := range all {
-			h.wantGone(m.Browser, m.TokenResponse)
+			h.wantInvalid(m.Browser, m.TokenResponse)
 		}
 		if err := h.servers[0].AcceptDenials(t.Context(), "hospital"); !errors.Is(err, authorize.ErrNotSuspended) {
 			t.Errorf("after: %v", err)
@@ -215,7 +215,7 @@ func TestDenialInDoubt(t *testing.T) {
 		all[0].wantRetry(t)
 		h.SetFault(providertest.UserInfo, nil)
 		time.Sleep(time.Minute)
-		h.wantGone(all[0].Browser, all[0].TokenResponse)
+		h.wantInvalid(all[0].Browser, all[0].TokenResponse)
 		h.wantWorks(all[1].Browser, all[1].TokenResponse)
 	})
 }
@@ -231,7 +231,7 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
 		for _, m := range all {
-			h.wantGone(m.Browser, m.TokenResponse)
+			h.wantInvalid(m.Browser, m.TokenResponse)
 		}
 	})
 }
@@ -252,7 +252,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 		all := h.staff(4)
 		h.SetFault(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		time.Sleep(31 * time.Minute)
-		h.wantGone(all[0].Browser, all[0].TokenResponse)
+		h.wantInvalid(all[0].Browser, all[0].TokenResponse)
 		all[1].wantSuspended(t)
 	})
 }
@@ -267,7 +267,7 @@ func TestIdleShiftIsNoMistake(t *testing.T) {
 		waitForSweep(interval)
 		h.admits(subjects(all)...)
 		for _, m := range all {
-			h.wantGone(m.Browser, m.TokenResponse)
+			h.wantInvalid(m.Browser, m.TokenResponse)
 		}
 	})
 }

@@ -140,8 +140,8 @@ func TestRevocationNotifiesClient(t *testing.T) {
 	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.HasSession() {
 		t.Fatalf("%v", err)
 	}
-	if told := b.Claims(<-p.Tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
-		t.Errorf("told %v", told)
+	if claims := b.Claims(<-p.Tokens); claims["sid"] != id["sid"] || claims["aud"] != "app" {
+		t.Errorf("logout token claims %v", claims)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestFailedRevocation(t *testing.T) {
 	t.Parallel()
 	broken := false
 	durable := authorizetest.NewFailingStore(&broken)
-	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable })
+	s := authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = durable })
 	b := authorizetest.NewBrowser(t, s)
 	tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
 	broken = true
@@ -168,13 +168,13 @@ func TestFailedRevocation(t *testing.T) {
 	}
 }
 
-// Logout works in a full store.
+// Logout works if the store is full.
 func TestSignOutWithFullStore(t *testing.T) {
 	t.Parallel()
 	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
 		t.Run(name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
-			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store, c.DurableStore = store, durable }))
 			tokens := b.Tokens(nil)
 			entries, _ := store.Size()
 			store.SetMaxEntries(entries)

@@ -33,12 +33,12 @@ func TestCheckIsVoid(t *testing.T) {
 		"older sessions":                     {endedSessionsCutoffKey("alice"), all, true},
 		"older sessions, of a refresh token": {endedSessionsCutoffKey("alice"), Binding{User: "alice", ClientID: "app"}, false},
 	} {
-		kept := store.NewMemory(0, 0)
-		r := New(kept, kept, slog.New(slog.DiscardHandler))
+		memory := store.NewMemory(0, 0)
+		r := New(memory, memory, slog.New(slog.DiscardHandler))
 		cutoff := time.Now()
 		text, err := cutoff.MarshalText()
 		if err == nil && tt.stored != "" {
-			err = kept.Put(t.Context(), tt.stored, text, time.Hour)
+			err = memory.Put(t.Context(), tt.stored, text, time.Hour)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -65,8 +65,8 @@ func TestLatestCutoffCounts(t *testing.T) {
 	keys := append(commonCutoffKeys(b), rareCutoffKeys(b)...)
 	now := time.Now()
 	for latest := range keys {
-		kept := store.NewMemory(0, 0)
-		r := New(kept, kept, slog.New(slog.DiscardHandler))
+		memory := store.NewMemory(0, 0)
+		r := New(memory, memory, slog.New(slog.DiscardHandler))
 		for i, key := range append(keys, RareCutoffMarker) {
 			at := now.Add(-time.Hour)
 			if i == latest {
@@ -81,9 +81,9 @@ func TestLatestCutoffCounts(t *testing.T) {
 			err = store.Do(t.Context(), c.Step())
 		}
 		void, voidErr := c.IsRevoked(now.Add(-time.Minute))
-		known, knownErr := r.LatestCutoff(t.Context(), b)
-		if err != nil || voidErr != nil || knownErr != nil || !void || !known.Equal(now) {
-			t.Errorf("%s: void %v, latest %v, want %v: %v %v %v", keys[latest], void, known, now, err, voidErr, knownErr)
+		cutoff, cutoffErr := r.LatestCutoff(t.Context(), b)
+		if err != nil || voidErr != nil || cutoffErr != nil || !void || !cutoff.Equal(now) {
+			t.Errorf("%s: void %v, latest %v, want %v: %v %v %v", keys[latest], void, cutoff, now, err, voidErr, cutoffErr)
 		}
 	}
 }
@@ -91,14 +91,14 @@ func TestLatestCutoffCounts(t *testing.T) {
 // A cutoff replaces earlier cutoffs, but never later ones.
 func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	t.Parallel()
-	kept := store.NewMemory(0, 0)
-	r := New(kept, kept, slog.New(slog.DiscardHandler))
+	memory := store.NewMemory(0, 0)
+	r := New(memory, memory, slog.New(slog.DiscardHandler))
 	now, key := time.Now(), UserCutoffKey("alice")
 	for _, tt := range []struct{ at, want time.Time }{{now, now}, {now.Add(-time.Hour), now}, {now.Add(time.Hour), now.Add(time.Hour)}, {now, now.Add(time.Hour)}} {
 		if err := r.CutOffAt(t.Context(), tt.at, key); err != nil {
 			t.Fatal(err)
 		}
-		if at, err := readCutoff(t.Context(), kept, key); err != nil || !at.Equal(tt.want) {
+		if at, err := readCutoff(t.Context(), memory, key); err != nil || !at.Equal(tt.want) {
 			t.Errorf("%v after %v, %v", at.Sub(now), tt.at.Sub(now), err)
 		}
 	}
@@ -113,18 +113,18 @@ func (sharedMemory) Now() time.Time { return time.Now() }
 func TestCutoffAllowsForClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
-		var kept store.Store = store.NewMemory(0, 0)
+		var storage store.Store = store.NewMemory(0, 0)
 		if shared {
-			kept = sharedMemory{kept}
+			storage = sharedMemory{storage}
 		}
-		if store.IsShared(kept) != shared {
+		if store.IsShared(storage) != shared {
 			t.Fatal("store.IsShared takes the store for another kind")
 		}
-		r, before := New(kept, kept, slog.New(slog.DiscardHandler)), time.Now()
+		r, before := New(storage, storage, slog.New(slog.DiscardHandler)), time.Now()
 		if err := r.CutOff(t.Context(), UserCutoffKey("alice")); err != nil {
 			t.Fatal(err)
 		}
-		at, err := readCutoff(t.Context(), kept, UserCutoffKey("alice"))
+		at, err := readCutoff(t.Context(), storage, UserCutoffKey("alice"))
 		if ahead := !at.Before(before.Add(maxClockError)); err != nil || ahead != shared {
 			t.Errorf("shared: %v: %v later, %v", shared, at.Sub(before), err)
 		}

@@ -58,8 +58,8 @@ func (w generator) resource() string {
 	return scope + w.one("r", "rs", "cruds", "cud", "s", "ru") + w.one("", "", "", "?category=a", "?category=b")
 }
 
-func (w generator) scopes(most int, words ...string) (all []string) {
-	for range 1 + w.IntN(most) {
+func (w generator) scopes(limit int, words ...string) (all []string) {
+	for range 1 + w.IntN(limit) {
 		scope := w.resource()
 		if w.IntN(4) == 0 {
 			scope = w.one(words...)
@@ -121,8 +121,8 @@ func TestTable(t *testing.T) {
 	for range 20_000 {
 		rows, p := w.rows(), w.person()
 		c := client.Client{Scopes: append(w.scopes(4, "demo", "other"), "fhirUser", "groups", "phone", "address", "launch", "launch/patient", "launch/questionnaire", "online_access", "offline_access"), Compat: []string{client.CompatIgnoreUnknownScopes}}
-		asked := w.scopes(3, append([]string{"demo", "other"}, free...)...)
-		byClient, err := c.GrantScope(strings.Join(asked, " "))
+		requested := w.scopes(3, append([]string{"demo", "other"}, free...)...)
+		byClient, err := c.GrantScope(strings.Join(requested, " "))
 		if err != nil {
 			continue
 		}
@@ -140,36 +140,36 @@ func TestTable(t *testing.T) {
 			some++
 		}
 		mine := append(expectedScopes(rows, p), free...)
-		checkGranted(t, got, asked, c.Scopes, mine)
+		checkGranted(t, got, requested, c.Scopes, mine)
 		if len(got) > 0 && (!c.AllowsScope(strings.Join(got, " ")) || !limits.Covers(p, strings.Join(got, " "))) {
-			t.Fatalf("%q of %q cannot be granted again: rows %+v, %+v, list %q", got, asked, rows, p, c.Scopes)
+			t.Fatalf("%q of %q cannot be granted again: rows %+v, %+v, list %q", got, requested, rows, p, c.Scopes)
 		}
 	}
 	if min(some, less, nothing) < 500 {
-		t.Errorf("%d whole, %d less, %d nothing: the table says little", some, less, nothing)
+		t.Errorf("%d full, %d reduced, %d empty: the samples cover too little", some, less, nothing)
 	}
 }
 
 // checkGranted compares the granted scope with the intersection of the three lists.
-func checkGranted(t *testing.T, got, asked, list, mine []string) {
+func checkGranted(t *testing.T, got, requested, list, mine []string) {
 	t.Helper()
 	list = append(slices.Clone(list), smart.ReservedScopes...)
-	want, in, may := permittedActions(asked), permittedActions(list), permittedActions(mine)
+	want, in, may := permittedActions(requested), permittedActions(list), permittedActions(mine)
 	if in[action{level: "launch/questionnaire"}] {
 		in[action{level: "launch/questionnaire?role=r"}] = true
 	}
 	granted := permittedActions(got)
 	for d := range granted {
 		if !want[d] || !in[d] || !may[d] {
-			t.Fatalf("%q of %q, list %q, person %q: %+v is too much", got, asked, list, mine, d)
+			t.Fatalf("%q of %q, list %q, person %q: %+v is too much", got, requested, list, mine, d)
 		}
 	}
-	if strings.Contains(strings.Join(slices.Concat(asked, list, mine), " "), "category") {
+	if strings.Contains(strings.Join(slices.Concat(requested, list, mine), " "), "category") {
 		return
 	}
 	for d := range want {
 		if in[d] && may[d] && !granted[d] && (d.typ != "" || len(got) > 0) {
-			t.Fatalf("%q of %q, list %q, person %q: %+v is missing", got, asked, list, mine, d)
+			t.Fatalf("%q of %q, list %q, person %q: %+v is missing", got, requested, list, mine, d)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestNarrow(t *testing.T) {
 		{IDP: "portal", MatchBy: "group", Value: "Doctors", Scopes: []string{"user/*.rs"}},
 		{IDP: "portal", MatchBy: "any", Scopes: []string{"demo"}},
 	}
-	for _, tt := range []struct{ name, groups, ward, asked, want string }{
+	for _, tt := range []struct{ name, groups, ward, requested, want string }{
 		{"all", "doctors", "", "openid user/*.cruds break-glass", "openid user/*.cruds break-glass"},
 		{"a part of a wildcard", "nurses", "", "openid user/*.rs", "openid user/Observation.rs?category=vital-signs user/Patient.r"},
 		{"the union", "nurses", "b2", "user/Patient.rs", "user/Patient.rs"},
@@ -195,7 +195,7 @@ func TestNarrow(t *testing.T) {
 		{"another provider's", "doctors", "", "demo", ""},
 		{"a group that is a claim's value", "b2", "", "user/Patient.s", ""},
 		{"only help is left", "", "", "launch user/*.rs offline_access", ""},
-		{"only help is asked for", "", "", "launch offline_access", "launch offline_access"},
+		{"only launch and offline_access", "", "", "launch offline_access", "launch offline_access"},
 		{"another's records", "nurses", "", "user/Condition.rs", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,11 +205,11 @@ func TestNarrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := tokenclaim.Attributes{IDP: "hospital", Groups: strings.Fields(tt.groups), Claims: map[string][]string{"ward": strings.Fields(tt.ward)}}
-			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.asked)), " "); got != tt.want {
+			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.requested)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			for range 2 { // first computed, then cached
-				if got := limits.Covers(p, tt.asked); got != (tt.asked == tt.want) {
+				if got := limits.Covers(p, tt.requested); got != (tt.requested == tt.want) {
 					t.Errorf("covers: %t", got)
 				}
 			}

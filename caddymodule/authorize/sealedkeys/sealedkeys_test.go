@@ -311,8 +311,8 @@ func permutations(events []string) (all [][]string) {
 		return [][]string{nil}
 	}
 	for i, first := range events {
-		rest := append(append([]string{}, events[:i]...), events[i+1:]...)
-		for _, order := range permutations(rest) {
+		remaining := append(append([]string{}, events[:i]...), events[i+1:]...)
+		for _, order := range permutations(remaining) {
 			all = append(all, append([]string{first}, order...))
 		}
 	}

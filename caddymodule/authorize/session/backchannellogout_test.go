@@ -49,9 +49,9 @@ func TestSignedOutAtProvider(t *testing.T) {
 		return all
 	}
 	for _, tt := range []struct {
-		name string
-		says []func(*providertest.IDToken)
-		ends string
+		name    string
+		changes []func(*providertest.IDToken)
+		ends    string
 	}{
 		{"by sub", nil, "one two none"},
 		{"by sid", []func(*providertest.IDToken){withClaim("sub", nil), withClaim("sid", "one")}, "one"},
@@ -62,7 +62,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := begin()
-			r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(tt.says...))
+			r := authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken(tt.changes...))
 			if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%d %v: %s", r.StatusCode, r.Header, authorizetest.Body(t, r))
 			}
@@ -132,7 +132,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 		t.Errorf("GET: %d", r.StatusCode)
 	}
 	if r := authorizetest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.HasSession() {
-		t.Errorf("a provider that is none: %d", r.StatusCode)
+		t.Errorf("unknown provider: %d", r.StatusCode)
 	}
 }
 
@@ -220,6 +220,6 @@ func TestSignedOutAtProviderNotifiesClients(t *testing.T) {
 	sid := b.Claims(authorizetest.FederatedTokens(b, nil).IDToken)["sid"]
 	authorizetest.NotifyBackchannelLogout(t, s, p.LogoutToken())
 	if got := b.Claims(<-client.Tokens); got["sid"] != sid || sid == nil {
-		t.Errorf("told of %v, not of %v", got["sid"], sid)
+		t.Errorf("logout token for %v, want %v", got["sid"], sid)
 	}
 }

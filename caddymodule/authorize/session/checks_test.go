@@ -12,15 +12,15 @@ import (
 // newSessionsWith returns Sessions with a stored session whose sid is "sid".
 func newSessionsWith(t *testing.T, session Session) *Sessions {
 	t.Helper()
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	value, err := store.ToJSON(session)
 	if err == nil {
-		err = kept.Put(t.Context(), Key("sid"), value, time.Hour)
+		err = memory.Put(t.Context(), Key("sid"), value, time.Hour)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Sessions{Durable: kept, Store: kept, Lifetime: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	return &Sessions{Durable: memory, Store: memory, Lifetime: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // FindByIDToken finds a session only if both its sid and its user are given.

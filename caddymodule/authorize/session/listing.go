@@ -156,8 +156,8 @@ func (s *Sessions) listsWith(stored *Session) []store.RecentList {
 	return lists
 }
 
-// loadListed returns the sids in a list and their existing sessions.
-func (s *Sessions) loadListed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
+// loadListedSessions returns the sids in a list and their existing sessions.
+func (s *Sessions) loadListedSessions(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
 	sids, err = list.Items(ctx, sidSize)
 	return sids, readSessions(ctx, s.Durable, sessionKeys(sids)), err
 }
@@ -178,7 +178,7 @@ func sessionKeys(sids []string) (keys []string) {
 // sid.
 func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		sids, sessions, err := s.loadListed(ctx, s.userList(user))
+		sids, sessions, err := s.loadListedSessions(ctx, s.userList(user))
 		if err != nil {
 			yield(nil, err)
 			return
@@ -204,7 +204,7 @@ func (s *Sessions) upstreamSessions(ctx context.Context, p *people.Provider, sub
 		sessions := allSessions(ctx, s.Durable)
 		if subject != "" {
 			var err error
-			if _, sessions, err = s.loadListed(ctx, s.upstreamList(p.Key, subject)); err != nil {
+			if _, sessions, err = s.loadListedSessions(ctx, s.upstreamList(p.Key, subject)); err != nil {
 				yield(nil, err)
 				return
 			}

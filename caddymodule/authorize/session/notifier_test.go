@@ -36,7 +36,7 @@ func TestSlowClientDelaysNoOther(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		if err := n.post(t.Context(), &client.Client{BackchannelLogoutURI: "https://quick.example/logout"}, "x"); err != nil || time.Since(start) != 0 {
-			t.Errorf("told after %v, %v", time.Since(start), err)
+			t.Errorf("notified after %v, %v", time.Since(start), err)
 		}
 		group.Wait()
 	})

@@ -64,10 +64,10 @@ func TestLogoutTokenAlgorithm(t *testing.T) {
 func TestClientsAreNotified(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name string
-		q    url.Values
-		end  func(t *testing.T, s *authorize.Server, b *authorizetest.Browser)
-		told bool
+		name         string
+		q            url.Values
+		end          func(t *testing.T, s *authorize.Server, b *authorizetest.Browser)
+		wantNotified bool
 	}{
 		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *authorizetest.Browser) {
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
@@ -102,16 +102,16 @@ func TestClientsAreNotified(t *testing.T) {
 			// Bob's session ends last. An unexpected notification would arrive before his.
 			bob := authorizetest.NewBrowser(t, s)
 			bob.SignIn(authorizetest.Request(nil), "bob", "other")
-			if tt.told {
+			if tt.wantNotified {
 				if sub := b.Claims(<-p.Tokens)["sub"]; sub != "alice" {
-					t.Errorf("told of %v", sub)
+					t.Errorf("logout token for %v", sub)
 				}
 			}
 			if _, err := s.EndSessions(t.Context(), "bob"); err != nil {
 				t.Error(err)
 			}
 			if sub := b.Claims(<-p.Tokens)["sub"]; sub != "bob" {
-				t.Errorf("told of %v", sub)
+				t.Errorf("logout token for %v", sub)
 			}
 			tr.WaitForNotification("app")
 		})
@@ -140,12 +140,12 @@ func TestAllClientsAreNotified(t *testing.T) {
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	told := map[any]bool{}
+	notified := map[any]bool{}
 	for range names {
-		told[b.Claims(<-p.Tokens)["aud"]] = true
+		notified[b.Claims(<-p.Tokens)["aud"]] = true
 	}
-	if len(told) != len(names) {
-		t.Errorf("told %v", told)
+	if len(notified) != len(names) {
+		t.Errorf("notified clients: %v", notified)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 			t.Errorf("%d: recorded %+v", status, e)
 		}
 		if got := len(p.Tokens); got != 1 {
-			t.Errorf("%d: told %d times", status, got)
+			t.Errorf("%d: %d notifications", status, got)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestNotificationIsRetried(t *testing.T) {
 			t.Errorf("recorded %+v", e)
 		}
 		if len(tokens) != 2 || tokens[1] != tokens[0] || time.Since(before) < time.Second {
-			t.Errorf("told %d times, after %v, again by the same token: %t", len(tokens), time.Since(before), tokens[len(tokens)-1] == tokens[0])
+			t.Errorf("%d notifications, after %v, same token again: %t", len(tokens), time.Since(before), tokens[len(tokens)-1] == tokens[0])
 		}
 	})
 }

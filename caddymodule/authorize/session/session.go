@@ -177,7 +177,7 @@ func (s *Sessions) CurrentPerson(r *http.Request) (*SignedInPerson, error) {
 	if user == nil || err != nil {
 		return nil, err
 	}
-	if !stored.isActivityRecorded(s.Now(), s.IdleTimeout) {
+	if !stored.wasRecentlyActive(s.Now(), s.IdleTimeout) {
 		if err := s.RecordActivity(r.Context(), stored.SID); err != nil {
 			return nil, err
 		}
@@ -305,7 +305,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if isSameSignIn {
 		cookie, err = s.storeRenewed(r.Context(), &session, pending)
 	} else {
-		cookie, err = s.storeNew(r.Context(), &session, previous, pending)
+		cookie, err = s.storeNewSession(r.Context(), &session, previous, pending)
 	}
 	if err != nil {
 		return nil, err
@@ -340,9 +340,9 @@ func (s *Sessions) storeRenewed(ctx context.Context, session *Session, pending r
 	return cookie, err
 }
 
-// storeNew stores a new session and the tokens of its identity provider. It ends the session that it replaces and, beyond
+// storeNewSession stores a new session and the tokens of its identity provider. It ends the session that it replaces and, beyond
 // maxSessions, the user's oldest sessions.
-func (s *Sessions) storeNew(ctx context.Context, session, previous *Session, pending revalidation.PendingSignIn) (*http.Cookie, error) {
+func (s *Sessions) storeNewSession(ctx context.Context, session, previous *Session, pending revalidation.PendingSignIn) (*http.Cookie, error) {
 	calls, err := s.SignIns.StoreCalls(ctx, pending)
 	if err != nil {
 		return nil, err
@@ -477,7 +477,7 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return fmt.Errorf("reading session: %w", err)
 	}
 	stored, err := parseSession(sid, value)
-	if err != nil || stored.isActivityRecorded(s.Now(), s.IdleTimeout) {
+	if err != nil || stored.wasRecentlyActive(s.Now(), s.IdleTimeout) {
 		return err
 	}
 	stored.LastActiveAt = s.Now()
@@ -498,8 +498,8 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	return err
 }
 
-// isActivityRecorded reports whether activity was recorded less than a tenth of the idle timeout ago.
-func (s *Session) isActivityRecorded(now time.Time, idle time.Duration) bool {
+// wasRecentlyActive reports whether activity was recorded less than a tenth of the idle timeout ago.
+func (s *Session) wasRecentlyActive(now time.Time, idle time.Duration) bool {
 	return now.Sub(s.LastActiveAt) < idle/10
 }
 

@@ -179,7 +179,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 			start := func() *authorize.Server {
 				return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 					authorizetest.AllowRefreshTokens(c)
-					c.Store, c.Durable = store.NewMemory(0, 0), durable
+					c.Store, c.DurableStore = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.URI
 				})
 			}
@@ -216,7 +216,7 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 		}
 		return nil
 	})
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.DurableStore = durable }))
 	b.Tokens(nil)
 	signedIn := writes
 	for range 3 {
@@ -236,10 +236,10 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	start := func() *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
-			c.Store, c.Durable = store.NewMemory(0, 0), durable
+			c.Store, c.DurableStore = store.NewMemory(0, 0), durable
 		})
 	}
-	kept := func() (until time.Time) {
+	retainedUntil := func() (until time.Time) {
 		keys, err := durable.List(t.Context(), "kept-account:")
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("kept %q, %v", keys, err)
@@ -260,15 +260,15 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	if q := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).Query(); q.Get("code") == "" {
 		t.Errorf("signed out: %v", q)
 	}
-	session := kept()
+	session := retainedUntil()
 	authorizetest.FederatedTokens(b, authorizetest.WithOfflineAccess(nil))
-	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
-		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
+	if grant := retainedUntil(); grant.Sub(session) < 80*24*time.Hour {
+		t.Errorf("retained until %v with a session, until %v with a refresh token", session, grant)
 	}
-	grant := kept()
+	grant := retainedUntil()
 	authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), nil)
-	if again := kept(); again.Before(grant) {
-		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
+	if again := retainedUntil(); again.Before(grant) {
+		t.Errorf("retained until %v, and after another sign-in until %v", grant, again)
 	}
 }
 
@@ -290,7 +290,7 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 	durable := store.NewMemory(0, 0)
 	d.server = authorizetest.New(t, func(c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
-		c.Durable = durable
+		c.DurableStore = durable
 		c.Clients[0].BackchannelLogoutURI = d.party.URI
 		c.Audit = func(_ context.Context, e audit.Event) {
 			if e.Kind == audit.KindSignOut && e.Err == nil && e.Reason != "back-channel logout delivered" {
@@ -326,7 +326,7 @@ func TestUnreadableSessionEnds(t *testing.T) {
 		user   string // user in the audit event, if known
 		reason string
 	}{
-		"in its browser, when asked": {func(t *testing.T, d *damagedSession) {
+		"in its browser, after confirmation": {func(t *testing.T, d *damagedSession) {
 			d.agree(t, d.Get("/oauth2/logout"))
 		}, "", "signed out in the browser"},
 		"in its browser, with its hint": {func(_ *testing.T, d *damagedSession) {
@@ -362,13 +362,13 @@ func TestUnreadableSessionEnds(t *testing.T) {
 				}
 				tt.end(t, d)
 				if !d.ended() {
-					t.Error("what the app got is still good")
+					t.Error("the app's tokens are still valid")
 				}
 				if len(d.ends) != 1 || d.ends[0].User != tt.user || d.ends[0].Reason != tt.reason+"; session record is unreadable" {
 					t.Errorf("events %+v", d.ends)
 				}
-				if told := d.Claims(<-d.party.Tokens); told["sid"] != d.sid || told["sub"] != nil && told["sub"] != tt.user {
-					t.Errorf("the app was told %v", told)
+				if claims := d.Claims(<-d.party.Tokens); claims["sid"] != d.sid || claims["sub"] != nil && claims["sub"] != tt.user {
+					t.Errorf("logout token claims for the app: %v", claims)
 				}
 			})
 		}
@@ -403,7 +403,7 @@ func TestUnreadableSessionNeedsItsBrowser(t *testing.T) {
 				t.Errorf("ended: %+v", d.ends)
 			}
 			if d.HasSession() {
-				t.Error("signed in by a record that nobody can read")
+				t.Error("signed in by an unreadable record")
 			}
 		})
 	}
@@ -452,9 +452,9 @@ func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
 // After a password change, a new sign-in in the same browser starts a new session. The previous session and its grants end.
 func TestSessionOfAnotherPassword(t *testing.T) {
 	t.Parallel()
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	server := func(change func(*authorize.Config)) http.Handler {
-		return authorizetest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Store = memory; change(c) })
 	}
 	b := authorizetest.NewBrowser(t, server(func(*authorize.Config) {}))
 	signIn := func(password string) any {

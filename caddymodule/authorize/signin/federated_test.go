@@ -50,11 +50,11 @@ func TestFederatedRequest(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 	authorizetest.SignInAtProvider(b, url.Values{"login_hint": {providertest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
 	authorizetest.SignInAtProvider(authorizetest.NewBrowser(t, b.Server), nil)
-	asked := p.Requests(providertest.Authorization)
-	if len(asked) != 2 {
-		t.Fatalf("%d requests", len(asked))
+	requests := p.Requests(providertest.Authorization)
+	if len(requests) != 2 {
+		t.Fatalf("%d requests", len(requests))
 	}
-	first, second := asked[0].Form, asked[1].Form
+	first, second := requests[0].Form, requests[1].Form
 	for name, want := range map[string]string{
 		"login_hint": providertest.Alice.Subject, "prompt": "login", "max_age": "60",
 		"ui_locales": "de-AT de", "acr_values": "urn:mace:incommon:iap:silver",
@@ -200,7 +200,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	allowing := func(ways ...string) *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
-			c.Durable, c.Clients[0].IdentityProviders = durable, ways
+			c.DurableStore, c.Clients[0].IdentityProviders = durable, ways
 		})
 	}
 	b := authorizetest.NewBrowser(t, allowing())
@@ -317,8 +317,8 @@ func TestProviderResponses(t *testing.T) {
 		want   string // expected error; "" for a code, "page" for an error page
 	}{
 		{"as it was", same, ""},
-		{"the person said no", withDecline("access_denied"), "access_denied"},
-		{"nobody is signed in there, and prompt is none", withDecline("login_required"), "login_required"},
+		{"sign-in declined", withDecline("access_denied"), "access_denied"},
+		{"no session at the provider, prompt=none", withDecline("login_required"), "login_required"},
 		{"the person would have to do something", withDecline("interaction_required"), "interaction_required"},
 		{"the person would have to consent", withDecline("consent_required"), "consent_required"},
 		{"the person would have to choose", withDecline("account_selection_required"), "account_selection_required"},
@@ -333,7 +333,7 @@ func TestProviderResponses(t *testing.T) {
 		{"an error without end", withDecline(strings.Repeat("x", 5000)), "server_error"},
 		{"an error and a code", func(q url.Values) { q.Set("error", "access_denied") }, "access_denied"},
 		{"neither an error nor a code", func(q url.Values) { q.Del("code") }, "server_error"},
-		{"a code that is none", func(q url.Values) { q.Set("code", "x") }, "invalid_request"},
+		{"malformed code", func(q url.Values) { q.Set("code", "x") }, "invalid_request"},
 		{"no iss, though it announces one", func(q url.Values) { q.Del("iss") }, "server_error"},
 		{"another's iss", func(q url.Values) { q.Set("iss", "https://login.attacker.example") }, "server_error"},
 		{"another's iss, with an error", func(q url.Values) {
@@ -408,15 +408,15 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 		"no state":                    {"state": {""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := authorizetest.Request(authorizetest.SelectProvider("hospital"))
-			maps.Copy(asked, change)
+			request := authorizetest.Request(authorizetest.SelectProvider("hospital"))
+			maps.Copy(request, change)
 			b := authorizetest.NewBrowser(t, server)
-			u := authorizetest.Location(t, b.Follow(b.Authorize(asked)))
+			u := authorizetest.Location(t, b.Follow(b.Authorize(request)))
 			want := url.Values{
 				"error": {"invalid_request"}, "error_description": {"General Hospital Error - 500 error getting token"},
-				"iss": {authorizetest.Issuer}, "state": asked["state"],
+				"iss": {authorizetest.Issuer}, "state": request["state"],
 			}
-			if asked.Get("state") == "" {
+			if request.Get("state") == "" {
 				want.Del("state")
 			}
 			if got := u.Query().Encode(); got != want.Encode() || u.Fragment != "" {
@@ -542,7 +542,7 @@ func TestFederatedErrors(t *testing.T) {
 		{"wrong issuer", tamper(providertest.WrongIssuer), "server_error", ""},
 		{"expired", tamper(providertest.ExpiredToken), "server_error", ""},
 		{"azp of another", tamper(providertest.OtherAuthorizedParty), "server_error", ""},
-		{"the person said no", declined("access_denied"), "access_denied", ""},
+		{"sign-in declined", declined("access_denied"), "access_denied", ""},
 		{"prompt none, and not signed in there", declined("login_required"), "login_required", ""},
 		{"an error about us", declined("invalid_scope"), "server_error", ""},
 		{"an error with markup", declined("<script>"), "server_error", ""},
@@ -605,19 +605,19 @@ func TestProviderDown(t *testing.T) {
 	}{
 		{"beside passwords", silent, nil, nil, true},
 		{"answers with a failure", failing, nil, nil, true},
-		{"shows a certificate that nobody trusts", untrusted.URL, nil, nil, true},
+		{"untrusted certificate", untrusted.URL, nil, nil, true},
 		{"beside another provider", silent, []string{"down", "hospital"}, nil, true},
 		{"by the domain of an address", silent, nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
 		{"the client allows no other", silent, []string{"down"}, nil, false},
-		{"the request wants no other", silent, nil, authorizetest.SelectProvider("down"), false},
+		{"selected by the request", silent, nil, authorizetest.SelectProvider("down"), false},
 		{"the request wants no page", silent, nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := providertest.Start(t)
-			down := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
+			unreachable := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
-				c.IdentityProviders = []people.IdentityProvider{down, authorizetest.HospitalProvider(p)}
+				c.IdentityProviders = []people.IdentityProvider{unreachable, authorizetest.HospitalProvider(p)}
 				c.Clients[0].IdentityProviders = tt.idps
 			}))
 			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.request)))

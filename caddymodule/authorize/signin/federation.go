@@ -72,7 +72,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	target, providerErr := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := providerErr
 	if err == nil {
-		err = pending.store(f.renderer.Sealer, w, r)
+		err = pending.setCookie(f.renderer.Sealer, w, r)
 	}
 	switch {
 	case isDisconnected(r, err):
@@ -187,7 +187,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 		return nil, newSession, err
 	}
 	newSession = session.Session{
-		User: user.ID, Provider: p.Key, UpstreamRequestedAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.RequestedAt)), SignedInAt: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+		User: user.ID, Provider: p.Key, UpstreamRequestedAt: store.Now(f.accounts.DurableStore).Add(-time.Since(identity.RequestedAt)), SignedInAt: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
 		UpstreamSubject: identity.Subject, ProviderTokens: identity.ProviderTokens,
 	}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSIDBytes {
@@ -278,8 +278,8 @@ func pendingCookieName(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
 
-// store seals a pending sign-in into its cookie.
-func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request) error {
+// setCookie seals a pending sign-in into its cookie.
+func (p pendingSignIn) setCookie(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request) error {
 	sealed, err := sealer.SealJSON(w, r, "idp", p)
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
 	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
 	if err == nil {
-		err = p.store(sealer, w, r)
+		err = p.setCookie(sealer, w, r)
 	}
 	if err == nil {
 		err = req.MarkUsed(r.Context())

@@ -40,9 +40,9 @@ func TestPendingSignInCookies(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sealer := &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}
-				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: relyingparty.AuthenticationRequest{State: "state"}}
+				pending := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: relyingparty.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
-				if err := kept.store(sealer, w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil {
+				if err := pending.setCookie(sealer, w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil {
 					t.Fatal(err)
 				}
 				back := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -56,7 +56,7 @@ func TestPendingSignInCookies(t *testing.T) {
 				again := httptest.NewRecorder()
 				got, err := readPending(sealer, back, "state")
 				browser.RemoveChunkedCookie(again, back, pendingCookieName("state"))
-				if !errors.Is(err, tt.want) || err == nil && got != kept {
+				if !errors.Is(err, tt.want) || err == nil && got != pending {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
 				for _, c := range again.Result().Cookies() {
@@ -110,7 +110,7 @@ func TestSignInAmongForgedResponses(t *testing.T) {
 	t.Parallel()
 	idp, logger := providertest.Start(t), slog.New(slog.DiscardHandler)
 	accounts := &people.Accounts{
-		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), Durable: store.NewMemory(0, 0),
+		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), DurableStore: store.NewMemory(0, 0),
 		Lifetime: time.Hour, Logger: logger,
 	}
 	if err := accounts.AddProvider(people.IdentityProvider{

@@ -135,7 +135,11 @@ func TestCodeCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		durable := store.NewMemory(0, 0)
 		start := func() *authorize.Server {
-			return authorizetest.New(t, func(c *authorize.Config) { authorizetest.WithTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
+			return authorizetest.New(t, func(c *authorize.Config) {
+				authorizetest.WithTOTP(c)
+				c.DurableStore = durable
+				c.Lockout.Failures = 100
+			})
 		}
 		s := start()
 		var in atomic.Int32
@@ -336,21 +340,21 @@ func TestStepUp(t *testing.T) {
 		change   url.Values
 		want     string
 	}{
-		"nothing asked":                       {"", true, nil, "code"},
-		"asked, and there":                    {"", true, url.Values{"acr_values": {"phr mfa"}}, "factor"},
-		"asked, and not there":                {"", false, url.Values{"acr_values": {"mfa"}}, "code"},
-		"asked, another than is there":        {"", true, url.Values{"acr_values": {"phr"}}, "code"},
-		"asked, and met":                      {"", true, url.Values{"acr_values": {"mfa sfa"}}, "code"},
-		"asked, and unknown":                  {"", true, url.Values{"acr_values": {"gold"}}, "code"},
-		"asked without a page":                {"", true, url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "code"},
-		"asked as a claim":                    {"", true, url.Values{"claims": {`{"id_token":{"acr":{"value":"mfa"}}}`}}, "factor"},
-		"essential, and there":                {"", true, essential, "factor"},
-		"essential, and not there":            {"", false, essential, "unmet_authentication_requirements"},
-		"required, and there":                 {"mfa", true, nil, "factor"},
-		"required, and not there":             {"mfa", false, nil, "unmet_authentication_requirements"},
-		"required, another than is there":     {"phr", true, nil, "unmet_authentication_requirements"},
-		"required without a page":             {"mfa", true, url.Values{"prompt": {"none"}}, "login_required"},
-		"required, and more asked than there": {"mfa", true, url.Values{"acr_values": {"phr"}}, "factor"},
+		"no class requested":                                      {"", true, nil, "code"},
+		"requested, enrolled":                                     {"", true, url.Values{"acr_values": {"phr mfa"}}, "factor"},
+		"requested, not enrolled":                                 {"", false, url.Values{"acr_values": {"mfa"}}, "code"},
+		"requested, another factor enrolled":                      {"", true, url.Values{"acr_values": {"phr"}}, "code"},
+		"requested, satisfied":                                    {"", true, url.Values{"acr_values": {"mfa sfa"}}, "code"},
+		"requested, unknown class":                                {"", true, url.Values{"acr_values": {"gold"}}, "code"},
+		"requested, prompt=none":                                  {"", true, url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "code"},
+		"requested as a claim":                                    {"", true, url.Values{"claims": {`{"id_token":{"acr":{"value":"mfa"}}}`}}, "factor"},
+		"essential, enrolled":                                     {"", true, essential, "factor"},
+		"essential, not enrolled":                                 {"", false, essential, "unmet_authentication_requirements"},
+		"required, enrolled":                                      {"mfa", true, nil, "factor"},
+		"required, not enrolled":                                  {"mfa", false, nil, "unmet_authentication_requirements"},
+		"required, another factor enrolled":                       {"phr", true, nil, "unmet_authentication_requirements"},
+		"required, prompt=none":                                   {"mfa", true, url.Values{"prompt": {"none"}}, "login_required"},
+		"required, with a stronger class requested than enrolled": {"mfa", true, url.Values{"acr_values": {"phr"}}, "factor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -390,7 +394,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 		r := b.Authorize(authorizetest.Request(nil))
 		page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
 		if strings.Contains(page, `name="code"`) {
-			t.Errorf("a code is asked for: %s", page)
+			t.Errorf("the page asks for a code: %s", page)
 		}
 		authorizetest.WantStatus(t, b.SendOTP(authorizetest.FieldValue(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
 		if code := authorizetest.Location(t, authorizetest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
@@ -409,7 +413,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			},
 			"no cookie": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
-			"somebody else": func(b *authorizetest.Browser) {
+			"sign-in of another user": func(b *authorizetest.Browser) {
 				b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 			},
 		} {
@@ -498,10 +502,10 @@ func TestFactorIsNotOutrun(t *testing.T) {
 	}
 }
 
-var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
+var factorPattern = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
 
 func listedFactors(b *authorizetest.Browser) string {
-	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
+	return strings.Join(factorPattern.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
 // A session that is older than the second factor is accepted only with that factor, even on pages left open. The session in
@@ -601,10 +605,10 @@ func TestProviderGetsACRValues(t *testing.T) {
 			p := newGoldProvider(t, tt.acr)
 			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, requireGold(tt.required)))
 			authorizetest.Equal(t, authorizetest.SignInAtProvider(b, tt.change).Query().Get("error"), tt.wantError)
-			asked := p.Requests(providertest.Authorization)
-			authorizetest.Equal(t, len(asked), 1, "times at the provider")
-			authorizetest.Equal(t, asked[0].Form.Get("acr_values"), tt.values)
-			authorizetest.Equal(t, asked[0].Form.Get("claims"), tt.claims)
+			requests := p.Requests(providertest.Authorization)
+			authorizetest.Equal(t, len(requests), 1, "times at the provider")
+			authorizetest.Equal(t, requests[0].Form.Get("acr_values"), tt.values)
+			authorizetest.Equal(t, requests[0].Form.Get("claims"), tt.claims)
 		})
 	}
 }
@@ -612,7 +616,7 @@ func TestProviderGetsACRValues(t *testing.T) {
 // A session below the requested class is redirected to the provider at most once.
 func TestStepUpAtProvider(t *testing.T) {
 	t.Parallel()
-	asked := url.Values{"acr_values": {"mfa"}}
+	parameters := url.Values{"acr_values": {"mfa"}}
 	for name, tt := range map[string]struct {
 		required string
 		change   url.Values
@@ -620,14 +624,14 @@ func TestStepUpAtProvider(t *testing.T) {
 		want     string
 		times    int // requests at the provider
 	}{
-		"met":                               {"mfa", nil, "gold", "", 2},
-		"not met":                           {"mfa", nil, "silver", "unmet_authentication_requirements", 2},
-		"silently":                          {"mfa", url.Values{"prompt": {"none"}}, "gold", "", 2},
-		"only asked, and met":               {"", asked, "gold", "", 2},
-		"only asked, and not met":           {"", asked, "silver", "", 2},
-		"only asked, and silently":          {"", url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "silver", "", 1},
-		"asked for what is not his to give": {"", url.Values{"acr_values": {"phr"}}, "silver", "", 1},
-		"what no provider can show":         {"phr", nil, "gold", "unmet_authentication_requirements", 1},
+		"met":                                    {"mfa", nil, "gold", "", 2},
+		"not met":                                {"mfa", nil, "silver", "unmet_authentication_requirements", 2},
+		"silently":                               {"mfa", url.Values{"prompt": {"none"}}, "gold", "", 2},
+		"requested, returned":                    {"", parameters, "gold", "", 2},
+		"requested, not returned":                {"", parameters, "silver", "", 2},
+		"requested, without a page":              {"", url.Values{"acr_values": {"mfa"}, "prompt": {"none"}}, "silver", "", 1},
+		"requested, not offered by the provider": {"", url.Values{"acr_values": {"phr"}}, "silver", "", 1},
+		"required, not offered by any provider":  {"phr", nil, "gold", "unmet_authentication_requirements", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

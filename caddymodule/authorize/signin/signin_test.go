@@ -262,10 +262,10 @@ func TestSignInDestination(t *testing.T) {
 		return func(c *authorize.Config) { c.Clients[0].IdentityProviders = keys }
 	}
 	tests := []struct {
-		name   string
-		change []func(*authorize.Config)
-		asked  url.Values
-		path   string // path or error
+		name       string
+		change     []func(*authorize.Config)
+		parameters url.Values
+		path       string // path or error
 	}{
 		{"users and a provider: the page", nil, nil, "/oauth2/login"},
 		{"no users and one provider: straight there", []func(*authorize.Config){noUsers}, nil, "/oauth2/login/hospital"},
@@ -289,7 +289,7 @@ func TestSignInDestination(t *testing.T) {
 					change(c)
 				}
 			}))
-			u := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.asked)))
+			u := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.parameters)))
 			if got := u.Query().Get("error"); got != tt.path && u.Path != tt.path {
 				t.Errorf("sent to %s", u)
 			}
@@ -349,15 +349,15 @@ func TestSessionServesAllowedClients(t *testing.T) {
 	b := authorizetest.NewBrowser(t, server)
 	authorizetest.SignInAtProvider(b, nil)
 	for name, tt := range map[string]struct {
-		asked url.Values
-		path  string
+		parameters url.Values
+		path       string
 	}{
 		"a client that allows all":      {nil, "/callback"},
 		"a client for local users":      {url.Values{"client_id": {"strict"}}, "/oauth2/login"},
 		"a request that names it":       {authorizetest.SelectProvider("hospital"), "/callback"},
 		"a request that names the page": {authorizetest.SelectProvider("local"), "/oauth2/login"},
 	} {
-		authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.asked))).Path, tt.path, name)
+		authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.parameters))).Path, tt.path, name)
 	}
 }
 
@@ -387,8 +387,8 @@ func newClinicianServer(t *testing.T, metadata map[string]any, change func(*peop
 	}))
 }
 
-// refusedPage returns the page shown to a person who is not admitted.
-func refusedPage(t *testing.T, b *authorizetest.Browser) string {
+// rejectionPage returns the page shown to a person who is not admitted.
+func rejectionPage(t *testing.T, b *authorizetest.Browser) string {
 	t.Helper()
 	r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 	authorizetest.WantStatus(t, r, http.StatusForbidden)
@@ -404,20 +404,20 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 		change  func(*people.IdentityProvider)
 		want    string
 	}{
-		"a provider that can choose":                  {[]string{"none", "select_account"}, nil, "select_account"},
-		"one that cannot":                             {[]string{"none", "login"}, nil, "login"},
-		"one that does not say":                       {nil, nil, "login"},
-		"one that is known to, though it says not so": {nil, func(idp *people.IdentityProvider) { idp.SelectAccount = true }, "select_account"},
+		"supports select_account":         {[]string{"none", "select_account"}, nil, "select_account"},
+		"does not support select_account": {[]string{"none", "login"}, nil, "login"},
+		"supported prompts not listed":    {nil, nil, "login"},
+		"select_account configured":       {nil, func(idp *people.IdentityProvider) { idp.SelectAccount = true }, "select_account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const logout = "http://127.0.0.1:1/logout"
 			p, b := newClinicianServer(t, map[string]any{"prompt_values_supported": tt.prompts, "end_session_endpoint": logout}, tt.change)
-			shown := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
-			if policy := shown.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' https: http://127.0.0.1:1 "+p.Issuer) {
+			response := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+			if policy := response.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' https: http://127.0.0.1:1 "+p.Issuer) {
 				t.Errorf("the form may not lead to the provider: %s", policy)
 			}
-			page := authorizetest.Body(t, shown)
+			page := authorizetest.Body(t, response)
 			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "<small>&lt;i&gt;alice</small>", "Sign out of General Hospital"} {
 				if !strings.Contains(page, text) || strings.Contains(page, "<b>Alice") || strings.Contains(page, "<i>alice") {
 					t.Errorf("no %s: %s", text, page)
@@ -433,8 +433,8 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 			p.Change(func(s *providertest.Settings) { s.People = s.People[1:] })
 			answer := authorizetest.Location(t, b.Follow(b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(q.Get("state")))))
 			authorizetest.WantCode(t, answer)
-			asked := p.Requests(providertest.Authorization)
-			authorizetest.Equal(t, asked[len(asked)-1].Form.Get("prompt"), tt.want)
+			requests := p.Requests(providertest.Authorization)
+			authorizetest.Equal(t, requests[len(requests)-1].Form.Get("prompt"), tt.want)
 		})
 	}
 }
@@ -446,13 +446,13 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	p, b := newClinicianServer(t, map[string]any{"end_session_endpoint": nil}, nil)
 	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "login_hint": {"alice"}}))))
 	if strings.Contains(page, "Sign out at") {
-		t.Error("the page promises what the provider cannot")
+		t.Error("the page offers a sign-out that the provider does not support")
 	}
 	p.Change(func(s *providertest.Settings) { s.People = s.People[1:] })
 	r := b.Post(authorizetest.ReadForm(page).Action, nil)
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)))
-	asked := p.Requests(providertest.Authorization)
-	last := asked[len(asked)-1].Form
+	requests := p.Requests(providertest.Authorization)
+	last := requests[len(requests)-1].Form
 	authorizetest.Equal(t, last.Get("prompt")+last.Get("login_hint"), "login")
 }
 
@@ -460,7 +460,7 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := newClinicianServer(t, nil, nil)
-	page := refusedPage(t, b)
+	page := rejectionPage(t, b)
 	back := b.Get(authorizetest.ReadForm(page).Action + "&decision=deny")
 	if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
 		t.Errorf("no way back: %s", page)
@@ -474,7 +474,7 @@ func TestRefusalReachesApp(t *testing.T) {
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
 	_, b := newClinicianServer(t, nil, nil)
-	form := authorizetest.ReadForm(refusedPage(t, b)).Action
+	form := authorizetest.ReadForm(rejectionPage(t, b)).Action
 	other := authorizetest.NewBrowser(t, b.Server)
 	authorizetest.WantStatus(t, other.Get(form), http.StatusBadRequest)
 	authorizetest.WantStatus(t, other.Post(form, nil), http.StatusBadRequest)

@@ -29,7 +29,8 @@ type Store interface {
 	// concurrent calls with the same old value succeeds.
 	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
 
-	// Take returns and deletes the value of a key in one step. Only one of several concurrent calls does not get [ErrNotFound].
+	// Take returns and deletes the value of a key in one step. Only one of several concurrent calls succeeds; the others return
+	// [ErrNotFound].
 	Take(ctx context.Context, key string) ([]byte, error)
 
 	// Delete deletes a key. A key that does not exist is not an error.
@@ -214,7 +215,8 @@ func Retry(ctx context.Context, change func() error) error {
 }
 
 // RunOnce calls do, unless key is stored, and reports whether it called do. It stores key afterwards. Therefore, failures and
-// lost responses can be retried, but concurrent calls may all call do, and with a full store, later calls do, too.
+// lost responses can be retried, but concurrent calls may call do more than once. If the store is full, do may be called again
+// later.
 func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (executed bool, err error) {
 	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
 		return false, err

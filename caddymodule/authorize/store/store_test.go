@@ -14,15 +14,15 @@ func TestAlter(t *testing.T) {
 		return UpdateValue(t.Context(), s, "key:1", time.Hour, do)
 	}
 	read := ""
-	overtaken := func(held []byte) ([]byte, error) {
-		if read += string(held) + ";"; read == ";" {
+	changeWithConflict := func(value []byte) ([]byte, error) {
+		if read += string(value) + ";"; read == ";" {
 			if err := s.Put(t.Context(), "key:1", []byte("theirs"), time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return append(held, " and ours"...), nil
+		return append(value, " and ours"...), nil
 	}
-	if err := alter(overtaken); err != nil || read != ";theirs;" {
+	if err := alter(changeWithConflict); err != nil || read != ";theirs;" {
 		t.Errorf("read %q, %v", read, err)
 	}
 	if err := alter(func([]byte) ([]byte, error) { return nil, nil }); err != nil {

@@ -136,7 +136,7 @@ func (cs *Codes) checkGrant(ctx context.Context, g *Grant, client *client.Client
 	case revocation.IsCutOff(g.GrantedAt, cutoff):
 		return errRevokedCode
 	}
-	return cs.grants.checkAllowed(ctx, g, client)
+	return cs.grants.checkClientPermits(ctx, g, client)
 }
 
 func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {

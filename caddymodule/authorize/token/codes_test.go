@@ -125,7 +125,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
 	durable := storetest.NewInterceptedStore(nil)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = durable }))
 	code := b.Code(authorizetest.WithOfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
@@ -137,8 +137,8 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
 		t.Errorf("%+v", got)
 	}
-	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	if remaining, err := durable.List(t.Context(), "refresh:"); err != nil || len(remaining) > 0 {
+		t.Errorf("remaining refresh tokens: %v, %v", remaining, err)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestTokenDependsOnSignIn(t *testing.T) {
 	server := func(change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
-			c.Store, c.Durable, c.Users[0].Email = durable, durable, "alice@hospital.example"
+			c.Store, c.DurableStore, c.Users[0].Email = durable, durable, "alice@hospital.example"
 			change(idp, c)
 		})
 	}

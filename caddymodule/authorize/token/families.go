@@ -165,7 +165,7 @@ func (fs *tokenFamilies) checkGrant(ctx context.Context, f *refreshFamily, clien
 	case isRevoked || !fs.now().Before(f.expiresAt(fs.RefreshIdle)):
 		return errInvalidRefreshToken
 	}
-	return fs.grants.checkAllowed(ctx, f.Grant, client)
+	return fs.grants.checkClientPermits(ctx, f.Grant, client)
 }
 
 // inferClient returns the client of a refresh token sent without client_id, as some public clients do. Such clients have no

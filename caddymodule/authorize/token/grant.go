@@ -55,7 +55,7 @@ type Grant struct {
 	// RequiresRevalidation requires revalidation of the sign-in at the identity provider on refresh.
 	RequiresRevalidation bool `json:"revalidated,omitempty"`
 
-	isOnlyPatient bool // whether the patient is the only one the user may choose; set by [Grants.checkAllowed]
+	isOnlyPatient bool // whether the patient is the only one the user may choose; set by [Grants.checkClientPermits]
 
 	// UserinfoClaims are claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
@@ -227,8 +227,8 @@ func (gs *Grants) isRevoked(ctx context.Context, g *Grant) (bool, error) {
 	return revocation.IsCutOff(g.GrantedAt, cutoff), err
 }
 
-// checkAllowed returns an error for a grant that client, user or consent would no longer permit.
-func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
+// checkClientPermits returns an error for a grant that client, user or consent would no longer permit.
+func (gs *Grants) checkClientPermits(ctx context.Context, g *Grant, client *client.Client) error {
 	if g.Generation.DiffersFrom(client.Generation) {
 		return oauth2.InvalidGrant("the grant was issued to a deleted client with the same client_id")
 	}

@@ -16,11 +16,11 @@ func TestEmptyGrantType(t *testing.T) {
 	t.Parallel()
 	c := &client.Client{ResponseTypes: client.ResponseTypes, GrantTypes: []string{"", "new"}}
 	for name, g := range map[string]grantType{
-		"nothing":           {},
-		"a name alone":      {rules: client.GrantType{Name: "new"}},
-		"no rule who may":   {rules: client.GrantType{Name: "new"}, exchange: (*tokenEndpoint).exchangeCode},
-		"nobody to give it": {rules: client.GrantType{Name: "new", Allows: func(*client.Client) bool { return true }}},
-		"one that is not":   findGrantType(oauth2.Parameters{"grant_type": {"password"}}),
+		"nothing":              {},
+		"a name alone":         {rules: client.GrantType{Name: "new"}},
+		"no rule for clients":  {rules: client.GrantType{Name: "new"}, exchange: (*tokenEndpoint).exchangeCode},
+		"no exchange function": {rules: client.GrantType{Name: "new", Allows: func(*client.Client) bool { return true }}},
+		"unknown grant type":   findGrantType(oauth2.Parameters{"grant_type": {"password"}}),
 	} {
 		if g.checkClient(c) == nil {
 			t.Errorf("%s: allowed", name)

@@ -124,7 +124,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 		}
 	}
 	if got := ask(second.RefreshToken, "fhir-server", "rs"); got["active"] != true {
-		t.Errorf("after being asked about: %v", got)
+		t.Errorf("after introspection: %v", got)
 	}
 	authorizetest.SendTokenForm(b, "/oauth2/revoke", second.RefreshToken, "app", "")
 	if got := ask(second.RefreshToken, "fhir-server", "rs"); got["active"] != false {

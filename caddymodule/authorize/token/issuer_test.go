@@ -128,9 +128,9 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}
 		ask := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		ask.Header.Set("Authorization", "Bearer "+answer.AccessToken)
-		told := authorizetest.Decode[map[string]any](t, b.Send(ask))
-		if groups := fmt.Sprint(told["groups"]); groups != "[clinicians managers]" {
-			t.Errorf("userinfo tells of groups %s", groups)
+		userinfo := authorizetest.Decode[map[string]any](t, b.Send(ask))
+		if groups := fmt.Sprint(userinfo["groups"]); groups != "[clinicians managers]" {
+			t.Errorf("userinfo contains groups %s", groups)
 		}
 	}
 }
@@ -168,9 +168,9 @@ func TestImplicitTokensLiveAnHour(t *testing.T) {
 // Servers with the same keys and store accept each other's access tokens only for the same issuer and FHIR server.
 func TestTokenOfAnotherServer(t *testing.T) {
 	t.Parallel()
-	kept := store.NewMemory(0, 0)
+	memory := store.NewMemory(0, 0)
 	server := func(change func(*authorize.Config)) http.Handler {
-		return authorizetest.New(t, func(c *authorize.Config) { c.Store = kept; change(c) })
+		return authorizetest.New(t, func(c *authorize.Config) { c.Store = memory; change(c) })
 	}
 	b := authorizetest.NewBrowser(t, server(func(*authorize.Config) {}))
 	tokens := b.Tokens(nil)
@@ -326,7 +326,7 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after time.Duration // time until the revocation, and then until the clock jumps back
 		revoke        func(b *authorizetest.Browser, s *authorize.Server, tokens authorizetest.TokenResponse)
-		kept          bool
+		wantStored    bool
 	}{
 		"a token, then the clock jumps":           {0, time.Hour + jump, revokeToken, true},
 		"a token, while it seems to have expired": {time.Hour + jump, time.Minute, revokeToken, true},
@@ -347,14 +347,14 @@ func TestRevocationOutlivesClockJump(t *testing.T) {
 				time.Sleep(tt.before)
 				tt.revoke(b, s, tokens)
 				time.Sleep(tt.after)
-				kept := 0
+				stored := 0
 				for _, kind := range []string{"revoked:", "cutoff:user:"} {
 					keys, err := memory.List(t.Context(), kind)
 					authorizetest.NoError(t, err)
-					kept += len(keys)
+					stored += len(keys)
 				}
-				if kept > 0 != tt.kept {
-					t.Errorf("%d revocations are stored", kept)
+				if stored > 0 != tt.wantStored {
+					t.Errorf("%d revocations are stored", stored)
 				}
 			})
 		})

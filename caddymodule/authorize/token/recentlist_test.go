@@ -42,7 +42,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 			t.Errorf("the last code: %+v", got)
 		}
 		if b.IsTokenValid(access) {
-			t.Error("what was revoked works again")
+			t.Error("a revoked token is valid again")
 		}
 		authorizetest.NewBrowser(t, b.Server).SignInAlice(authorizetest.Request(nil))
 	})
@@ -52,7 +52,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(400, 0)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	first := b.Tokens(offline).RefreshToken
 	var last string
@@ -184,7 +184,7 @@ func TestRevocationsOfOnePersonAreBounded(t *testing.T) {
 			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 				authorizetest.AllowRefreshTokens(c)
-				c.Store, c.Durable = store, durable
+				c.Store, c.DurableStore = store, durable
 				c.Clients[0].IDTokenAlgorithm = "ES256" // fast to sign
 			}))
 			lasting := b.Redeem(authorizetest.Location(t, b.SignIn(grant, "alice", "right")))
@@ -195,18 +195,18 @@ func TestRevocationsOfOnePersonAreBounded(t *testing.T) {
 				last = tt.end(b)
 			}
 			const cutoffs = 2
-			if inMemory, kept := countRevocations(t, store), countRevocations(t, durable); inMemory > tt.bound+cutoffs || kept > tt.bound+cutoffs {
-				t.Errorf("%d endings in memory, %d durable", inMemory, kept)
+			if inMemory, inDurable := countRevocations(t, store), countRevocations(t, durable); inMemory > tt.bound+cutoffs || inDurable > tt.bound+cutoffs {
+				t.Errorf("%d revocations in memory, %d in the durable store", inMemory, inDurable)
 			}
 			if b.IsTokenValid(first.AccessToken) || b.IsTokenValid(last.AccessToken) {
-				t.Error("what was ended works")
+				t.Error("a revoked token is valid")
 			}
 			if b.Redeem(older).AccessToken != "" {
-				t.Error("a code older than all endings that are kept is good")
+				t.Error("a code older than all stored revocations is valid")
 			}
 			newer := b.Redeem(authorizetest.Location(t, authorizetest.NewBrowser(t, b.Server).SignIn(grant, "alice", "right")))
 			if !b.IsTokenValid(newer.AccessToken) || !b.IsTokenValid(b.Refresh(lasting.RefreshToken, nil).AccessToken) {
-				t.Error("what is newer has ended, or an older refresh token")
+				t.Error("a newer token or an older refresh token is invalid")
 			}
 		})
 	}
@@ -283,7 +283,7 @@ func TestNoGrantDuringRevocation(t *testing.T) {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
 	if b.IsTokenValid(got.AccessToken) || b.Refresh(got.RefreshToken, nil).AccessToken != "" {
-		t.Error("it goes on with what it got")
+		t.Error("the app's tokens are still valid")
 	}
 }
 
@@ -298,8 +298,8 @@ func TestSessionStartsDuringRevocation(t *testing.T) {
 	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
 		t.Fatalf("%+v, %v, or nothing happened", got, err)
 	}
-	if given := b.RequestTokens(authorizetest.CodeForm(code, nil)); given.AccessToken != "" || b.HasSession() {
-		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.HasSession())
+	if tokens := b.RequestTokens(authorizetest.CodeForm(code, nil)); tokens.AccessToken != "" || b.HasSession() {
+		t.Errorf("tokens %t, signed in %t", tokens.AccessToken != "", b.HasSession())
 	}
 }
 

@@ -203,7 +203,7 @@ func TestRefreshBeyondGrantedScope(t *testing.T) {
 		}
 		return values
 	}
-	for granted, asked := range map[string]struct{ more, less []string }{
+	for granted, requested := range map[string]struct{ more, less []string }{
 		"offline_access user/*.rs": {
 			more: []string{
 				"user/*.cruds", "user/*.*", "user/*.write", "user/*.rsu", "user/*.rs user/*.cruds", "user/*.cruds user/*.rs", "user/Observation.cruds", "user/Observation.*",
@@ -229,7 +229,7 @@ func TestRefreshBeyondGrantedScope(t *testing.T) {
 			t.Fatalf("granted %q", first.Scope)
 		}
 		token, before := first.RefreshToken, families()
-		for _, scope := range asked.more {
+		for _, scope := range requested.more {
 			if got := b.Refresh(token, url.Values{"scope": {scope}}); got.Error != "invalid_scope" || got.AccessToken+got.RefreshToken != "" {
 				t.Errorf("%s of %s: %+v", scope, granted, got)
 			}
@@ -237,7 +237,7 @@ func TestRefreshBeyondGrantedScope(t *testing.T) {
 		if !maps.Equal(families(), before) {
 			t.Errorf("%s: a refused refresh changed the grant", granted)
 		}
-		for _, scope := range asked.less {
+		for _, scope := range requested.less {
 			got := b.Refresh(token, url.Values{"scope": {scope}})
 			if got.Scope != scope || got.AccessToken == "" {
 				t.Errorf("%s of %s: %+v", scope, granted, got)
@@ -262,8 +262,8 @@ func TestRefreshNarrowsScope(t *testing.T) {
 	if got := b.Claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
 		t.Errorf("scope of the access token %v", got)
 	}
-	if whole := b.Refresh(narrow.RefreshToken, nil); whole.Scope != first.Scope || whole.IDToken == "" {
-		t.Errorf("%+v", whole)
+	if full := b.Refresh(narrow.RefreshToken, nil); full.Scope != first.Scope || full.IDToken == "" {
+		t.Errorf("%+v", full)
 	}
 }
 
@@ -479,8 +479,8 @@ func TestRefreshLifetimes(t *testing.T) {
 					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
 				}))
 				token := b.Tokens(url.Values{"scope": {tt.scope}}).RefreshToken
-				for left := tt.wait; left > 0 && token != ""; left -= tt.per {
-					time.Sleep(min(tt.per, left))
+				for remaining := tt.wait; remaining > 0 && token != ""; remaining -= tt.per {
+					time.Sleep(min(tt.per, remaining))
 					token = b.Refresh(token, nil).RefreshToken
 				}
 				if token != "" != tt.want {
@@ -499,7 +499,7 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
-			c.Durable = durable
+			c.DurableStore = durable
 			change(idp)
 		})
 	}
@@ -519,7 +519,7 @@ func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
 	broken := false
 	durable := authorizetest.NewFailingStore(&broken)
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable }))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = durable }))
 	tokens := b.Tokens(authorizetest.WithOfflineAccess(nil))
 	broken = true
 	for name, send := range map[string]func() *http.Response{
@@ -552,24 +552,24 @@ func TestRestart(t *testing.T) {
 	broken := false
 	durable := authorizetest.NewFailingStore(&broken)
 	restart := func() *authorize.Server {
-		return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.Durable = durable })
+		return authorizetest.New(t, func(c *authorize.Config) { authorizetest.AllowRefreshTokens(c); c.DurableStore = durable })
 	}
 	b := authorizetest.NewBrowser(t, restart())
 	signedIn := func() authorizetest.TokenResponse {
 		return authorizetest.NewBrowser(t, b.Server).Tokens(authorizetest.WithOfflineAccess(nil))
 	}
-	kept, family, single := signedIn(), signedIn(), signedIn()
+	unrevoked, family, single := signedIn(), signedIn(), signedIn()
 	authorizetest.SendTokenForm(b, "/oauth2/revoke", family.RefreshToken, "app", "")
 	authorizetest.SendTokenForm(b, "/oauth2/revoke", single.AccessToken, "app", "")
 	b.Server = restart()
 	broken = true
-	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
+	if r := b.Userinfo(unrevoked.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	broken = false
 	authorizetest.CheckInvalid(b, family.RefreshToken, family.AccessToken, single.AccessToken)
-	if got := b.Refresh(kept.RefreshToken, nil); !b.IsTokenValid(kept.AccessToken) || got.RefreshToken == "" {
-		t.Errorf("what was not revoked: %+v", got)
+	if got := b.Refresh(unrevoked.RefreshToken, nil); !b.IsTokenValid(unrevoked.AccessToken) || got.RefreshToken == "" {
+		t.Errorf("unrevoked tokens: %+v", got)
 	}
 	if got := b.Refresh(single.RefreshToken, nil); got.RefreshToken == "" {
 		t.Errorf("the refresh token beside a revoked access token: %+v", got)
@@ -581,12 +581,12 @@ func TestRestart(t *testing.T) {
 func TestGraceAfterOutage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name  string
-		began time.Duration // start of the outage relative to the rotation; 0 means unknown, e.g. after a restart
-		down  time.Duration // end of the outage relative to the rotation
-		later time.Duration // time from the end of the outage to the retry
-		grace time.Duration
-		again bool // whether the same successor is expected
+		name      string
+		began     time.Duration // start of the outage relative to the rotation; 0 means unknown, e.g. after a restart
+		outageEnd time.Duration // end of the outage relative to the rotation
+		later     time.Duration // time from the end of the outage to the retry
+		grace     time.Duration
+		again     bool // whether the same successor is expected
 	}{
 		{"restart", 0, time.Minute, 0, 0, true},
 		{"restart, within the grace", 0, time.Hour, 9 * time.Second, 0, true},
@@ -611,10 +611,10 @@ func TestGraceAfterOutage(t *testing.T) {
 				}))
 				first := b.Tokens(authorizetest.WithOfflineAccess(nil)).RefreshToken
 				lost := b.Refresh(first, nil).RefreshToken
-				if outage.EndedAt = time.Now().Add(tt.down); tt.began != 0 {
+				if outage.EndedAt = time.Now().Add(tt.outageEnd); tt.began != 0 {
 					outage.StartedAt = time.Now().Add(tt.began)
 				}
-				time.Sleep(tt.down + tt.later)
+				time.Sleep(tt.outageEnd + tt.later)
 				if again := b.Refresh(first, nil).RefreshToken; (again == lost) != tt.again {
 					t.Errorf("given %q, and before %q", again, lost)
 				}
@@ -658,11 +658,11 @@ func TestSessionIdle(t *testing.T) {
 					c.SessionIdleTimeout = tt.idle
 				}))
 				got := b.Tokens(url.Values{"scope": {tt.scope}})
-				for left := tt.after; left > 0; left -= 5 * time.Minute {
+				for remaining := tt.after; remaining > 0; remaining -= 5 * time.Minute {
 					if tt.act != nil {
 						tt.act(b, &got)
 					}
-					time.Sleep(min(left, 5*time.Minute))
+					time.Sleep(min(remaining, 5*time.Minute))
 				}
 				if refreshed := b.Refresh(got.RefreshToken, nil); refreshed.RefreshToken != "" != tt.refreshes {
 					t.Errorf("refreshed: %+v", refreshed)
@@ -681,10 +681,10 @@ func TestSessionFromBeforeIdleLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var config authorize.Config
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { config.Durable, config.Store = c.Durable, c.Store }))
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { config.DurableStore, config.Store = c.DurableStore, c.Store }))
 		b.Tokens(nil)
 		b.Server = authorizetest.New(t, func(c *authorize.Config) {
-			c.Durable, c.Store, c.SessionIdleTimeout = config.Durable, config.Store, time.Hour
+			c.DurableStore, c.Store, c.SessionIdleTimeout = config.DurableStore, config.Store, time.Hour
 		})
 		for range 2*8 - 1 {
 			if !b.HasSession() {

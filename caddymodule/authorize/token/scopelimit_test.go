@@ -79,7 +79,7 @@ func TestScopeLimitsPermitNothing(t *testing.T) {
 	server := func() *authorize.Server {
 		return authorizetest.New(t, func(c *authorize.Config) {
 			authorizetest.AllowRefreshTokens(c)
-			c.Durable, c.Users[0].Groups = durable, groups
+			c.DurableStore, c.Users[0].Groups = durable, groups
 			c.ScopeLimits = []scopelimit.Row{{MatchBy: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}}
 		})
 	}
@@ -99,7 +99,7 @@ func TestScopeLimitsPermitNothing(t *testing.T) {
 // rejected.
 func TestScopeOfGrant(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, groups, asked, want string }{
+	for _, tt := range []struct{ name, groups, requested, want string }{
 		{"all", "doctors", "openid user/*.rs", "openid user/*.rs"},
 		{"less", "nurses", "openid fhirUser user/*.rs demo.read", "openid fhirUser user/Observation.rs"},
 		{"none", "", "openid user/*.rs", "openid"},
@@ -112,7 +112,7 @@ func TestScopeOfGrant(t *testing.T) {
 					wardLimits(c)
 					c.ScopeLimits, c.Users[0].Groups = c.ScopeLimits[:2], strings.Fields(tt.groups)
 				}))
-				answer := b.SignIn(authorizetest.Request(url.Values{"scope": {tt.asked}, "prompt": {consent}}), "alice", "right")
+				answer := b.SignIn(authorizetest.Request(url.Values{"scope": {tt.requested}, "prompt": {consent}}), "alice", "right")
 				if consent != "" && tt.want != "invalid_scope" {
 					page, sealed := b.OpenForm(answer)
 					if strings.Contains(tt.want, "*") != strings.Contains(page, "user/*.rs") {
@@ -154,18 +154,18 @@ func TestNamesakes(t *testing.T) {
 	holder := func(u *url.URL, scope string) *tokenclaim.Holder {
 		claims := b.Claims(b.Redeem(u).AccessToken)
 		authorizetest.Equal(t, claims["scope"], any(scope))
-		asked := tokenclaim.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
-		asked.Provider, _ = claims["idp"].(string)
-		asked.CredentialHash, _ = claims["credential_hash"].(string)
-		h, err := b.Server.(*authorize.Server).Holder(t.Context(), asked)
+		accessToken := tokenclaim.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
+		accessToken.Provider, _ = claims["idp"].(string)
+		accessToken.CredentialHash, _ = claims["credential_hash"].(string)
+		h, err := b.Server.(*authorize.Server).Holder(t.Context(), accessToken)
 		authorizetest.NoError(t, err)
 		return h
 	}
-	asked := url.Values{"scope": {"user/*.rs"}}
-	h := holder(authorizetest.SignInAtProvider(b, asked), "user/Patient.rs")
+	parameters := url.Values{"scope": {"user/*.rs"}}
+	h := holder(authorizetest.SignInAtProvider(b, parameters), "user/Patient.rs")
 	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.UnreadClaims, " "), "hospital long ward")
 	b = authorizetest.NewBrowser(t, b.Server)
-	h = holder(authorizetest.Location(t, b.SignIn(authorizetest.Request(asked), "alice", "right")), "user/Observation.rs")
+	h = holder(authorizetest.Location(t, b.SignIn(authorizetest.Request(parameters), "alice", "right")), "user/Observation.rs")
 	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.UnreadClaims, " "), "local ")
 }
 

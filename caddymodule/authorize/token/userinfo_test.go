@@ -166,7 +166,7 @@ func TestClaimsParameter(t *testing.T) {
 		{"for userinfo", `{"userinfo":{"email":null,"given_name":{"essential":true}}}`, []string{"email", "given_name"}, nil},
 		{"for the ID token", `{"id_token":{"email":{"essential":true},"auth_time":{"essential":true}}}`, nil, []string{"email"}},
 		{"for both", `{"userinfo":{"name":null},"id_token":{"address":null}}`, []string{"name"}, []string{"address"}},
-		{"a claim that nobody knows", `{"userinfo":{"shoe_size":{"essential":true}}}`, nil, nil},
+		{"unknown claim", `{"userinfo":{"shoe_size":{"essential":true}}}`, nil, nil},
 		{"an unknown member", `{"verified_claims":7}`, nil, nil},
 		{"the person who signs in", `{"id_token":{"sub":{"value":"alice"}},"userinfo":{"sub":{"values":["bob","alice"]}}}`, nil, nil},
 		{"an acr that is welcome", `{"id_token":{"acr":{"values":["gold"]}}}`, nil, nil},
@@ -194,7 +194,7 @@ func TestClaimsParameter(t *testing.T) {
 					delete(check.got, name)
 				}
 				if len(check.got) != 0 {
-					t.Errorf("%s tells more: %v", at, check.got)
+					t.Errorf("%s contains more claims: %v", at, check.got)
 				}
 			}
 		})
@@ -209,10 +209,10 @@ func TestClaimsParameterRefused(t *testing.T) {
 		{"a member in two cases", `{"userinfo":{},"UserInfo":{"email":null}}`, "invalid_request"},
 		{"no object", `["email"]`, "invalid_request"},
 		{"null", `null`, "invalid_request"},
-		{"a member that is no object", `{"userinfo":"email"}`, "invalid_request"},
+		{"member is not an object", `{"userinfo":"email"}`, "invalid_request"},
 		{"a member that is null", `{"userinfo":null}`, "invalid_request"},
-		{"a claim that is no object", `{"userinfo":{"email":true}}`, "invalid_request"},
-		{"essential that is no truth value", `{"userinfo":{"email":{"essential":"yes"}}}`, "invalid_request"},
+		{"claim is not an object", `{"userinfo":{"email":true}}`, "invalid_request"},
+		{"essential is not a boolean", `{"userinfo":{"email":{"essential":"yes"}}}`, "invalid_request"},
 		{"over 8 KiB", `{"userinfo":{"email":{"value":"` + strings.Repeat("x", 8<<10) + `"}}}`, "invalid_request"},
 		{"nobody", `{"id_token":{"sub":{"values":[]}}}`, "login_required"},
 		{"two people at once", `{"id_token":{"sub":{"value":"alice"}},"userinfo":{"sub":{"value":"bob"}}}`, "login_required"},

@@ -57,10 +57,10 @@ func (p pageFeature) Extend(core *authorize.Core) error {
 }
 
 // withAdministrator makes alice an administrator with an authenticator app.
-func withAdministrator(kept Store, change func(*authorize.Config)) func(*authorize.Config) {
+func withAdministrator(adminStore Store, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		authorizetest.WithTOTP(c)
-		c.Features = append(c.Features, pageFeature{kept})
+		c.Features = append(c.Features, pageFeature{adminStore})
 		c.ScopeLimits = []scopelimit.Row{
 			{MatchBy: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {MatchBy: "any", Scopes: []string{"demo.read", "user/*.rs"}},
 		}
@@ -93,9 +93,9 @@ func open(b *authorizetest.Browser, target string) string {
 	return page
 }
 
-func newAdminBrowser(t *testing.T, kept *fakeStore, change func(*authorize.Config)) *authorizetest.Browser {
+func newAdminBrowser(t *testing.T, adminStore *fakeStore, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, change)))
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(adminStore, change)))
 	if r := signInAs(b); r.Header.Get("Location") != path {
 		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -185,14 +185,14 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			kept := newFakeStore()
+			adminStore := newFakeStore()
 			var trail authorizetest.AuditTrail
-			b := newAdminBrowser(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
+			b := newAdminBrowser(t, adminStore, func(c *authorize.Config) { c.Audit = trail.Record })
 			form := authorizetest.ReadForm(open(b, tt.page)).Fields
 			form.Del("search")
 			tt.change(form)
-			if r := b.Post(path, form); r.StatusCode != tt.status || len(kept.changes) != tt.changes {
-				t.Errorf("%d, %d changes: %s", r.StatusCode, len(kept.changes), authorizetest.Body(t, r))
+			if r := b.Post(path, form); r.StatusCode != tt.status || len(adminStore.changes) != tt.changes {
+				t.Errorf("%d, %d changes: %s", r.StatusCode, len(adminStore.changes), authorizetest.Body(t, r))
 			}
 		})
 	}
@@ -232,16 +232,16 @@ func TestFormsOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				kept, records := newFakeStore(), store.NewMemory(0, 0)
+				adminStore, records := newFakeStore(), store.NewMemory(0, 0)
 				shared := func(c *authorize.Config) { c.Store = records }
-				mine := newAdminBrowser(t, kept, shared)
+				mine := newAdminBrowser(t, adminStore, shared)
 				form := authorizetest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
 				time.Sleep(time.Minute) // until the next code is valid
-				other := newAdminBrowser(t, kept, shared)
-				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(kept.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
-					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(kept.changes))
+				other := newAdminBrowser(t, adminStore, shared)
+				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(adminStore.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
+					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(adminStore.changes))
 				}
 			})
 		})
@@ -252,8 +252,8 @@ func TestFormsOfOthers(t *testing.T) {
 func TestAuditOfAdministrators(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	kept := newFakeStore()
-	b := newAdminBrowser(t, kept, func(c *authorize.Config) {
+	adminStore := newFakeStore()
+	b := newAdminBrowser(t, adminStore, func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})
 	form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
@@ -271,11 +271,11 @@ func TestAuditOfAdministrators(t *testing.T) {
 // Apps that await approval come first, a list is limited, and a search narrows it. Names are never interpreted as markup.
 func TestLists(t *testing.T) {
 	t.Parallel()
-	kept := newFakeStore()
+	adminStore := newFakeStore()
 	for i := range 150 {
-		kept.entries["users"] = append(kept.entries["users"], entry("store", "<b>"+string(rune('a'+i%26))))
+		adminStore.entries["users"] = append(adminStore.entries["users"], entry("store", "<b>"+string(rune('a'+i%26))))
 	}
-	b := newAdminBrowser(t, kept, nil)
+	b := newAdminBrowser(t, adminStore, nil)
 	page := open(b, path)
 	if waits, others := strings.Index(page, ">waiting<"), strings.Index(page, ">app <"); waits < 0 || others < waits || strings.Contains(page, "<b>") || strings.Contains(page, ">bob") {
 		t.Errorf("%d %d: %s", waits, others, page)
@@ -303,14 +303,14 @@ func TestNewEntryIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept := newFakeStore()
-			b := newAdminBrowser(t, kept, nil)
+			adminStore := newFakeStore()
+			b := newAdminBrowser(t, adminStore, nil)
 			form := authorizetest.ReadForm(open(b, path+"?kind=users")).Fields
 			form.Set("action", "add")
 			form.Set("name", "zoe")
 			change(form)
-			if r := b.Post(path, form); r.StatusCode != http.StatusBadRequest || len(kept.changes) != 0 {
-				t.Errorf("%d, changes %+v", r.StatusCode, kept.changes)
+			if r := b.Post(path, form); r.StatusCode != http.StatusBadRequest || len(adminStore.changes) != 0 {
+				t.Errorf("%d, changes %+v", r.StatusCode, adminStore.changes)
 			}
 		})
 	}
@@ -329,8 +329,8 @@ func TestConfiguredPeopleAreNotListed(t *testing.T) {
 func TestRefusedAdministratorIsAudited(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	kept := newFakeStore()
-	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, func(c *authorize.Config) {
+	adminStore := newFakeStore()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(adminStore, func(c *authorize.Config) {
 		c.Users[0].Groups = []string{"nurses"}
 		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
 	})))
@@ -342,8 +342,8 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 		},
 	} {
 		events = nil
-		if r := send(); r.StatusCode != http.StatusForbidden || len(events) != 1 || events[0].Actor != "alice" || events[0].Err == nil || len(kept.changes) != 0 {
-			t.Errorf("%d, %d changes, %+v", r.StatusCode, len(kept.changes), events)
+		if r := send(); r.StatusCode != http.StatusForbidden || len(events) != 1 || events[0].Actor != "alice" || events[0].Err == nil || len(adminStore.changes) != 0 {
+			t.Errorf("%d, %d changes, %+v", r.StatusCode, len(adminStore.changes), events)
 		}
 	}
 }
@@ -371,8 +371,8 @@ func (s *slowStore) List(ctx context.Context, kind string) ([]Entry, error) {
 func TestPagesAreSerialized(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		kept := &slowStore{fakeStore: newFakeStore()}
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(kept, nil)))
+		adminStore := &slowStore{fakeStore: newFakeStore()}
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(adminStore, nil)))
 		signInAs(b)
 		var group sync.WaitGroup
 		for range 5 {
@@ -381,8 +381,8 @@ func TestPagesAreSerialized(t *testing.T) {
 			group.Go(func() { other.Get(path) })
 		}
 		group.Wait()
-		if kept.max != 1 {
-			t.Errorf("%d lists at once", kept.max)
+		if adminStore.max != 1 {
+			t.Errorf("%d lists at once", adminStore.max)
 		}
 	})
 }

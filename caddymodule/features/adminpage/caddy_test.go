@@ -56,11 +56,11 @@ func TestCaddyfileErrors(t *testing.T) {
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, scope, given string
-		warns, fails       bool
+		name, scope, granted string
+		warns, fails         bool
 	}{
-		{"for nobody", "fhir-admin", "user/*.rs", true, false},
-		{"for somebody", "fhir-admin", "fhir-admin", false, false},
+		{"scope granted to nobody", "fhir-admin", "user/*.rs", true, false},
+		{"scope granted", "fhir-admin", "fhir-admin", false, false},
 		{"no scope of the site's own", "user/*.rs", "user/*.rs", false, true},
 		{"no scope", "", "user/*.rs", true, true},
 	} {
@@ -68,7 +68,7 @@ func TestConfigure(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
 			c := authorize.Config{
-				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{MatchBy: "any", Scopes: []string{tt.given}}},
+				Logger: slog.New(slog.NewTextHandler(&text, nil)), ScopeLimits: []scopelimit.Row{{MatchBy: "any", Scopes: []string{tt.granted}}},
 			}
 			err := (&AdminPage{Scope: tt.scope}).Configure(new(fhirapp.App), &c)
 			if warned := strings.Contains(text.String(), "admin_page has no administrators"); warned != tt.warns || (err != nil) != tt.fails {

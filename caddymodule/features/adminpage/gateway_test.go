@@ -56,10 +56,10 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 	return g.Post("/oauth2/login", url.Values{"request": {request}, "username": {user}, "password": {password}})
 }
 
-var shownSecret = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
+var detailPattern = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
 
 // do submits a form of the page, and returns the shown secret or the reason for a refusal.
-func (g adminPage) do(action, kind, name string, fields url.Values) (shown string, status int) {
+func (g adminPage) do(action, kind, name string, fields url.Values) (detail string, status int) {
 	g.t.Helper()
 	target := "/oauth2/admin?" + url.Values{"kind": {kind}, "name": {name}}.Encode()
 	if action == "add" {
@@ -72,10 +72,10 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 	}
 	maps.Copy(form, fields)
 	r := g.Post("/oauth2/admin", form)
-	if found := shownSecret.FindStringSubmatch(gatewaytest.ReadBody(g.t, r)); found != nil {
-		shown = html.UnescapeString(found[1])
+	if found := detailPattern.FindStringSubmatch(gatewaytest.ReadBody(g.t, r)); found != nil {
+		detail = html.UnescapeString(found[1])
 	}
-	return shown, r.StatusCode
+	return detail, r.StatusCode
 }
 
 // must is like do, but fails the test if the action is refused.

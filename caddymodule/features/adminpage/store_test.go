@@ -43,12 +43,12 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	refused := caddy.APIError{HTTPStatus: http.StatusInsufficientStorage, Err: store.ErrFull}
-	if shown, ok := errors.AsType[*oauth2.Error](convertError(refused)); !ok || !strings.Contains(shown.Description, store.ErrFull.Error()) || shown.Status != refused.HTTPStatus {
-		t.Errorf("%+v", shown)
+	if converted, ok := errors.AsType[*oauth2.Error](convertError(refused)); !ok || !strings.Contains(converted.Description, store.ErrFull.Error()) || converted.Status != refused.HTTPStatus {
+		t.Errorf("%+v", converted)
 	}
 	for _, failed := range []error{store.ErrUnavailable, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: errors.New("x")}} {
-		if shown, ok := errors.AsType[*oauth2.Error](convertError(failed)); ok {
-			t.Errorf("%v: %+v", failed, shown)
+		if converted, ok := errors.AsType[*oauth2.Error](convertError(failed)); ok {
+			t.Errorf("%v: %+v", failed, converted)
 		}
 	}
 }

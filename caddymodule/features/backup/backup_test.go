@@ -70,7 +70,7 @@ func TestBackupIsRestored(t *testing.T) {
 	before := at(folder)
 	offline := gatewaytest.DemoRequest()
 	offline.Set("scope", "openid offline_access")
-	kept := exchange(t, before, gatewaytest.CodeForm(before.CodeFor(offline)))
+	issued := exchange(t, before, gatewaytest.CodeForm(before.CodeFor(offline)))
 	revoked := exchange(t, before, gatewaytest.CodeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
 	before.Post("/oauth2/revoke", map[string][]string{"client_id": {"demo-app"}, "token": {revoked["refresh_token"].(string)}})
 	app, err := fhirbase.FindApp[*fhirapp.App](before.Context)
@@ -86,7 +86,7 @@ func TestBackupIsRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	busy, rest := context.WithCancel(t.Context())
+	busy, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	for i := range 4 {
 		writers.Go(func() {
@@ -96,7 +96,7 @@ func TestBackupIsRestored(t *testing.T) {
 		})
 	}
 	w, err := admin(t, before.Context, http.MethodGet, "/fhir/backup")
-	rest()
+	stop()
 	writers.Wait()
 	if err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/x-tar" {
 		t.Fatal(err, w.Code, w.Header())
@@ -110,13 +110,13 @@ func TestBackupIsRestored(t *testing.T) {
 	}
 
 	after := at(restored)
-	if r := after.Get("/oauth2/userinfo", kept["access_token"].(string)); r.StatusCode != http.StatusOK {
-		t.Errorf("an access token of before: %d", r.StatusCode)
+	if r := after.Get("/oauth2/userinfo", issued["access_token"].(string)); r.StatusCode != http.StatusOK {
+		t.Errorf("access token from before the backup: %d", r.StatusCode)
 	}
 	if r := after.Get("/oauth2/userinfo", revoked["access_token"].(string)); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a revoked access token: %d", r.StatusCode)
 	}
-	if tokens := exchange(t, after, refreshForm(kept["refresh_token"])); tokens["access_token"] == nil {
+	if tokens := exchange(t, after, refreshForm(issued["refresh_token"])); tokens["access_token"] == nil {
 		t.Errorf("refreshed: %v", tokens)
 	}
 	if r := after.Post("/oauth2/token", refreshForm(revoked["refresh_token"])); r.StatusCode != http.StatusBadRequest {
@@ -171,7 +171,7 @@ func codeAt(t *testing.T, r *http.Response) string {
 }
 
 // A store of several gateways is not backed up, and a failed backup cannot be taken for a complete one.
-func TestBackupRefused(t *testing.T) {
+func TestBackupRejected(t *testing.T) {
 	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tstore memory")
 	app, err := fhirbase.FindApp[*fhirapp.App](shared.Context)
 	if err != nil {

@@ -220,7 +220,7 @@ func TestConvertKeycloakRealm(t *testing.T) {
 		{"an unlimited lifetime", `"accessTokenLifespan": -1, `, "", "access_token_lifetime has this server's default"},
 		{"a scope by role", gate, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted: Keycloak restricts it to a role"},
 		{"a scope by everybody's role", gate + roles, "\t\t\tscope offline_access patient/*.rs\n", ""},
-		{"a scope by a role that somebody lacks", gate + roles + `"users": [{"username": "ada"}], `, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted"},
+		{"scope of a role that a user lacks", gate + roles + `"users": [{"username": "ada"}], `, "\t\t\tscope patient/*.rs\n", "scope offline_access omitted"},
 		{"a scope by a role of a client", `"clientScopeMappings": {"ehr": [{"clientScope": "patient/*.rs", "roles": ["physician"]}]}, `, "\t\t\tscope offline_access\n", "scope patient/*.rs omitted"},
 		{"a second factor if there is one", second, "\t\t\tscope offline_access patient/*.rs\n\t\t}", ""},
 		{"a second factor of everybody", strings.Replace(second, `"CONDITIONAL"`, `"REQUIRED"`, 1), "\t\t\tacr mfa\n", "the browser flow requires a second factor"},
@@ -238,7 +238,7 @@ func TestConvertKeycloakRealm(t *testing.T) {
 			}
 			for line := range strings.SplitSeq(strings.TrimSpace(got.summary), "\n") {
 				if !strings.Contains(strings.ToLower(got.caddyfile), strings.ToLower(line)) {
-					t.Errorf("no comment says %q", line)
+					t.Errorf("no comment contains %q", line)
 				}
 			}
 		})

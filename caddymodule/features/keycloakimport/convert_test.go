@@ -50,7 +50,7 @@ func TestConvertParts(t *testing.T) {
 		{"a required action", `{"users": [{"username": "ada", "requiredActions": ["UPDATE_PASSWORD"], "credentials": [` + password + `]}]}`, "the user has pending required actions: UPDATE_PASSWORD"},
 		{"a passkey alone beside the password", `{"users": [{"username": "ada", "credentials": [` + password + `, {"type": "webauthn"}]}]}`, "Omitted: user ada: the second factor cannot be converted"},
 		{"fhirUser", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Practitioner/ada"]}, "credentials": [` + password + `]}]}`, "fhir_user Practitioner/ada\n"},
-		{"fhirUser of nobody", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Device/1"]}, "credentials": [` + password + `]}]}`, `fhir_user omitted: "Device/1"`},
+		{"unsupported fhirUser", `{"users": [{"username": "ada", "attributes": {"fhirUser": ["Device/1"]}, "credentials": [` + password + `]}]}`, `fhir_user omitted: "Device/1"`},
 		{"an app of eight digits", otp(`{\"subType\":\"totp\",\"digits\":8,\"period\":30,\"algorithm\":\"HmacSHA1\"}`), "unsupported parameters (totp, 8 digits"},
 		{"an app of SHA-256", otp(`{\"subType\":\"totp\",\"digits\":6,\"period\":30,\"algorithm\":\"HmacSHA256\"}`), "HmacSHA256): totp with 6 digits"},
 		{"an app by counter", otp(`{\"subType\":\"hotp\",\"digits\":6}`), "unsupported parameters (hotp"},

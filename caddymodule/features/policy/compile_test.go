@@ -147,7 +147,7 @@ func newGuardedServer(t *testing.T, p fixedPolicy, records ...[]byte) guardedSer
 		t.Fatal(err)
 	}
 	if p.t = t; p.set == nil {
-		t.Fatal("there is no such rule")
+		t.Fatal("rule not found")
 	}
 	return guardedServer{t, &enforce.Enforcer{Base: "/fhir/R4", TypeRules: enforce.NewTypeRules(nil), Policies: []rule.Policy{p}}, store}
 }
@@ -223,7 +223,7 @@ func TestDocumentedRules(t *testing.T) {
 		status     int
 	}{
 		{"vip", "one who treats them", reader, Token{Issuer: hospital, Subject: "alice"}, monday, "Patient/a", 200},
-		{"vip", "somebody else", reader, Token{Issuer: hospital, Subject: "carol"}, monday, "Patient/a", 404},
+		{"vip", "another person", reader, Token{Issuer: hospital, Subject: "carol"}, monday, "Patient/a", 404},
 		{"vip", "one of that name elsewhere", reader, Token{Issuer: "https://other.example", Subject: "alice"}, monday, "Patient/a", 404},
 		{"vip", "a record without labels", reader, Token{Issuer: hospital, Subject: "carol"}, monday, "Patient/b", 200},
 		{"psychotherapy", "an app", reader, Token{ClientID: "app"}, monday, "DocumentReference/note", 404},

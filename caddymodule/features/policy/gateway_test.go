@@ -26,7 +26,7 @@ func TestGateway(t *testing.T) {
 		{"deny a resource", `deny one "resource.id == '1'"`, http.MethodGet, http.StatusNotFound},
 		{"deny another resource", `deny "resource.id == '2'"`, http.MethodGet, http.StatusOK},
 		{"allow", `allow "request.interaction == 'delete' && token.subject == 'alice'"`, http.MethodDelete, http.StatusOK},
-		{"allow somebody else", `allow "request.interaction == 'delete' && token.subject == 'bob'"`, http.MethodDelete, http.StatusForbidden},
+		{"allow another user", `allow "request.interaction == 'delete' && token.subject == 'bob'"`, http.MethodDelete, http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -192,18 +192,18 @@ type pendingRules struct {
 	denies, allows []*compiledRule
 }
 
-// MayDeny implements [rule.Resources].
+// MayDeny implements [rule.ResourceEvaluator].
 func (o *pendingRules) MayDeny() bool { return len(o.denies) > 0 }
 
-// MayAllow implements [rule.Resources].
+// MayAllow implements [rule.ResourceEvaluator].
 func (o *pendingRules) MayAllow() bool { return len(o.allows) > 0 }
 
-// DependsOn implements [rule.Resources]. Rules may also use an element's extensions in FHIR JSON.
+// DependsOn implements [rule.ResourceEvaluator]. Rules may also use an element's extensions in FHIR JSON.
 func (o *pendingRules) DependsOn(element string) bool {
 	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
 }
 
-// Evaluate implements [rule.Resources].
+// Evaluate implements [rule.ResourceEvaluator].
 func (o *pendingRules) Evaluate(ctx context.Context, res resource.Resource) rule.Decision {
 	return decide(ctx, o.denies, o.allows, o.variables(res))
 }
@@ -212,7 +212,7 @@ func (o *pendingRules) variables(res resource.Resource) variables {
 	return variables{input: o.input, resource: &lazyResource{resource: res, names: o.elements}}
 }
 
-// DeniesType implements [rule.Resources].
+// DeniesType implements [rule.ResourceEvaluator].
 func (o *pendingRules) DeniesType(ctx context.Context, resourceType string) bool {
 	res, err := resource.Parse([]byte(`{"resourceType":` + strconv.Quote(resourceType) + `}`))
 	if err != nil {

@@ -194,7 +194,7 @@ func TestRequest(t *testing.T) {
 		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getHours() == 20 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
 		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
 		{"a denial leaves nothing open", "deny true;deny resource.a == 1;allow resource.a == 1", rule.Decision{Effect: rule.Deny, Rule: "1"}, false},
-		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", rule.Decision{}, false},
+		{"undecided deny and allow", "deny resource.a == 1;allow resource.a == 1", rule.Decision{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -310,7 +310,7 @@ func TestResource(t *testing.T) {
 		{"true, false and null", "allow resource.active == true && resource.off == false && resource.nothing == null", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
 		{"an escape", "allow resource.subject.reference == 'Patient/a'", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
 		{"the request too", "allow resource.resourceType == request.type", rule.Decision{Effect: rule.Allow, Rule: "1"}, false},
-		{"what is said of the request", "allow true;allow resource.status == 'draft'", rule.Decision{}, false},
+		{"allow by the request", "allow true;allow resource.status == 'draft'", rule.Decision{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -369,9 +369,9 @@ func BenchmarkResource(b *testing.B) {
 func TestDeniesType(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, rules string // separated by ;
-		patients    bool   // all Patients are denied
-		others      bool   // all Observations are denied
+		name, rules  string // separated by ;
+		patients     bool   // all Patients are denied
+		observations bool   // all Observations are denied
 	}{
 		{"by type", "deny resource.resourceType == 'Patient'", true, false},
 		{"by type and token", "deny token.client_id == 'app' && resource.resourceType in ['Patient', 'Person']", true, false},
@@ -391,8 +391,8 @@ func TestDeniesType(t *testing.T) {
 			if r == nil {
 				r = &pendingRules{}
 			}
-			if patients, others := r.DeniesType(t.Context(), "Patient"), r.DeniesType(t.Context(), "Observation"); patients != tt.patients || others != tt.others {
-				t.Errorf("Patient %t, Observation %t", patients, others)
+			if patients, observations := r.DeniesType(t.Context(), "Patient"), r.DeniesType(t.Context(), "Observation"); patients != tt.patients || observations != tt.observations {
+				t.Errorf("Patient %t, Observation %t", patients, observations)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestPostgresPlaceholders(t *testing.T) {
 	} {
 		parsed, err := pgconn.ParseConfig(tt.written)
 		if err != nil || parsed.Password != os.Getenv("PGPASSWORD_HERE") || parsed.Host != "db1" || parsed.Port != 5433 {
-			t.Fatalf("%s: it says %+v, %v", name, parsed, err)
+			t.Fatalf("%s: parsed %+v, %v", name, parsed, err)
 		}
 		withPlaceholders, written := &postgres.Store{DSN: tt.dsn}, &postgres.Store{DSN: tt.written}
 		if err := errors.Join(withPlaceholders.Provision(caddy.Context{}), written.Provision(caddy.Context{})); err != nil {
@@ -126,7 +126,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	gatewaytest.CaddyfileErrors{
 		{"PostgreSQL nowhere", gatewaytest.AppCaddyfile("store postgres"), 4, "the option dsn is required"},
 		{"PostgreSQL with an unknown word", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tusername fhir\n\t\t}"), 5, "username"},
-		{"table that is none", gatewaytest.AppCaddyfile("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
+		{"invalid table name", gatewaytest.AppCaddyfile("store postgres {\n\t\t\ttable a-b\n\t\t}"), 5, "invalid table"},
 		{"commit at times", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tsynchronous_commit sometimes\n\t\t}"), 5, "remote_apply"},
 		{"dsn with a placeholder without its end", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tdsn postgres://x:{env.PGPASSWORD@db\n\t\t}"), 5, "no closing brace"},
 		{"store's certificate without a key", gatewaytest.AppCaddyfile("store postgres {\n\t\t\tdsn host=db\n\t\t\ttls_client x.pem\n\t\t}"), 6, "x.pem"},

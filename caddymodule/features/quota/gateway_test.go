@@ -45,7 +45,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	app := gatewaytest.AppCaddyfile
 	gatewaytest.CaddyfileErrors{
 		{"without a window", app("quota apps client 1000"), 4, "quota apps client 1000 1m"},
-		{"by nobody", app("quota apps ip 1000 1m"), 4, "is not client, person or network"},
+		{"unknown holder kind", app("quota apps ip 1000 1m"), 4, "is not client, person or network"},
 		{"of none", app("quota apps client 0 1m"), 4, "0"},
 		{"with a window in parts of a second", app("quota apps client 10 1500ms"), 4, "whole seconds"},
 		{"twice", app("quota apps client 10 1m\n\t\tquota apps person 10 1m"), 5, "duplicate quota apps"},
@@ -62,9 +62,9 @@ type gateway struct {
 }
 
 // gatewayWithQuota is the example gateway with one more quota and a backend that returns a patient.
-func gatewayWithQuota(t *testing.T, name, rest string) *gateway {
+func gatewayWithQuota(t *testing.T, name, options string) *gateway {
 	t.Helper()
-	quotas := "\t\tquota " + name + " " + rest + "\n" // all gateways of this process share counts by name
+	quotas := "\t\tquota " + name + " " + options + "\n" // all gateways of this process share counts by name
 	return &gateway{gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		if r.Method == http.MethodPost {
@@ -157,11 +157,11 @@ func TestQuotaCounts(t *testing.T) {
 		counts, method, path, body string
 		want                       string // statuses of ten requests
 	}{
-		"each request":       {"", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
-		"only what is named": {" {\n\t\t\tcount $expand\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
-		"at its cost":        {" {\n\t\t\tcount request 4\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:2 429:8]"},
-		"an operation":       {" {\n\t\t\tcount $expand 5\n\t\t}", "GET", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "", "map[200:2 429:8]"},
-		"a batch":            {"", "POST", "/fhir/R4", batch, "map[200:3 429:7]"},
+		"each request":             {"", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
+		"only the named operation": {" {\n\t\t\tcount $expand\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
+		"at its cost":              {" {\n\t\t\tcount request 4\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:2 429:8]"},
+		"an operation":             {" {\n\t\t\tcount $expand 5\n\t\t}", "GET", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", "", "map[200:2 429:8]"},
+		"a batch":                  {"", "POST", "/fhir/R4", batch, "map[200:3 429:7]"},
 	} {
 		g := gatewayWithQuota(t, "counts-"+strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), "'", ""), "client 10 1h"+test.counts)
 		token := g.RequestToken(url.Values{
@@ -169,7 +169,7 @@ func TestQuotaCounts(t *testing.T) {
 		})
 		last, got := g.statuses(10, func() *http.Response {
 			r := g.ask(test.method, test.path, token, test.body)
-			if told := r.Header.Get("RateLimit-Policy") != ""; told != (name != "only what is named") {
+			if hasPolicy := r.Header.Get("RateLimit-Policy") != ""; hasPolicy != (name != "only the named operation") {
 				t.Errorf("%s: %d with %v", name, r.StatusCode, r.Header)
 			}
 			return r

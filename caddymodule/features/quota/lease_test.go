@@ -71,9 +71,9 @@ func TestTakeOverGateways(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				all, storage := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
-				admitted, asked := 0, 0
-				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
-					if admits(t, all[test.choose(asked)], "greedy", Request) {
+				admitted, requests := 0, 0
+				for began := time.Now(); time.Since(began) < 5*time.Minute; requests++ {
+					if admits(t, all[test.choose(requests)], "greedy", Request) {
 						admitted++
 					}
 					time.Sleep(test.pause)
@@ -81,8 +81,8 @@ func TestTakeOverGateways(t *testing.T) {
 				if want := 5 * test.limit; admitted < want*95/100 || admitted > want*105/100 {
 					t.Errorf("%d of %d", admitted, want)
 				}
-				if steps := int(storage.steps.Load()); steps/2 > asked/3 && test.limit > 100 {
-					t.Errorf("%d steps for %d requests", steps, asked)
+				if steps := int(storage.steps.Load()); steps/2 > requests/3 && test.limit > 100 {
+					t.Errorf("%d steps for %d requests", steps, requests)
 				}
 			})
 		})
@@ -178,7 +178,7 @@ func TestStoreOutage(t *testing.T) {
 			t.Errorf("%d at the other", admitted)
 		}
 		if steps := storage.steps.Load(); steps > 4 {
-			t.Errorf("a store that is away was asked %d times", steps)
+			t.Errorf("%d steps on an unavailable store", steps)
 		}
 		storage.away.Store(false)
 		time.Sleep(storeBackoff)

@@ -96,7 +96,7 @@ func TestFields(t *testing.T) {
 			t.Errorf("%+v", refusal)
 		}
 		if _, refusal = take(Request); refusal != nil {
-			t.Error("what is dearer was refused, and so is what there is enough for")
+			t.Error("after an unaffordable request, an affordable one was rejected")
 		}
 	})
 }

@@ -17,21 +17,21 @@ func TestCheck(t *testing.T) {
 		change func(*Quota)
 		want   string // substring of the error
 	}{
-		"as it is":         {func(*Quota) {}, ""},
-		"costs":            {func(q *Quota) { q.Costs = map[string]int{"request": 1, "token": 2, "$expand": 5, "$export-poll": 1000} }, ""},
-		"no name":          {func(q *Quota) { q.Name = "" }, "lower-case"},
-		"a quote":          {func(q *Quota) { q.Name = `a"b` }, "lower-case"},
-		"a long name":      {func(q *Quota) { q.Name = strings.Repeat("a", 33) }, "up to 32"},
-		"by nobody":        {func(q *Quota) { q.HolderKind = "ip" }, "is not client, person or network"},
-		"no limit":         {func(q *Quota) { q.Limit = 0 }, "limit"},
-		"a great limit":    {func(q *Quota) { q.Limit = maxLimit + 1 }, "limit"},
-		"a short window":   {func(q *Quota) { q.Window = caddy.Duration(time.Second / 2) }, "window"},
-		"parts of one":     {func(q *Quota) { q.Window = caddy.Duration(1500 * time.Millisecond) }, "whole seconds"},
-		"a long window":    {func(q *Quota) { q.Window = caddy.Duration(32 * 24 * time.Hour) }, "31d"},
-		"no operation":     {func(q *Quota) { q.Costs = map[string]int{"expand": 1} }, "such as $expand"},
-		"too dear":         {func(q *Quota) { q.Costs = map[string]int{"$expand": 1001} }, "between 1 and the limit"},
-		"free":             {func(q *Quota) { q.Costs = map[string]int{"$expand": 0} }, "between 1 and the limit"},
-		"tokens of people": {func(q *Quota) { q.HolderKind, q.Costs = Person, map[string]int{"token": 1} }, "the person is not yet identified"},
+		"as it is":            {func(*Quota) {}, ""},
+		"costs":               {func(q *Quota) { q.Costs = map[string]int{"request": 1, "token": 2, "$expand": 5, "$export-poll": 1000} }, ""},
+		"no name":             {func(q *Quota) { q.Name = "" }, "lower-case"},
+		"a quote":             {func(q *Quota) { q.Name = `a"b` }, "lower-case"},
+		"a long name":         {func(q *Quota) { q.Name = strings.Repeat("a", 33) }, "up to 32"},
+		"unknown holder kind": {func(q *Quota) { q.HolderKind = "ip" }, "is not client, person or network"},
+		"no limit":            {func(q *Quota) { q.Limit = 0 }, "limit"},
+		"a great limit":       {func(q *Quota) { q.Limit = maxLimit + 1 }, "limit"},
+		"a short window":      {func(q *Quota) { q.Window = caddy.Duration(time.Second / 2) }, "window"},
+		"parts of one":        {func(q *Quota) { q.Window = caddy.Duration(1500 * time.Millisecond) }, "whole seconds"},
+		"a long window":       {func(q *Quota) { q.Window = caddy.Duration(32 * 24 * time.Hour) }, "31d"},
+		"no operation":        {func(q *Quota) { q.Costs = map[string]int{"expand": 1} }, "such as $expand"},
+		"too dear":            {func(q *Quota) { q.Costs = map[string]int{"$expand": 1001} }, "between 1 and the limit"},
+		"free":                {func(q *Quota) { q.Costs = map[string]int{"$expand": 0} }, "between 1 and the limit"},
+		"tokens of people":    {func(q *Quota) { q.HolderKind, q.Costs = Person, map[string]int{"token": 1} }, "the person is not yet identified"},
 	} {
 		q := valid()
 		test.change(&q)

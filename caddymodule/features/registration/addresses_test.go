@@ -28,7 +28,7 @@ func TestRegisteredAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			body := logo.Bytes()
-			app, asked := keyServer(t, func() []byte { return body })
+			app, requests := keyServer(t, func() []byte { return body })
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) {
 				if r.PKCE, r.RequestObjects = client.PKCEOptional, true; inside {
 					r.Transport = app.Client().Transport
@@ -48,8 +48,8 @@ func TestRegisteredAddresses(t *testing.T) {
 			body = []byte(object)
 			q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {authorizetest.Callback}, "request_uri": {app.URL + "/object"}}
 			to := authorizetest.Location(t, b.Authorize(q))
-			if refused := to.Query().Get("error") == "invalid_request_uri"; refused == inside || asked.Load() != map[bool]int64{true: 2}[inside] {
-				t.Errorf("to %s, asked %d times", to, asked.Load())
+			if refused := to.Query().Get("error") == "invalid_request_uri"; refused == inside || requests.Load() != map[bool]int64{true: 2}[inside] {
+				t.Errorf("to %s, %d requests", to, requests.Load())
 			}
 			if inside {
 				authorizetest.WantText(t, authorizetest.Body(t, b.Get(to.String())), `href="`+app.URL+`/policy"`, `href="`+app.URL+`/terms#new"`, `src="/oauth2/client_logo?client_id=`+c.ID+`"`)

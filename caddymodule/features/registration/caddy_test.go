@@ -34,7 +34,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"a system scope", app("registration {\n\t\t\tscope system/*.rs\n\t\t}"), 5, "system/*.rs"},
 		{"without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},
 		{"with a word", app("registration open"), 4, "open"},
-		{"a scope that is none", app("registration {\n\t\t\tscope \"a b\"\n\t\t}"), 5, "a b"},
+		{"malformed scope", app("registration {\n\t\t\tscope \"a b\"\n\t\t}"), 5, "a b"},
 	}.Check(t)
 }
 
@@ -123,7 +123,7 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 	with := sharing("\n\t\tstore_key " + storeKey)
 	one, other := gatewaytest.NewInFolder(t, with, folder), gatewaytest.New(t, with)
 	if status := ask(one, http.MethodGet, before, beforeToken); status != http.StatusOK {
-		t.Errorf("one of before: %d", status)
+		t.Errorf("client registered before: %d", status)
 	}
 	since, sinceToken := register(one)
 	for uri, token := range map[string]string{before: beforeToken, since: sinceToken} {

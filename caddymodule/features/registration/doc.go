@@ -1,5 +1,5 @@
-// Package registration is the feature that lets clients register themselves: OAuth 2.0 Dynamic Client Registration (RFC 7591),
-// its management protocol (RFC 7592), and OpenID Connect Dynamic Client Registration 1.0.
+// Package registration is a feature: clients can register themselves by OAuth 2.0 Dynamic Client Registration (RFC 7591), its
+// management protocol (RFC 7592), and OpenID Connect Dynamic Client Registration 1.0.
 //
 //	registration.go  options and Caddy module; client source for the authorization server; the operator's actions
 //	endpoint.go      registration and configuration endpoints

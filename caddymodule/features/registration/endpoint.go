@@ -15,8 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// clientInformation is the client information response (RFC 7591 §3.2.1, RFC 7592 §3).
-// Secret is set only if it is new.
+// clientInformation is the client information response (RFC 7591 §3.2.1, RFC 7592 §3). Secret is set only if the secret is new.
 type clientInformation struct {
 	ID              string `json:"client_id"`
 	Secret          string `json:"client_secret,omitempty"`
@@ -30,12 +29,11 @@ type clientInformation struct {
 // Path is the path of the client registration endpoint and the client configuration endpoint.
 const Path = "/oauth2/register"
 
-// registrationEndpoint is the client registration endpoint (RFC 7591) and the client
-// configuration endpoint (RFC 7592).
+// registrationEndpoint is the client registration endpoint (RFC 7591) and the client configuration endpoint (RFC 7592).
 type registrationEndpoint struct {
 	*endpoint.Responder
 	registration *Registration
-	limiter      *lockout.Limiter // limits wrong tokens
+	limiter      *lockout.Limiter // limits attempts with wrong tokens
 }
 
 func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +53,7 @@ func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// registrationToken returns the bearer token of a request (RFC 6750 §2.1), or "".
+// registrationToken returns the bearer token of a request (RFC 6750 §2.1), or "" if there is none.
 func registrationToken(r *http.Request) string {
 	headers := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(strings.Join(headers, ", "), " ")
@@ -65,8 +63,8 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the registration access token of the client with clientID, or the initial access token if clientID
-// is empty. A request without a token is not a failed attempt.
+// checkToken checks the registration access token of the client clientID or, if clientID is empty, the initial access token. A
+// request without a token is rejected but does not count as a failed attempt.
 func (e *registrationEndpoint) checkToken(r *http.Request, clientID string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {
@@ -120,12 +118,12 @@ func (e *registrationEndpoint) newInformation(c *registeredClient) clientInforma
 		info.ApplicationType = applicationNative
 	}
 	if c.SecretDigest != nil {
-		info.SecretExpiresAt = new(int64) // never
+		info.SecretExpiresAt = new(int64) // 0: the secret never expires
 	}
 	return info
 }
 
-// authenticate returns the client named in the request if the request has its registration access token.
+// authenticate returns the client whose client_id is in the query, if the request has the client's registration access token.
 func (e *registrationEndpoint) authenticate(r *http.Request) (*registeredClient, error) {
 	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
@@ -135,7 +133,7 @@ func (e *registrationEndpoint) authenticate(r *http.Request) (*registeredClient,
 	if err != nil {
 		return nil, err
 	}
-	var digest []byte // nil for unknown clients: no token matches
+	var digest []byte // nil for unknown clients, so that no token matches
 	if c != nil {
 		digest = c.AccessDigest
 		audit.RecordClient(r.Context(), c.Client.ID)
@@ -154,16 +152,16 @@ func (e *registrationEndpoint) read(w http.ResponseWriter, r *http.Request) erro
 	return err
 }
 
-// writeInformation sends the registration with the request's access token and the new
-// secret, if any (RFC 7592 §3).
+// writeInformation sends the client information response (RFC 7592 §3). It contains the access token of the request and the new
+// secret, if there is one.
 func (e *registrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registeredClient, secret string) {
 	info := e.newInformation(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
 }
 
-// update replaces a client's metadata (RFC 7592 §2.2): omitted members are reset to their
-// defaults. The secret is kept if the client still needs one.
+// update replaces a client's metadata (RFC 7592 §2.2). Omitted members are reset to their defaults. The secret stays the same
+// if the client still needs one.
 func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {
@@ -189,7 +187,7 @@ func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// checkIdentity rejects an update that names another client or secret (RFC 7592 §2.2).
+// checkIdentity returns an error if an update contains another client_id or client_secret (RFC 7592 §2.2).
 func (m *registrationRequest) checkIdentity(c *registeredClient) error {
 	switch {
 	case m.ID != c.Client.ID:
@@ -200,7 +198,7 @@ func (m *registrationRequest) checkIdentity(c *registeredClient) error {
 	return nil
 }
 
-// deregister deletes a client (RFC 7592 §2.3), which invalidates its tokens.
+// deregister deletes a client (RFC 7592 §2.3). This invalidates the client's tokens.
 func (e *registrationEndpoint) deregister(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {

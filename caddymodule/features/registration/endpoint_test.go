@@ -118,7 +118,7 @@ func TestRegistrationRefused(t *testing.T) {
 		{"a name that turns the page around", map[string]any{"client_name": "Good\u202eknaB"}, "invalid_client_metadata"},
 		{"a blank name", map[string]any{"client_name": "  "}, "invalid_client_metadata"},
 		{"a long name", map[string]any{"client_name": strings.Repeat("x", 101)}, "invalid_client_metadata"},
-		{"a name that is none", map[string]any{"client_name": 7}, "invalid_client_metadata"},
+		{"client_name that is no string", map[string]any{"client_name": 7}, "invalid_client_metadata"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestRegistrationNeedsToken(t *testing.T) {
 		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
 		}
-		if told := strings.Contains(r.Header.Get("WWW-Authenticate"), "error="); told != (token != "") {
+		if hasError := strings.Contains(r.Header.Get("WWW-Authenticate"), "error="); hasError != (token != "") {
 			t.Errorf("%q: %s", token, r.Header.Get("WWW-Authenticate"))
 		}
 	}
@@ -170,14 +170,14 @@ func TestRegistrationIsManaged(t *testing.T) {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
 	for name, tt := range map[string][2]string{
-		"another's token":       {c.URI, other.AccessToken},
-		"the initial token":     {c.URI, initialAccessToken},
-		"the secret":            {c.URI, c.Secret},
-		"no token":              {c.URI, ""},
-		"a client that is none": {authorizetest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
-		"a configured client":   {authorizetest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
-		"a file elsewhere":      {authorizetest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
-		"no client":             {authorizetest.Issuer + "/oauth2/register", c.AccessToken},
+		"another's token":     {c.URI, other.AccessToken},
+		"the initial token":   {c.URI, initialAccessToken},
+		"the secret":          {c.URI, c.Secret},
+		"no token":            {c.URI, ""},
+		"nonexistent client":  {authorizetest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
+		"a configured client": {authorizetest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
+		"a file elsewhere":    {authorizetest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
+		"no client":           {authorizetest.Issuer + "/oauth2/register", c.AccessToken},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
 			if r := manageClient(b, method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
@@ -297,9 +297,9 @@ func TestRegistrationIsChanged(t *testing.T) {
 		t.Errorf("events %q", trail)
 	}
 	read := manageClient(b, http.MethodGet, c.URI, c.AccessToken)
-	left := authorizetest.Decode[map[string]any](t, read)
-	if left["post_logout_redirect_uris"] != nil || left["require_pushed_authorization_requests"] != nil || !reflect.DeepEqual(left["redirect_uris"], []any{elsewhere}) {
-		t.Errorf("read again: %v", left)
+	metadata := authorizetest.Decode[map[string]any](t, read)
+	if metadata["post_logout_redirect_uris"] != nil || metadata["require_pushed_authorization_requests"] != nil || !reflect.DeepEqual(metadata["redirect_uris"], []any{elsewhere}) {
+		t.Errorf("read again: %v", metadata)
 	}
 	q := authorizetest.Request(authorizetest.PKCE())
 	q.Set("client_id", c.ID)
@@ -447,7 +447,7 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		pkce, method string
-		asked        bool
+		wantError    bool
 	}{
 		{"", "client_secret_post", true}, {client.PKCERequired, "client_secret_post", true},
 		{client.PKCEOptional, "client_secret_post", false}, {client.PKCEOptional, "none", true},
@@ -455,7 +455,7 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = tt.pkce })))
 		_, c := register(b, clientMetadata(map[string]any{"token_endpoint_auth_method": tt.method}), initialAccessToken)
 		q := authorizetest.Request(url.Values{"client_id": {c.ID}})
-		if u := authorizetest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.asked {
+		if u := authorizetest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.wantError {
 			t.Errorf("%+v: %s", tt, u)
 		}
 	}
@@ -508,8 +508,8 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 // A registered client receives logout tokens at its backchannel_logout_uri (OpenID Connect Back-Channel Logout §2.2).
 func TestRegisteredClientGetsLogoutToken(t *testing.T) {
 	t.Parallel()
-	told := make(chan string, 1)
-	party := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.PostFormValue("logout_token") }))
+	logoutTokens := make(chan string, 1)
+	party := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { logoutTokens <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
 	s := authorizetest.New(t, registeringWith(func(r *registration.Registration) {
 		r.PKCE, r.Transport = client.PKCEOptional, party.Client().Transport
@@ -526,7 +526,7 @@ func TestRegisteredClientGetsLogoutToken(t *testing.T) {
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Claims(<-told); got["aud"] != c.ID || got["sid"] != sid || sid == nil {
+	if got := b.Claims(<-logoutTokens); got["aud"] != c.ID || got["sid"] != sid || sid == nil {
 		t.Errorf("logout token %v, session %v", got, sid)
 	}
 }

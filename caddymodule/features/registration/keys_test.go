@@ -69,27 +69,27 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 
 // keyServer serves the key set of an app over TLS and counts the requests.
 func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int64) {
-	asked := new(atomic.Int64)
+	requests := new(atomic.Int64)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		_, _ = w.Write(keys())
 	}))
 	t.Cleanup(server.Close)
-	return server, asked
+	return server, requests
 }
 
 // The keys at a jwks_uri are fetched on first use and cached, as for configured
 // clients.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	t.Parallel()
-	keys, asked := keyServer(t, func() []byte { return authorizetest.PublicKeys(jose.ES384) })
+	keys, requests := keyServer(t, func() []byte { return authorizetest.PublicKeys(jose.ES384) })
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
 		optionsOf(c).Transport = keys.Client().Transport
 	}))
 	_, c := register(b, withKeys(map[string]any{"jwks": nil, "jwks_uri": keys.URL}), initialAccessToken)
-	if c.JWKSURI != keys.URL || c.JWKS != nil || asked.Load() != 0 {
-		t.Fatalf("%+v, asked %d times", c, asked.Load())
+	if c.JWKSURI != keys.URL || c.JWKS != nil || requests.Load() != 0 {
+		t.Fatalf("%+v, %d requests", c, requests.Load())
 	}
 	for alg, want := range map[jose.SignatureAlgorithm]string{jose.ES384: "invalid_grant", jose.RS384: "invalid_client"} {
 		for range 3 {
@@ -98,8 +98,8 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 			}
 		}
 	}
-	if asked.Load() != 1 {
-		t.Errorf("asked %d times", asked.Load())
+	if requests.Load() != 1 {
+		t.Errorf("%d requests", requests.Load())
 	}
 }
 
@@ -136,7 +136,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 		"a private key":        raw(string(private)),
 		"a symmetric key":      raw(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
 		"an empty set":         raw(`{"keys":[]}`),
-		"a set that is none":   raw(`{"kty":"EC"}`),
+		"key instead of a set": raw(`{"kty":"EC"}`),
 		"a set that is a text": raw(`"{}"`),
 		"keys over http":       at("http://app.example.org/jwks.json"),
 		"keys at localhost":    at("http://localhost/jwks.json"),
@@ -144,7 +144,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 		"a relative address":   at("/jwks.json"),
 		"a fragment":           at("https://app.example.org/jwks.json#x"),
 		"a password":           at("https://a:b@app.example.org/jwks.json"),
-		"signed by nobody":     {"token_endpoint_auth_signing_alg": "none"},
+		"unsigned assertions":  {"token_endpoint_auth_signing_alg": "none"},
 		"signed by a secret":   {"token_endpoint_auth_signing_alg": "HS256"},
 	} {
 		t.Run(name, func(t *testing.T) {

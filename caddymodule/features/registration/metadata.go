@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// clientMetadata is the client metadata of RFC 7591 §2 and OpenID Connect Dynamic Client
-// Registration §2. Other members are ignored.
+// clientMetadata is the client metadata of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2. Other members are
+// ignored.
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
 	ApplicationType        string          `json:"application_type,omitempty"`
@@ -52,18 +52,18 @@ type clientMetadata struct {
 
 const (
 	maxRedirectURIs   = 20
-	maxClientName     = 100 // characters
+	maxClientName     = 100 // in characters
 	applicationNative = "native"
 )
 
-// registrationRequest is a request body. ID and Secret are for updates (RFC 7592 §2.2).
+// registrationRequest is the body of a request. ID and Secret are used in updates (RFC 7592 §2.2).
 type registrationRequest struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
 	clientMetadata
 }
 
-// parseClientRequest reads a request and the client it describes.
+// parseClientRequest parses the body of a request. It returns the metadata and the client that the metadata describes.
 func (r *Registration) parseClientRequest(w http.ResponseWriter, request *http.Request) (*registrationRequest, client.Client, error) {
 	m, err := r.readMetadata(w, request)
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *Registration) parseClientRequest(w http.ResponseWriter, request *http.R
 	return m, requested, err
 }
 
-// rejectLocalURIs rejects addresses of this server: a response or logout token sent to this server could be
-// mistaken for another message.
+// rejectLocalURIs returns an error if a URI is an address of this server. A response or logout token sent to this server could
+// be mistaken for another message.
 func (r *Registration) rejectLocalURIs(lists ...[]string) error {
 	issuer, err := url.Parse(r.issuer)
 	if err != nil {
@@ -121,7 +121,7 @@ func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
-// check rejects requested features that an app would not get, such as other grant types.
+// check returns an error if the metadata requests features that the client would not get, such as other grant types.
 func (m *clientMetadata) check(grantTypes []string) error {
 	onlyContains := func(values []string, allowed ...string) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(allowed, v) })
@@ -162,13 +162,12 @@ func (m *clientMetadata) check(grantTypes []string) error {
 	return m.checkURIs()
 }
 
-// usesKeys reports whether the client authenticates or signs request objects with keys.
-// Otherwise its keys are ignored.
+// usesKeys reports whether the client authenticates or signs request objects with keys. Otherwise, its keys are ignored.
 func (m *clientMetadata) usesKeys() bool {
 	return m.AuthMethod == client.PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != client.AlgorithmNone
 }
 
-// checkKeys rejects keys that cannot be used.
+// checkKeys returns an error if the client's keys cannot be used.
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
@@ -191,8 +190,8 @@ func (m *clientMetadata) checkKeys() error {
 	return nil
 }
 
-// isFetchable reports whether this server may send requests to a registered address.
-// [Registration].Transport decides which hosts are reachable.
+// isFetchable reports whether this server may send requests to a registered address. [Registration].Transport determines which
+// hosts are reachable.
 func isFetchable(uri string) bool {
 	return client.CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameterSize
 }
@@ -218,8 +217,7 @@ func (m *clientMetadata) checkURIs() error {
 	return nil
 }
 
-// newClient creates a client from its metadata. It rejects scopes that are not allowed
-// instead of dropping them.
+// newClient creates a client from its metadata. Scopes that are not allowed are an error; they are not silently dropped.
 func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 	c := client.Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
@@ -254,24 +252,24 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 	return c, nil
 }
 
-// keySetCache are the key sets of registered clients. They outlive cached clients, so
-// that keys are fetched no more often than [relyingparty.KeySet] allows.
+// keySetCache contains the key sets of registered clients. It is independent of the cache of clients, so that keys are not
+// fetched more often than [relyingparty.KeySet] allows.
 type keySetCache struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
-	max       int // maximum number of sets
+	max       int // maximum number of key sets
 
 	mu   sync.Mutex
-	sets map[string]cachedKeySet // by client_id
+	sets map[string]cachedKeySet // key sets by client_id
 }
 
-// cachedKeySet is valid until the client's key source changes.
+// cachedKeySet is a key set. It is valid until the client's jwks_uri or jwks changes.
 type cachedKeySet struct {
 	source string
 	keys   *relyingparty.KeySet
 }
 
-// get returns the cached key set of a client, or nil if it has no keys.
+// get returns the key set of a client, or nil if the client has no keys.
 func (r *keySetCache) get(c *client.Client) (*relyingparty.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {
@@ -286,7 +284,7 @@ func (r *keySetCache) get(c *client.Client) (*relyingparty.KeySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.sets == nil || len(r.sets) >= r.max { // full: some may be of deleted clients
+	if r.sets == nil || len(r.sets) >= r.max { // full: some key sets may belong to deleted clients
 		r.sets = map[string]cachedKeySet{}
 	}
 	r.sets[c.ID] = cachedKeySet{source, keys}

@@ -36,51 +36,49 @@ import (
 )
 
 // Registration lets clients register themselves at `/oauth2/register` (RFC 7591), and read, update and delete their
-// registration (RFC 7592). They can use the authorization code flow, with PKCE unless pkce is optional, and always need
-// the user's consent. Registered clients are stored in Caddy's storage or, with store keys, in the durable store shared
-// by all gateways.
+// registrations (RFC 7592). Registered clients use the authorization code flow, with PKCE unless `pkce` is optional, and always
+// require the user's consent. They are stored in Caddy's storage or, if there are store keys, in the durable store that all
+// gateways share.
 type Registration struct {
-	// The initial access token, required as a bearer token of registration requests (RFC 7591 §3): without it, anyone
-	// could fill the storage. Required. Caddy's placeholders are supported.
+	// The initial access token, which clients send as a bearer token to register (RFC 7591 §3). Without it, anyone could fill
+	// the storage. Caddy's placeholders are supported. Required.
 	InitialAccessToken string `json:"initial_access_token,omitempty"`
 
-	// The scopes that registered clients may be granted besides openid, email, phone and profile. Removing a scope
-	// here also revokes it from registered clients. Default: none.
+	// The scopes that registered clients may be granted, in addition to openid, email, phone and profile. Removing a scope here
+	// also revokes it from registered clients. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
-	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
+	// Whether authorization requests require a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
+	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). It is always required for public clients. Default:
 	// `required`.
 	PKCE string `json:"pkce,omitempty"`
 
-	// Accept authorization requests in request objects (OpenID Connect Core §6), by value, and by reference at registered
-	// addresses, which this server fetches. Default: request objects are rejected.
+	// Whether authorization requests may use request objects (OpenID Connect Core §6), either by value, or by reference to
+	// registered addresses, which this server fetches. Default: request objects are rejected.
 	RequestObjects bool `json:"request_objects,omitempty"`
 
-	// Require the operator's approval (`caddy fhir-client approve`) before a client can be used, and again after it
-	// changes its registration. Default: false.
+	// Whether the operator must approve each client (`caddy fhir-client approve`) before it can be used, and again after each
+	// change to its registration. Default: false.
 	Approval bool `json:"approval,omitempty"`
 
 	MaxClients int     `json:"-"` // maximum number of registered clients. Default: [DefaultMaxClients].
 	Storage    Storage `json:"-"` // Caddy's storage. Required.
 	Folder     string  `json:"-"` // folder in Storage, without a trailing slash. Required.
 
-	// Store replaces Storage with a store that gateways share. Clients in Storage are
-	// copied once. Default: none.
+	// Store is a store that gateways share, used instead of Storage. Clients in Storage are copied to it once. Default: none.
 	Store store.Store `json:"-"`
 
-	// Transport sends the requests to registered addresses, such as jwks_uri and
-	// backchannel_logout_uri, which may name any host. Default: [relyingparty.PublicTransport].
+	// Transport sends requests to registered addresses, such as jwks_uri and backchannel_logout_uri, which may contain any
+	// host. Default: [relyingparty.PublicTransport].
 	Transport http.RoundTripper `json:"-"`
 
-	issuer  string // clients must not register its addresses; empty before the first server
+	issuer  string // clients may not register addresses of this issuer; empty before initialize
 	grants  client.GrantTypes
 	clients clientStore
 	keys    keySetCache // key sets of registered clients
 }
 
-// registeredClient is a client as stored. Its secrets are random, so their digests need no salt
-// and no slow hash.
+// registeredClient is a client as stored. Its secrets are random, so their digests require neither salt nor a slow hash.
 type registeredClient struct {
 	Client client.Client `json:"-"`
 
@@ -89,10 +87,10 @@ type registeredClient struct {
 	SecretDigest []byte       `json:"secret_sha256,omitempty"`
 	AccessDigest []byte       `json:"registration_access_token_sha256"`
 	IssuedAt     time.Time    `json:"issued_at"`
-	Approved     bool         `json:"approved,omitempty"` // the operator approved the present registration
+	Approved     bool         `json:"approved,omitempty"` // whether the operator has approved the current registration
 }
 
-// storedClient is a client's registration. Its JSON names must not change: gateways of other versions read them.
+// storedClient is the registration of a client. Its JSON names must not change, because gateways with other versions read them.
 type storedClient struct {
 	ID, Name, JWKSURI, AssertionAlgorithm, BackchannelLogoutURI string
 
@@ -113,7 +111,7 @@ var errRegistrationToken = &oauth2.Error{
 	Description: "the registration or initial access token is missing or invalid: send it as a bearer token",
 }
 
-// CheckScope rejects a scope that registered apps cannot be granted.
+// CheckScope returns an error if registered clients cannot be granted the scope.
 func CheckScope(scope string) error {
 	if client.IsSystemScope(scope) {
 		return fmt.Errorf("scope %s is for backend services, which must be configured by an administrator", scope)
@@ -135,7 +133,7 @@ func (r *Registration) Extend(core *authorize.Core) error {
 	core.RegistrationEndpoint = core.Config.Issuer + Path
 	core.ExtendMetadata(func(m *authorize.Metadata) {
 		m.UserinfoAlgorithms = client.AlgorithmNames(keyring.IDTokenAlgorithms)
-		supported := r.RequestObjects && core.OpenRequest != nil // evaluated on each request, so the order of features does not matter
+		supported := r.RequestObjects && core.OpenRequest != nil // evaluated for each request, because the feature that sets OpenRequest may be added later
 		m.RequestURIParameter, m.RequestURIsRegistered = supported, supported
 	})
 	return nil
@@ -205,7 +203,7 @@ func (c *registeredClient) encode() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// load returns a client, or nil if it is unknown. It checks the id first because the id becomes part of a file name.
+// load returns a client, or nil if it is unknown. It checks the id first, because the id becomes part of a file name.
 func (r *Registration) load(ctx context.Context, id string) (*registeredClient, error) {
 	if !registeredIDPattern.MatchString(id) {
 		return nil, nil
@@ -237,7 +235,7 @@ func (r *Registration) Find(ctx context.Context, id string) (*client.Client, err
 	return &c.Client, nil
 }
 
-// loadError adds the location of the entry, for the operator.
+// loadError adds the location of the client to an error, for the operator.
 func (r *Registration) loadError(id string, err error) error {
 	if err == nil {
 		return nil
@@ -245,7 +243,7 @@ func (r *Registration) loadError(id string, err error) error {
 	return fmt.Errorf("%s: %w", r.clients.location(id), err)
 }
 
-// applyConfig applies the current configuration to a client.
+// applyConfig sets the fields of a client that the current configuration determines.
 func (r *Registration) applyConfig(c *registeredClient) (err error) {
 	c.Client.SecretSHA256 = c.SecretDigest
 	c.Client.SelfRegistered, c.Client.Compat = true, []string{client.CompatErrorDescription}
@@ -261,7 +259,7 @@ func (r *Registration) applyConfig(c *registeredClient) (err error) {
 	return c.Client.Complete(r.grants)
 }
 
-// storeClient stores a new client. It returns temporarily_unavailable if the limit is reached.
+// storeClient stores a new client. If the limit is reached, it returns temporarily_unavailable.
 func (r *Registration) storeClient(ctx context.Context, c *registeredClient) error {
 	value, err := c.encode()
 	if err != nil {
@@ -292,7 +290,7 @@ func (r *Registration) changeClient(ctx context.Context, id string, alter func(*
 	return changed, nil
 }
 
-// newRegisteredClient creates a client and its credentials. The secret may be empty.
+// newRegisteredClient creates a client with credentials. secret is empty if the client does not use one.
 func newRegisteredClient(c client.Client, method string) (created *registeredClient, secret, accessToken string) {
 	accessToken = oauth2.RandomToken()
 	created = &registeredClient{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.DigestSecret(accessToken)}
@@ -300,7 +298,7 @@ func newRegisteredClient(c client.Client, method string) (created *registeredCli
 	return created, created.replaceMetadata(c, method), accessToken
 }
 
-// replaceMetadata replaces the metadata of a client. It returns the new secret, if any.
+// replaceMetadata replaces the metadata of a client. It returns the new secret, or "" if there is none.
 func (c *registeredClient) replaceMetadata(metadata client.Client, method string) (secret string) {
 	metadata.ID = c.Client.ID
 	c.Client, c.AuthMethod, c.Approved = metadata, method, false
@@ -354,9 +352,10 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// newTransport sends the requests to registered addresses (jwks_uri, request_uris, logo_uri, backchannel_logout_uri), at
-// public addresses only: otherwise, any registered client could make this server send requests to its own network. With a
-// loopback issuer, for evaluation, clients may be on loopback, too. Nil is the default.
+// newTransport returns the transport for requests to registered addresses (jwks_uri, request_uris, logo_uri,
+// backchannel_logout_uri). Only public addresses are allowed; otherwise, any registered client could make this server send
+// requests to its own network. If the issuer is on loopback, for evaluation, clients may be on loopback, too. A nil transport
+// is the default.
 func newTransport(issuer string) http.RoundTripper {
 	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
 		return http.DefaultTransport
@@ -385,7 +384,7 @@ var (
 
 var errNoSecret = errors.New("the client has no secret: it is public or authenticates with keys")
 
-// ListClients returns the registered clients, and an error if some cannot be read.
+// ListClients returns the registered clients. If some cannot be read, it also returns an error.
 func (r *Registration) ListClients(ctx context.Context) (found []client.RegisteredClient, err error) {
 	ids, err := r.clients.ids(ctx)
 	for _, id := range ids {
@@ -400,7 +399,7 @@ func (r *Registration) ListClients(ctx context.Context) (found []client.Register
 
 // Approve approves the current registration of a client.
 func (r *Registration) Approve(ctx context.Context, id string) error {
-	return r.updateExisting(ctx, id, func(c *registeredClient) error {
+	return r.updateRegisteredClient(ctx, id, func(c *registeredClient) error {
 		c.Approved = true
 		return nil
 	})
@@ -409,7 +408,7 @@ func (r *Registration) Approve(ctx context.Context, id string) error {
 // RotateSecret replaces the secret of a registered client. The old secret becomes invalid.
 func (r *Registration) RotateSecret(ctx context.Context, id string) (secret string, err error) {
 	secret = oauth2.RandomToken()
-	return secret, r.updateExisting(ctx, id, func(c *registeredClient) error {
+	return secret, r.updateRegisteredClient(ctx, id, func(c *registeredClient) error {
 		if c.SecretDigest == nil {
 			return errNoSecret
 		}
@@ -418,15 +417,15 @@ func (r *Registration) RotateSecret(ctx context.Context, id string) (secret stri
 	})
 }
 
-// Remove deletes a registered client, which invalidates its tokens.
+// Remove deletes a registered client. This invalidates its tokens.
 func (r *Registration) Remove(ctx context.Context, id string) error {
-	if err := r.updateExisting(ctx, id, func(*registeredClient) error { return nil }); err != nil {
+	if err := r.updateRegisteredClient(ctx, id, func(*registeredClient) error { return nil }); err != nil {
 		return err
 	}
 	return r.clients.remove(ctx, id)
 }
 
-func (r *Registration) updateExisting(ctx context.Context, id string, alter func(*registeredClient) error) error {
+func (r *Registration) updateRegisteredClient(ctx context.Context, id string, alter func(*registeredClient) error) error {
 	if !registeredIDPattern.MatchString(id) {
 		return client.ErrNotRegistered
 	}

@@ -109,9 +109,9 @@ func TestGuessableTokenIsLogged(t *testing.T) {
 	authorizetest.NoError(t, err)
 	_, err = server.Draft().Server() // as after adding clients or users
 	authorizetest.NoError(t, err)
-	told := log.String()
-	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
-		t.Errorf("log %s", told)
+	logged := log.String()
+	if strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "initial_access_token") || strings.Contains(logged, "sesame") {
+		t.Errorf("log %s", logged)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestFailureChangesNothing(t *testing.T) {
 				}
 				authorizetest.WantStatus(t, r, http.StatusServiceUnavailable, storage.hit+" fails")
 				if !maps.EqualFunc(before, storage.Files, bytes.Equal) {
-					t.Errorf("%s fails, and what is stored changes: %q", storage.hit, storage.Files)
+					t.Errorf("after a failure of %s, stored data changed: %q", storage.hit, storage.Files)
 				}
 				authorizetest.WantStatus(t, b.Send(metadataRequest(b, method, uri, token, m)), tt.good, storage.hit+" fails, and the next time")
 			}
@@ -288,7 +288,7 @@ func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	r, gateway := authorizetest.NewReplica(t)
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
-		c.Store, c.Durable, optionsOf(c).Store = r, r, r
+		c.Store, c.DurableStore, optionsOf(c).Store = r, r, r
 	})
 	b := authorizetest.NewBrowser(t, server)
 	_, made := register(b, clientMetadata(nil), initialAccessToken)

@@ -17,31 +17,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// clientStore stores registered clients by client_id. Missing clients are fs.ErrNotExist.
+// clientStore stores registered clients by client_id. Its methods return fs.ErrNotExist if a client does not exist.
 type clientStore interface {
 	// load returns a client, possibly from a cache.
 	load(ctx context.Context, id string) ([]byte, error)
 
-	// add stores a new client. It returns errClientLimit if there are maxClients clients.
+	// add stores a new client. If there are already maxClients clients, it returns errClientLimit.
 	add(ctx context.Context, id string, value []byte, maxClients int) error
 
 	// update replaces a client with the result of alter. Concurrent changes are serialized.
 	update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error
 
-	// remove deletes a client. A missing client is not an error.
+	// remove deletes a client. It returns no error if the client does not exist.
 	remove(ctx context.Context, id string) error
 
 	// ids returns the client_ids of all clients.
 	ids(ctx context.Context) ([]string, error)
 
-	// location returns the location of a client, for the operator.
+	// location returns where a client is stored, for messages to the operator.
 	location(id string) string
 }
 
 var errClientLimit = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the maximum number of registered clients is reached"}
 
-// caddyStore is a clientStore in Caddy's storage. Gateways that share it may each exceed the limit
-// by one client.
+// caddyStore is a clientStore in Caddy's storage. Each gateway that shares the storage may exceed the limit by one client.
 type caddyStore struct {
 	storage Storage
 	path    string
@@ -49,12 +48,12 @@ type caddyStore struct {
 	cache   *store.Memory // copies of stored clients
 }
 
-// cacheTTL is the lifetime of a cached client, and so the delay until a deletion at
-// another gateway takes effect at this gateway.
+// cacheTTL is the lifetime of a cached client. It is also the maximum delay until a deletion at another gateway takes effect at
+// this gateway.
 const cacheTTL = time.Minute
 
-// Storage stores registered clients. It is part of certmagic's Storage. Load and List
-// return fs.ErrNotExist for a missing key.
+// Storage stores registered clients. It is a subset of certmagic.Storage. Load and List return fs.ErrNotExist if a key does not
+// exist.
 type Storage interface {
 	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
 	Store(ctx context.Context, key string, value []byte) error                        // creates or replaces a value
@@ -77,7 +76,7 @@ func (f *caddyStore) load(ctx context.Context, id string) ([]byte, error) {
 	value, err := f.cache.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		if value, err = f.storage.Load(ctx, f.key(id)); err == nil {
-			_ = f.cache.Put(ctx, id, value, cacheTTL) // the cache may be full
+			_ = f.cache.Put(ctx, id, value, cacheTTL) // ignore errors: the cache may be full
 		}
 	}
 	return value, err
@@ -107,8 +106,7 @@ func (f *caddyStore) ids(ctx context.Context) ([]string, error) {
 	return files, err
 }
 
-// update alters the stored client, not the cached copy: another gateway may have
-// changed or removed the client.
+// update alters the stored client instead of the cached copy, because another gateway may have changed or removed the client.
 func (f *caddyStore) update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,19 +132,18 @@ func (f *caddyStore) remove(ctx context.Context, id string) error {
 	return f.cache.Delete(ctx, id)
 }
 
-// sharedStore is a clientStore in a store that gateways share. The index of clients changes
-// atomically with the clients, so the limit is exact and List is not needed. Clients
-// contain only digests of random secrets and are not sealed.
+// sharedStore is a clientStore in a store that gateways share. The index of clients changes atomically with the clients, so the
+// limit is exact and List is not needed. Clients contain only digests of random secrets, so they are not sealed.
 type sharedStore struct {
 	store    store.Store
 	name     string
-	legacy   *caddyStore // clients from before the store was used
+	legacy   *caddyStore // storage of the clients that registered before the store was used
 	migrated atomic.Bool
 }
 
 const (
 	clientKind = "client"  // kind of client keys
-	indexKind  = "clients" // kind of the index key and of the key that marks the migration
+	indexKind  = "clients" // kind of the index and of the mark that the migration is complete
 )
 
 func newSharedStore(s store.Store, legacy *caddyStore) *sharedStore {
@@ -180,7 +177,7 @@ func (s *sharedStore) ids(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// readIndex returns the client_ids and the index entry, nil if it is missing.
+// readIndex returns the client_ids in the index, and the stored index; nil if there is none.
 func (s *sharedStore) readIndex(ctx context.Context) (ids []string, entry []byte, err error) {
 	get := &store.Call{Op: store.Get, Key: s.indexKey()}
 	if err = s.store.Do(ctx, get); err == nil && get.Value != nil {
@@ -189,7 +186,7 @@ func (s *sharedStore) readIndex(ctx context.Context) (ids []string, entry []byte
 	return ids, get.Value, err
 }
 
-// replaceIndex returns the call that replaces the index.
+// replaceIndex returns the call that replaces the stored index entry by ids.
 func (s *sharedStore) replaceIndex(ids []string, entry []byte) (*store.Call, error) {
 	value, err := json.Marshal(ids)
 	return store.ReplaceCall(s.indexKey(), entry, value, store.Forever), err
@@ -214,7 +211,7 @@ func (s *sharedStore) add(ctx context.Context, id string, value []byte, maxClien
 
 func (s *sharedStore) update(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	return s.retry(ctx, func() error {
-		get := &store.Call{Op: store.Get, Key: s.key(id)} // Do bypasses the cache
+		get := &store.Call{Op: store.Get, Key: s.key(id)} // not a cached copy
 		switch err := s.store.Do(ctx, get); {
 		case err != nil:
 			return err
@@ -254,7 +251,7 @@ func (s *sharedStore) retry(ctx context.Context, change func() error) error {
 	return store.Retry(ctx, change)
 }
 
-// migrate copies the clients of earlier, unless a gateway that had clients has already done it.
+// migrate copies the clients of legacy to the store, unless a gateway with such clients has already done this.
 func (s *sharedStore) migrate(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil
@@ -270,7 +267,7 @@ func (s *sharedStore) migrate(ctx context.Context) error {
 	return err
 }
 
-// copyLegacy copies the clients of legacy and sets the migration mark atomically.
+// copyLegacy copies the clients of legacy and, in the same step, sets the mark that the migration is complete.
 func (s *sharedStore) copyLegacy(ctx context.Context) error {
 	legacyIDs, err := s.legacy.ids(ctx)
 	if err != nil || len(legacyIDs) == 0 {

@@ -1,6 +1,7 @@
-// Package requestobject reads the parameters of authorization requests from request objects (OpenID Connect Core §6, RFC 9101):
-// JWTs sent by value or, by registered clients, by reference. Without this package, they are rejected with
-// request_not_supported and request_uri_not_supported, and clients that must send them cannot be authorized.
+// Package requestobject is a feature that reads the parameters of authorization requests from request objects (OpenID Connect
+// Core §6, RFC 9101). Request objects are JWTs, sent by value or, by registered clients, by reference. Without this package,
+// they are rejected with request_not_supported and request_uri_not_supported, and clients that must use them cannot be
+// authorized.
 package requestobject
 
 import (
@@ -35,7 +36,7 @@ func init() {
 	caddy.RegisterModule(new(Client))
 }
 
-// Reader reads the request objects of clients that may send them. It is always on.
+// Reader reads the request objects of clients that may use them. It is always on.
 type Reader struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -66,12 +67,12 @@ func (*Reader) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// Client lets a client send authorization requests in request objects by value (OpenID Connect Core §6): unsigned, or signed with
-// a key in its jwks or jwks_uri.
+// Client lets a client send authorization requests in request objects by value (OpenID Connect Core §6), either unsigned or
+// signed with a key in its jwks or jwks_uri.
 type Client struct {
-	// Require signed request objects (RFC 9101 §10.5) with `exp`, `nbf` and `aud` from the client, which expire at most 60
-	// minutes after `nbf`. Parameters outside the object are ignored, except SMART's `aud`. Needs jwks or jwks_uri. Default:
-	// false.
+	// Whether request objects are required and must be signed (RFC 9101 §10.5). They must contain `exp`, `nbf` and `aud`, and
+	// expire at most 60 minutes after `nbf`. Parameters outside the request object are ignored, except SMART's `aud`. Requires
+	// jwks or jwks_uri. Default: false.
 	Required bool `json:"required,omitempty"`
 }
 
@@ -105,18 +106,18 @@ var (
 )
 
 const (
-	maxConcurrentFetches = 16               // maximum concurrent fetches of request objects
-	leeway               = 30 * time.Second // tolerance for clients' clocks
+	maxConcurrentFetches = 16               // maximum number of concurrent fetches of request objects
+	leeway               = 30 * time.Second // allowed clock skew of clients
 )
 
 // maxLifetime is the maximum time from nbf to exp of a required request object (FAPI 1.0 Advanced §5.2.2).
 const maxLifetime = time.Hour
 
-// reader reads request objects by value and by reference. It fetches only registered addresses, with the transport of
-// the client's registration (RFC 9700 §4.10).
+// reader reads request objects by value and by reference. It fetches only registered addresses, with the transport of the
+// client's registration (RFC 9700 §4.10).
 type reader struct {
 	issuer     string
-	fetchQueue *fairqueue.Queue // concurrent fetches, fair by client
+	fetchQueue *fairqueue.Queue // limits concurrent fetches fairly by client
 }
 
 // open implements [flow.OpenRequest].
@@ -132,7 +133,7 @@ func (o *reader) open(ctx context.Context, c *client.Client, p oauth2.Parameters
 	return merged, nil
 }
 
-// loadObject returns the request object from the request or its request_uri.
+// loadObject returns the request object in the request or at its request_uri.
 func (o *reader) loadObject(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
 	value, reference := p.Get("request"), p.Get("request_uri")
 	switch {
@@ -151,7 +152,7 @@ func (o *reader) loadObject(ctx context.Context, c *client.Client, p oauth2.Para
 	return fetchObject(ctx, c, reference)
 }
 
-// objectClaims are the claims of RFC 9101 §4 that are not parameters.
+// objectClaims are the claims of RFC 9101 §4 that are not request parameters.
 type objectClaims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
@@ -188,8 +189,8 @@ func (o *reader) verifyAndMerge(ctx context.Context, c *client.Client, p oauth2.
 	return mergeParameters(p, p, objectParameters)
 }
 
-// check checks the optional claims (OpenID Connect Core §6.1). An object with the client as
-// its subject could be a client assertion (RFC 9101 §10.8).
+// check checks the optional claims (OpenID Connect Core §6.1). It rejects an object whose subject is the client, because it
+// could be a client assertion (RFC 9101 §10.8).
 func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {
@@ -207,7 +208,7 @@ func (c *objectClaims) check(clientID, issuer string) error {
 	return nil
 }
 
-// checkLifetime checks the claims of a required request object: it must be short-lived and for this server.
+// checkLifetime checks the claims of a required request object: it must be short-lived and intended for this server.
 func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
@@ -218,9 +219,9 @@ func (c *objectClaims) checkLifetime() error {
 	return nil
 }
 
-// mergeParameters replaces the parameters of the request with those in the request object. client_id and
-// response_type must be the same in both (OpenID Connect Core §6.1). The aud of the object is the
-// audience of the JWT; SMART's aud is a parameter outside it.
+// mergeParameters replaces the parameters of the request by those in the request object. client_id and response_type must be
+// the same in both (OpenID Connect Core §6.1). The aud in the request object is the audience of the JWT; SMART's aud is a
+// parameter outside the request object.
 func mergeParameters(p, base oauth2.Parameters, objectParameters map[string]json.RawMessage) (oauth2.Parameters, error) {
 	all := url.Values(maps.Clone(base))
 	for _, name := range flow.RequestParameters {
@@ -244,8 +245,8 @@ func mergeParameters(p, base oauth2.Parameters, objectParameters map[string]json
 	return oauth2.ReadCheckedQuery(oauth2.Parameters(all).EncodeSelected(flow.RequestParameters...))
 }
 
-// parameterValue returns the value of a parameter in a request object: a string, or JSON for
-// parameters such as max_age and claims.
+// parameterValue returns the value of a parameter in a request object: a string, or JSON for parameters such as max_age and
+// claims.
 func parameterValue(name string, raw json.RawMessage) (value string, err error) {
 	switch raw[0] {
 	case '"':
@@ -258,9 +259,8 @@ func parameterValue(name string, raw json.RawMessage) (value string, err error) 
 	return value, err
 }
 
-// withErrorParameters adds response_mode and state of a rejected request object, so that the client
-// receives the error. The object is unverified, so nothing else in it is used, and these two only
-// for the error.
+// withErrorParameters adds the response_mode and state of a rejected request object, so that the client receives the error. The
+// object is unverified, so nothing else in it is used, and these two parameters are used only for the error.
 func withErrorParameters(p oauth2.Parameters, object string) oauth2.Parameters {
 	_, rest, _ := strings.Cut(object, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -289,15 +289,14 @@ func invalidRequestURI(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_uri", Description: description, Err: cause}
 }
 
-// invalidObject returns the error of an invalid request object (OpenID Connect Core
-// §3.1.2.6).
+// invalidObject returns the error of an invalid request object (OpenID Connect Core §3.1.2.6).
 func invalidObject(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_object", Description: description, Err: cause}
 }
 
 // fetchObject returns the request object at a registered request_uri.
 func fetchObject(ctx context.Context, c *client.Client, uri string) (string, error) {
-	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash (OpenID Connect Core §6.2)
+	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash of the object (OpenID Connect Core §6.2)
 	registered := func(other string) bool { other, _, _ = strings.Cut(other, "#"); return other == address }
 	if !slices.ContainsFunc(c.RequestObjects.URIs, registered) {
 		return "", invalidRequestURI("request_uri is not registered in request_uris", nil)
@@ -309,8 +308,8 @@ func fetchObject(ctx context.Context, c *client.Client, uri string) (string, err
 	return strings.TrimSpace(string(object)), nil
 }
 
-// verifyObject returns the claims of a request object as JSON after verifying its signature. An
-// unsigned object is accepted if the client has not registered an algorithm.
+// verifyObject verifies the signature of a request object and returns its claims as JSON. An unsigned object is accepted if the
+// client has not registered an algorithm.
 func verifyObject(ctx context.Context, c *client.Client, object string) ([]byte, error) {
 	parts := strings.Split(object, ".")
 	var header struct {

@@ -99,26 +99,26 @@ func TestRequestObjectRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		client, object, want string
 	}{
-		"not allowed":             {"implicit", plain(map[string]any{"client_id": "implicit"}), "request_not_supported"},
-		"no JWT":                  {"app", "eyJ", "invalid_request_object"},
-		"no JSON":                 {"app", "eyJhbGciOiJub25lIn0.e30x.", "invalid_request_object"},
-		"another issuer":          {"app", plain(map[string]any{"iss": "strict"}), "invalid_request_object"},
-		"a client assertion":      {"app", plain(map[string]any{"sub": "app"}), "invalid_request_object"},
-		"for another server":      {"app", plain(map[string]any{"aud": "https://other.example"}), "invalid_request_object"},
-		"expired":                 {"app", plain(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), "invalid_request_object"},
-		"of tomorrow":             {"app", plain(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "invalid_request_object"},
-		"another in it":           {"app", plain(map[string]any{"request": "x"}), "invalid_request_object"},
-		"an address in it":        {"app", plain(map[string]any{"request_uri": "https://app.example.org/r"}), "invalid_request_object"},
-		"of another client":       {"app", plain(map[string]any{"client_id": "strict"}), "invalid_request_object"},
-		"another response type":   {"app", plain(map[string]any{"response_type": "token"}), "invalid_request_object"},
-		"a list of states":        {"app", plain(map[string]any{"scope": []string{"openid"}}), "invalid_request_object"},
-		"a signature of nothing":  {"app", unsignedObject(t, objectClaims(nil), "eA"), "invalid_request_object"},
-		"signed without keys":     {"app", signedObject(t, jose.RS256, objectClaims(nil)), "invalid_request_object"},
-		"not signed":              {"signing", plain(mine), "invalid_request_object"},
-		"signed in another way":   {"signing", signedObject(t, jose.PS256, objectClaims(mine)), "invalid_request_object"},
-		"changed after signing":   {"signing", replacePayload(signedObject(t, jose.RS256, objectClaims(mine)), plain(map[string]any{"client_id": "signing", "scope": "openid email"})), "invalid_request_object"},
-		"a scope that nobody has": {"app", plain(map[string]any{"scope": "nonsense"}), "invalid_scope"},
-		"longer than a query":     {"app", plain(map[string]any{"state": strings.Repeat("x", 6000)}) + strings.Repeat(" ", 9000), "invalid_request"},
+		"not allowed":            {"implicit", plain(map[string]any{"client_id": "implicit"}), "request_not_supported"},
+		"no JWT":                 {"app", "eyJ", "invalid_request_object"},
+		"no JSON":                {"app", "eyJhbGciOiJub25lIn0.e30x.", "invalid_request_object"},
+		"another issuer":         {"app", plain(map[string]any{"iss": "strict"}), "invalid_request_object"},
+		"a client assertion":     {"app", plain(map[string]any{"sub": "app"}), "invalid_request_object"},
+		"for another server":     {"app", plain(map[string]any{"aud": "https://other.example"}), "invalid_request_object"},
+		"expired":                {"app", plain(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), "invalid_request_object"},
+		"of tomorrow":            {"app", plain(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "invalid_request_object"},
+		"another in it":          {"app", plain(map[string]any{"request": "x"}), "invalid_request_object"},
+		"an address in it":       {"app", plain(map[string]any{"request_uri": "https://app.example.org/r"}), "invalid_request_object"},
+		"of another client":      {"app", plain(map[string]any{"client_id": "strict"}), "invalid_request_object"},
+		"another response type":  {"app", plain(map[string]any{"response_type": "token"}), "invalid_request_object"},
+		"a list of states":       {"app", plain(map[string]any{"scope": []string{"openid"}}), "invalid_request_object"},
+		"a signature of nothing": {"app", unsignedObject(t, objectClaims(nil), "eA"), "invalid_request_object"},
+		"signed without keys":    {"app", signedObject(t, jose.RS256, objectClaims(nil)), "invalid_request_object"},
+		"not signed":             {"signing", plain(mine), "invalid_request_object"},
+		"signed in another way":  {"signing", signedObject(t, jose.PS256, objectClaims(mine)), "invalid_request_object"},
+		"changed after signing":  {"signing", replacePayload(signedObject(t, jose.RS256, objectClaims(mine)), plain(map[string]any{"client_id": "signing", "scope": "openid email"})), "invalid_request_object"},
+		"unknown scope":          {"app", plain(map[string]any{"scope": "nonsense"}), "invalid_scope"},
+		"longer than a query":    {"app", plain(map[string]any{"state": strings.Repeat("x", 6000)}) + strings.Repeat(" ", 9000), "invalid_request"},
 	} {
 		q := authorizetest.Request(url.Values{"client_id": {tt.client}, "request": {tt.object}, "state": {""}})
 		if tt.client == "implicit" {
@@ -177,14 +177,14 @@ func TestRequestObjectByReference(t *testing.T) {
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
-		t.Errorf("%s, asked %d times", u, asked.Load())
+		t.Errorf("%s, %d requests", u, asked.Load())
 	}
 	authorizetest.Equal(t, authorizetest.TryAssertion(b, authorizetest.SelfRegisteredID, jose.RS256), "invalid_client", "by its keys alone")
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
 		asked.Store(0)
 		q.Set("request_uri", uri)
 		if u := authorizetest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != fetched {
-			t.Errorf("%s: %s, asked %d times", uri, u, asked.Load())
+			t.Errorf("%s: %s, %d requests", uri, u, asked.Load())
 		}
 	}
 }
@@ -210,7 +210,7 @@ func requestObjectFaults(t *testing.T) map[string]string {
 	return map[string]string{
 		"expired":                     with("exp", time.Now().Add(-time.Minute).Unix()),
 		"not valid yet":               with("nbf", time.Now().Add(time.Hour).Unix()),
-		"exp that is no number":       with("exp", "tomorrow"),
+		"exp is not a number":         with("exp", "tomorrow"),
 		"for another server":          with("aud", "https://other.example"),
 		"for another endpoint":        with("aud", authorizetest.Issuer+"/oauth2/par"),
 		"of another issuer":           with("iss", "strict"),

@@ -22,7 +22,7 @@ func updaterOf(tb testing.TB, s store.Store, users int, more string) *entry.Upda
 			tb.Fatal(err)
 		}
 	}
-	server, err := authorize.New(authorize.Config{Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: u.Logger})
+	server, err := authorize.New(authorize.Config{Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, DurableStore: s, Logger: u.Logger})
 	if err != nil {
 		tb.Fatal(err)
 	}

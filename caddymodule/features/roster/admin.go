@@ -25,7 +25,7 @@ const (
 
 func init() { fhirapp.RegisterAdminRoutes(routes) }
 
-// routes returns the routes:
+// routes returns the routes of the admin API:
 //
 //	GET    /fhir/clients      clients of the configuration and the store, and self-registered clients
 //	POST   /fhir/clients      adds a client to the store; ?secret=new generates a secret
@@ -47,7 +47,7 @@ func routes(a *fhirapp.AdminAPI) []caddy.AdminRoute {
 	}
 }
 
-// adminRequest is a request about all clients or users, or about a single one.
+// adminRequest is a request about all clients or users, or about one of them.
 type adminRequest struct {
 	*Roster
 	kind        string // clients or users
@@ -78,7 +78,7 @@ func serve(a *fhirapp.AdminAPI, r *http.Request, handle func(*adminRequest) (any
 
 func list(r *adminRequest) (any, error) { return r.List(r.httpRequest.Context(), r.kind) }
 
-// add adds the client or user in the body. With ?secret=new, a client gets a secret.
+// add adds the client or user in the body. With ?secret=new, it generates a secret for a client.
 func add(r *adminRequest) (any, error) {
 	config, err := r.readBody()
 	if err != nil {
@@ -87,7 +87,7 @@ func add(r *adminRequest) (any, error) {
 	return r.recordChange("added")(r.Add(r.httpRequest.Context(), r.kind, config, r.httpRequest.URL.Query().Get("secret") == "new"))
 }
 
-// edit changes an entry by a JSON merge patch (RFC 7396).
+// edit changes an entry in the store by a JSON merge patch (RFC 7396).
 func edit(r *adminRequest) (any, error) {
 	patch, err := r.readBody()
 	if err != nil {
@@ -96,12 +96,12 @@ func edit(r *adminRequest) (any, error) {
 	return r.recordChange("changed")(r.Edit(r.httpRequest.Context(), r.kind, r.name, func(json.RawMessage) ([]byte, error) { return patch, nil }))
 }
 
-// remove removes an entry of the store, or a self-registered client, and revokes its grants.
+// remove removes an entry of the store or a self-registered client, and revokes its grants.
 func remove(r *adminRequest) (any, error) {
 	return r.recordChange("removed")(r.Remove(r.httpRequest.Context(), r.kind, r.name))
 }
 
-// postClientAction approves a self-registered client, or replaces the secret of a client.
+// postClientAction approves a self-registered client or replaces the secret of a client.
 func postClientAction(r *adminRequest) (any, error) {
 	switch r.action {
 	case "approve":
@@ -112,7 +112,7 @@ func postClientAction(r *adminRequest) (any, error) {
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("unknown action %q: use approve or secret", r.action)}
 }
 
-// reset replaces unreadable records of clients and users, and returns the resulting numbers of entries.
+// reset replaces unreadable records of clients and users. It returns the resulting numbers of entries.
 func reset(r *adminRequest) (any, error) {
 	snapshot, err := r.updater.Reset(r.httpRequest.Context())
 	if err != nil {
@@ -122,7 +122,8 @@ func reset(r *adminRequest) (any, error) {
 	return map[entry.Kind]int{entry.Clients: snapshot.Len(entry.Clients), entry.Users: snapshot.Len(entry.Users)}, nil
 }
 
-// recordChange returns a function that records a change in the audit log, unless it was refused.
+// recordChange returns a function that passes on the result of a change and, if the change succeeded, records it in the audit
+// log.
 func (r *adminRequest) recordChange(reason string) func(fhirapp.Entry, error) (any, error) {
 	return func(changed fhirapp.Entry, err error) (any, error) {
 		if err != nil {

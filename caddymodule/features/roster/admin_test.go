@@ -108,8 +108,8 @@ func TestClientInStore(t *testing.T) {
 		"response_type": {"code"}, "client_id": {"growth-chart"}, "redirect_uri": {"https://growth.example/callback"}, "scope": {"openid"},
 		"code_challenge": {strings.Repeat("x", 43)}, "code_challenge_method": {"S256"},
 	}.Encode()
-	if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
-		t.Fatalf("before: %d", known)
+	if code := g.Get(request, "").StatusCode; code != http.StatusBadRequest {
+		t.Fatalf("before: %d", code)
 	}
 	added, status := g.ask(http.MethodPost, "/fhir/clients?secret=new", storedClientJSON)
 	if status != http.StatusOK || added.Name != "growth-chart" || len(added.Secret) < 32 {
@@ -117,15 +117,15 @@ func TestClientInStore(t *testing.T) {
 	}
 	defer func() {
 		g.remove("/fhir/clients/growth-chart")
-		if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
-			t.Errorf("after it was removed: %d", known)
+		if code := g.Get(request, "").StatusCode; code != http.StatusBadRequest {
+			t.Errorf("after it was removed: %d", code)
 		}
 	}()
-	if known := g.Get(request, "").StatusCode; known != http.StatusFound {
-		t.Errorf("once added: %d", known)
+	if code := g.Get(request, "").StatusCode; code != http.StatusFound {
+		t.Errorf("once added: %d", code)
 	}
-	if known := gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; known != http.StatusFound {
-		t.Errorf("in a later configuration: %d", known)
+	if code := gatewaytest.NewInFolder(t, gatewaytest.ExampleText(t, "", ""), folder).Get(request, "").StatusCode; code != http.StatusFound {
+		t.Errorf("in a later configuration: %d", code)
 	}
 	knows := func(secret string) bool {
 		form := url.Values{"client_id": {"growth-chart"}, "client_secret": {secret}, "token": {"x"}}
@@ -138,8 +138,8 @@ func TestClientInStore(t *testing.T) {
 	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{"redirect_uris":["https://other.example/callback"]}`); status != http.StatusOK {
 		t.Errorf("an edit: %d", status)
 	}
-	if known := g.Get(request, "").StatusCode; known != http.StatusBadRequest {
-		t.Errorf("the redirect URI that is gone: %d", known)
+	if code := g.Get(request, "").StatusCode; code != http.StatusBadRequest {
+		t.Errorf("removed redirect URI: %d", code)
 	}
 }
 
@@ -259,9 +259,9 @@ func TestRosterReset(t *testing.T) {
 	if _, err := g.admin(http.MethodGet, "/fhir/clients", ""); err == nil {
 		t.Error("the damaged record was read")
 	}
-	left, err := g.admin(http.MethodDelete, "/fhir/roster", "")
-	if err != nil || left != `{"clients":1,"users":0}`+"\n" {
-		t.Errorf("%q, %v", left, err)
+	response, err := g.admin(http.MethodDelete, "/fhir/roster", "")
+	if err != nil || response != `{"clients":1,"users":0}`+"\n" {
+		t.Errorf("%q, %v", response, err)
 	}
 	if _, status := g.ask(http.MethodPatch, "/fhir/clients/growth-chart", `{}`); status != http.StatusOK {
 		t.Errorf("an edit after that: %d", status)
@@ -297,8 +297,8 @@ func TestRosterRefuses(t *testing.T) {
 		{"a secret for a public one", http.MethodPost, "/fhir/clients/growth-chart/secret", "", 400},
 		{"another action", http.MethodPost, "/fhir/clients/growth-chart/polish", "", 404},
 		{"approval of one that is added", http.MethodPost, "/fhir/clients/growth-chart/approve", "", 404},
-		{"removal of what is below one", http.MethodDelete, "/fhir/clients/growth-chart/secret", "", 404},
-		{"an edit of what is below one", http.MethodPatch, "/fhir/clients/growth-chart/secret", `{"name":"x"}`, 404},
+		{"DELETE below an entry", http.MethodDelete, "/fhir/clients/growth-chart/secret", "", 404},
+		{"PATCH below an entry", http.MethodPatch, "/fhir/clients/growth-chart/secret", `{"name":"x"}`, 404},
 		{"a reset of what can be read", http.MethodDelete, "/fhir/roster", "", 409},
 		{"removal of one in the Caddyfile", http.MethodDelete, "/fhir/clients/demo-app", "", 404},
 		{"a user without a password", http.MethodPost, "/fhir/users", `{"name":"x"}`, 400},

@@ -63,11 +63,11 @@ Each option is a quoted line with Caddyfile syntax:
 	Subcommands: subcommands("users", "name", parseUser),
 }
 
-// A parser converts options of a client or user, each a line as in the Caddyfile, to the JSON of Caddy's configuration,
-// which contains only the name and these options.
+// A parser converts the options of a client or user to the JSON of Caddy's configuration, which contains only the name and
+// these options. Each option is a line as in the Caddyfile.
 type parser func(name string, lines []string) (json.RawMessage, error)
 
-// subcommands returns the subcommands that clients and users have in common.
+// subcommands returns the subcommands that are the same for clients and users.
 func subcommands(kind, argument string, parse parser) []command.Subcommand {
 	commands := []command.Subcommand{
 		{Use: "list", Short: "Lists all entries and where they are configured", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
@@ -161,7 +161,7 @@ func resetEntries(c *command.Call) error {
 	})
 }
 
-// requestChange requests a change, and prints the result and a new secret.
+// requestChange sends a request for a change. It prints the result and the new secret, if there is one.
 func requestChange(c *command.Call, outcome string, r command.Request) error {
 	var e fhirapp.Entry
 	return c.Do(r, &e, func(out io.Writer) error {
@@ -188,7 +188,7 @@ func parseLines(to any, name string, lines []string, parse func(d *caddyfile.Dis
 	if err != nil {
 		return nil, err
 	}
-	tokens[1].Text = name // may contain any characters
+	tokens[1].Text = name // a name may contain any characters
 	d := caddyfile.NewDispenser(tokens)
 	d.Next()
 	if err := parse(d, nil); err != nil {

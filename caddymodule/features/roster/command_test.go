@@ -16,11 +16,11 @@ import (
 )
 
 // run runs a command line with the response from a gateway, "" for a refusal. It returns the last request and the output.
-func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
+func run(t *testing.T, line []string, answer string) (request, printed string, err error) {
 	t.Helper()
 	adminAPI := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body)); answer == "" {
+		if request = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body)); answer == "" {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 		_, _ = io.WriteString(w, answer)
@@ -36,14 +36,14 @@ func run(t *testing.T, line []string, answer string) (asked, printed string, err
 	root.SetOut(&out)
 	root.SetArgs(append(line, "--address", adminAPI.Listener.Addr().String()))
 	err = root.ExecuteContext(t.Context())
-	return asked, out.String(), err
+	return request, out.String(), err
 }
 
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		line           []string
-		asked          string
+		request        string
 		answer, prints string
 	}{
 		{
@@ -63,9 +63,9 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
 		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users {"name":"wendy","groups":["nurses"]}`, `{"name":"wendy"}`, "Added wendy.\n"},
 	} {
-		asked, printed, err := run(t, tt.line, tt.answer)
-		if asked != tt.asked || printed != tt.prints || err != nil {
-			t.Errorf("%v: asked %q, printed %q, error %v", tt.line, asked, printed, err)
+		request, printed, err := run(t, tt.line, tt.answer)
+		if request != tt.request || printed != tt.prints || err != nil {
+			t.Errorf("%v: request %q, output %q, error %v", tt.line, request, printed, err)
 		}
 		if _, printed, err := run(t, tt.line, ""); err == nil || printed != "" {
 			t.Errorf("%v: refused, but printed %q, error %v", tt.line, printed, err)
@@ -79,8 +79,8 @@ func TestIncompleteCommands(t *testing.T) {
 	for _, line := range []string{
 		"fhir-client add", "fhir-client add a bad", "fhir-client edit a", "fhir-client edit a --patch {} x", "fhir-client approve", "fhir-client remove a b",
 	} {
-		if asked, _, err := run(t, strings.Fields(line), "{}"); err == nil || asked != "" {
-			t.Errorf("%s: asked %q, error %v", line, asked, err)
+		if request, _, err := run(t, strings.Fields(line), "{}"); err == nil || request != "" {
+			t.Errorf("%s: request %q, error %v", line, request, err)
 		}
 	}
 }

@@ -32,7 +32,8 @@ import (
 
 func init() { caddy.RegisterModule(new(Roster)) }
 
-// Roster manages the clients and users in the durable store, in addition to those of the configuration. It needs no option.
+// Roster manages the clients and users in the durable store, in addition to those of the configuration. It is always on and has
+// no options.
 type Roster struct {
 	app     *fhirapp.App
 	updater *entry.Updater
@@ -96,7 +97,7 @@ func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error)
 	return entries, apiError(err)
 }
 
-// clientSources returns the features that store clients.
+// clientSources returns the features in which clients register themselves.
 func (r *Roster) clientSources() (sources []fhirapp.ClientSource) {
 	for _, feature := range r.app.Features() {
 		if source, ok := feature.(fhirapp.ClientSource); ok {
@@ -106,7 +107,7 @@ func (r *Roster) clientSources() (sources []fhirapp.ClientSource) {
 	return sources
 }
 
-// tryClientSources calls do for each client source until one has the client.
+// tryClientSources calls do for each client source until one knows the client.
 func (r *Roster) tryClientSources(do func(fhirapp.ClientSource) error) error {
 	for _, source := range r.clientSources() {
 		if err := do(source); !errors.Is(err, client.ErrNotRegistered) {
@@ -133,14 +134,14 @@ func (r *Roster) configuredEntries(kind entry.Kind) []fhirapp.Entry {
 	return entries
 }
 
-// newStoredEntry returns an entry of the store without its hash.
+// newStoredEntry returns an entry of the store, without its password hash.
 func (r *Roster) newStoredEntry(kind entry.Kind, name string, e entry.Entry) fhirapp.Entry {
 	view := fhirapp.Entry{Name: name, Origin: "store", AddedAt: e.Since, HasSecret: e.SecretSHA256 != nil}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		view.Problem = err.Error()
 	}
-	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // JSON names are decoded case-insensitively
+	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // decoding JSON ignores the case of names
 	if view.Config = config; view.Problem == "" {
 		if err := r.updater.Problem(kind, name); err != nil {
 			view.Problem = err.Error()
@@ -203,7 +204,8 @@ func (r *Roster) Approve(ctx context.Context, id string) (fhirapp.Entry, error) 
 	return fhirapp.Entry{Name: id, Origin: "registration"}, apiError(err)
 }
 
-// RotateSecret implements [fhirapp.EntryManager].
+// revokeGrants revokes the grants of a client or user in the store and removes a user's second factors, so that a later client
+// or user with the same name does not inherit them.
 func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, error) {
 	rotated := fhirapp.Entry{Name: id, Origin: "store"}
 	var digest []byte
@@ -233,7 +235,7 @@ func (r *Roster) revokeGrants(ctx context.Context, kind entry.Kind, name string)
 		return err
 	}
 	if snapshot.Get(kind, name) == nil || slices.ContainsFunc(r.configuredEntries(kind), func(e fhirapp.Entry) bool { return e.Name == name }) {
-		return nil // a user or client later added to the configuration keeps its grants
+		return nil // a client or user that is now in the configuration keeps its grants
 	}
 	if kind == entry.Users {
 		return r.app.Server().RevokeUser(ctx, name)
@@ -241,7 +243,7 @@ func (r *Roster) revokeGrants(ctx context.Context, kind entry.Kind, name string)
 	return r.revokeClient(ctx, name)
 }
 
-// revokeClient revokes the grants of a client. An inactive client has no grants.
+// revokeClient revokes the grants of a client. An inactive client has none.
 func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	_, err := r.app.Server().RevokeGrants(ctx, "", id)
 	if errors.Is(err, token.ErrUnknownPrincipal) {
@@ -254,7 +256,7 @@ func (r *Roster) changeEntry(ctx context.Context, kind, name string, alter entry
 	return r.updater.Change(ctx, entry.Kind(kind), name, alter)
 }
 
-// apiError adds the HTTP status to a refusal.
+// apiError adds an HTTP status to errors that the caller of the admin API can correct.
 func apiError(err error) error {
 	for cause, status := range map[error]int{
 		entry.ErrNotFound: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
@@ -278,8 +280,8 @@ var (
 	_ fhirapp.EntryManager  = (*Roster)(nil)
 )
 
-// addToConfig adds a client or user of the store. Placeholders are not replaced, because administrators who may add users
-// need not be able to read this machine's files.
+// addToConfig adds a client or user of the store to a configuration. It does not replace placeholders, because administrators
+// who may add users may not be allowed to read files on this machine.
 func addToConfig(to *authorize.Config, kind entry.Kind, e entry.Entry) error {
 	switch kind {
 	case entry.Clients:
@@ -329,7 +331,8 @@ func storedUser(e entry.Entry) (people.User, error) {
 	return user, nil
 }
 
-// unmarshalEntry rejects unknown members, because a misspelled option must not be ignored silently.
+// unmarshalEntry decodes a configuration. It returns an error for unknown members, so that misspelled options are not silently
+// ignored.
 func unmarshalEntry(config json.RawMessage, to any) error {
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.DisallowUnknownFields()
@@ -354,14 +357,14 @@ func entryName(kind entry.Kind, config []byte) (string, error) {
 	return identity.Name, nil
 }
 
-// newSecret returns a new secret for a client, with its digest.
+// newSecret returns a new client secret and its digest.
 func newSecret() (secret string, digest []byte) {
 	secret = oauth2.RandomToken()
 	sum := sha256.Sum256([]byte(secret))
 	return secret, sum[:]
 }
 
-// collector reports the number of clients and users in the store.
+// collector is a Prometheus collector of the number of clients and users in the store.
 type collector struct{}
 
 var (

@@ -1,4 +1,4 @@
-// Package sample is the handler fhir_sample: an in-memory FHIR server for evaluation.
+// Package sample is the handler fhir_sample, an in-memory FHIR server for evaluation.
 package sample
 
 import (
@@ -20,20 +20,21 @@ func init() {
 	option.RegisterHandler("fhir_sample", httpcaddyfile.After, "reverse_proxy", func() option.Handler { return new(Sample) })
 }
 
-// sampleStores keeps the records across reloads by FHIR base.
+// sampleStores maps FHIR bases to records, so that records survive reloads.
 var sampleStores = caddy.NewUsagePool()
 
-// Sample is a small FHIR R4 server with synthetic records, for evaluation. It answers all requests below the FHIR base
-// without authorization: put fhir_bearer before it. Changes survive reloads, but not restarts.
+// Sample is a small FHIR R4 server with synthetic records, for evaluation. It responds to all requests below the FHIR base
+// without authorization: put fhir_bearer before it. Changes survive reloads but not restarts.
 type Sample struct {
-	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path in the fhir app or, without it, `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	shared  *sampleStore
 	baseURL string
 }
 
-// sampleStore is loaded at the first request, because loading takes longer than the rest of the configuration.
+// sampleStore contains the records. They are loaded on the first request, because loading takes longer than the rest of the
+// configuration.
 type sampleStore struct {
 	load func() (*sample.Store, error)
 }
@@ -78,7 +79,7 @@ func loadRecords() (*sample.Store, error) {
 	return sample.NewStore(records...)
 }
 
-// Cleanup releases the records, if Provision succeeded.
+// Cleanup releases the records if Provision has succeeded.
 func (h *Sample) Cleanup() error {
 	if h.shared == nil {
 		return nil

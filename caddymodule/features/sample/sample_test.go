@@ -107,7 +107,7 @@ func TestGuardedSample(t *testing.T) {
 			return r.Type == "Condition" && categoryOf(r) == "problem-list-item"
 		}},
 		{"everything of a patient", "patient/*.rs", "p01", "", "Patient/p01/$everything", nil},
-		{"with what is included", "patient/*.rs", "p01", "", "Encounter?_include=Encounter:practitioner&_revinclude=Observation:encounter", nil},
+		{"with included resources", "patient/*.rs", "p01", "", "Encounter?_include=Encounter:practitioner&_revinclude=Observation:encounter", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +178,7 @@ func TestGuardedSampleRefuses(t *testing.T) {
 		{"a create", "patient/*.cruds", "p01", "POST", "Observation", `{"resourceType":"Observation","status":"final","code":{"text":"x"},"subject":{"reference":"Patient/p29"}}`, 403},
 		{"another's create", "patient/*.cruds", "p30", "POST", "Observation", `{"resourceType":"Observation","status":"final","code":{"text":"x"},"subject":{"reference":"Patient/p30"}}`, 201},
 		{"the CapabilityStatement", "", "", "GET", "metadata", "", 200},
-		{"what is no path of FHIR's", "user/*.rs", "", "GET", "admin", "", 404},
+		{"path that is not FHIR", "user/*.rs", "", "GET", "admin", "", 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -294,8 +294,8 @@ func TestGuardedExport(t *testing.T) {
 		if r := ask(http.MethodDelete, status, service); r.StatusCode != http.StatusAccepted {
 			t.Errorf("deleting: %d", r.StatusCode)
 		}
-		for _, gone := range []string{status, file.URL} {
-			if r := ask(http.MethodGet, gone, service); r.StatusCode != http.StatusNotFound {
+		for _, deleted := range []string{status, file.URL} {
+			if r := ask(http.MethodGet, deleted, service); r.StatusCode != http.StatusNotFound {
 				t.Errorf("afterwards: %d", r.StatusCode)
 			}
 		}

@@ -58,21 +58,21 @@ func TestLocalApp(t *testing.T) {
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	shown := openLaunchPage(b, "alice", "right")
+	page := openLaunchPage(b, "alice", "right")
 	for _, uri := range []string{
 		"", "https://app.example.org/launch", "http://localhost.evil.example/", "http://localhost@evil.example/", "//localhost/", "javascript:alert(1)",
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
 	} {
-		r := b.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
+		r := b.Post(launchPagePath, launchChoice(t, page, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
 		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "Enter a launch URI on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
 		authorizetest.WantStatus(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)
 	}
 	elsewhere := sandboxServer(t, new(authorizetest.FHIRServer), nil)
-	shown = openLaunchPage(elsewhere, "alice", "right")
-	r := elsewhere.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
-	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
+	page = openLaunchPage(elsewhere, "alice", "right")
+	r := elsewhere.Post(launchPagePath, launchChoice(t, page, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
+	if strings.Contains(page, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
 		t.Errorf("elsewhere: %d", r.StatusCode)
 	}
 }
@@ -98,7 +98,7 @@ func TestSimulatedErrors(t *testing.T) {
 		})
 	}
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
-	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, openLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "what is not offered")
+	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, openLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "unsupported simulation")
 }
 
 // Refreshed access tokens are as short-lived as the first one. A launch registered by a client cannot simulate short tokens.

@@ -33,9 +33,9 @@ func init() {
 	page.AddFiles(files)
 }
 
-// Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, with the
-// client_id `sandbox-app`: for evaluation. With an issuer on localhost, apps on localhost need no registration: their client_id
-// is `sandbox-local-app`.
+// Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, whose
+// client_id is `sandbox-app`. It is intended for evaluation. If the issuer is on localhost, apps on localhost can be used
+// without registration, with the client_id `sandbox-local-app`.
 type Sandbox struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -85,14 +85,14 @@ var (
 // appID is the client_id of the sandbox app.
 const appID = "sandbox-app"
 
-// appScopes are the scopes that the app requests, in addition to the launch scope. They exclude some data on
-// purpose: the app demonstrates that it cannot read it.
+// appScopes are the scopes that the app requests, in addition to the launch scope. Some data is deliberately excluded, so that
+// the app can demonstrate that it cannot read this data.
 var appScopes = []string{
 	"openid", "fhirUser", client.OnlineAccess,
 	"patient/Patient.rs", "patient/Condition.rs", "patient/Observation.rs", "patient/MedicationRequest.rs",
 }
 
-// newSandboxApp returns the sandbox app as a client of an issuer.
+// newSandboxApp returns the client of the sandbox app. Its URIs are at the issuer.
 func newSandboxApp(issuer string) client.Client {
 	return client.Client{
 		ID: appID, Name: "Sandbox App", RedirectURIs: []string{issuer + appPath}, LaunchURI: issuer + appPath,
@@ -103,8 +103,8 @@ func newSandboxApp(issuer string) client.Client {
 // localAppID is the client_id of unregistered apps on the user's computer.
 const localAppID = "sandbox-local-app"
 
-// localApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
-// remote issuer, any local program could get the code of a user who follows a link.
+// localApp returns the client of unregistered apps. It requires an issuer on the same computer: with a remote issuer, any
+// program on the user's computer could get the code when the user follows a link.
 func localApp() client.Client {
 	return client.Client{
 		ID: localAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, AllowsLocalRedirects: true,
@@ -113,8 +113,8 @@ func localApp() client.Client {
 	}
 }
 
-// newAppHandler serves the app's page, which is its launch URI and its redirect URI. The script
-// implements the app.
+// newAppHandler returns the handler of the app's page, which is both its launch URI and its redirect URI. The script implements
+// the app.
 func newAppHandler(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 	data := appData{ClientID: appID, RedirectURI: issuer + appPath, FHIRBase: fhirBase, Scope: strings.Join(appScopes, " ")}
 	return func(w http.ResponseWriter, r *http.Request) {

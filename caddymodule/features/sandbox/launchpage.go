@@ -40,44 +40,45 @@ func newLaunchPage(core *authorize.Core) *launchPage {
 	return &launchPage{core, core.Responder.Logger, &browser.Sealer{Keys: core.Config.Keys}}
 }
 
-// launchPageData is the data of templates/launchpage.html, a small EHR.
+// launchPageData is the data of templates/launchpage.html, the launch page.
 type launchPageData struct {
 	Request    string         // sealed request
 	Person     page.Person    // signed-in person
-	Problem    launchProblem  // problem with the choice or the offer
+	Problem    launchProblem  // why the page is shown again
 	Apps       []launchApp    // apps to choose from
-	Searchable bool           // search fields are shown
-	Name       string         // search field
-	BirthDate  string         // search field
-	Identifier string         // search field
+	Searchable bool           // whether to show the search fields
+	Name       string         // value of the search field
+	BirthDate  string         // value of the search field
+	Identifier string         // value of the search field
 	Patients   []page.Patient // patients to choose from
-	HasMore    bool           // further patients match
+	HasMore    bool           // whether more patients match
 	Chosen     string         // id of the selected patient, or ""
 
-	LocalAllowed bool   // local apps are allowed
+	LocalAllowed bool   // whether local apps are allowed
 	LaunchURI    string // launch URI of the local app, as entered
-	LocalChosen  bool   // the local app is selected
+	LocalChosen  bool   // whether the local app is selected
 }
 
 // launchApp is an app that can be launched from the page.
 type launchApp struct {
 	ID         string // client_id
-	Name       string // title
+	Name       string // display name
 	LaunchHost string // host of the launch URI
-	Chosen     bool   // the app is selected
+	Chosen     bool   // whether the app is selected
 }
 
-// launchProblem is the reason why the launch page is shown again; zero if none.
+// launchProblem is the reason why the launch page is shown again. The zero value means that there is no problem.
 type launchProblem struct {
 	NoApp         bool // no launchable app was chosen
 	PatientDenied bool // the user may not choose the patient
-	Invalid       bool // the launch context is invalid
-	Unavailable   bool // the FHIR server does not respond
+	Invalid       bool // the launch parameters are invalid
+	Unavailable   bool // the patients cannot be read or the launch cannot be registered
 
-	NotLocal bool // the local app's launch URI is not on this computer
+	NotLocal bool // the launch URI of the local app is not on this computer
 }
 
-// serve handles the endpoint. Users who are not signed in, or lack a factor, are redirected to sign-in.
+// serve handles requests to the page. Users who are not signed in or who lack a required factor are redirected to the sign-in
+// page.
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.core.Sessions.CurrentPerson(r)
 	needsFactor := false
@@ -105,7 +106,7 @@ func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *ses
 	lp.showChoices(w, r, signedIn, p, launchProblem{})
 }
 
-// showChoices shows the apps and patients, and the problem with the last choice.
+// showChoices shows the apps and patients to choose from, and the problem with the last choice.
 func (lp *launchPage) showChoices(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters, problem launchProblem) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
 	choice, err := lp.core.Patients.Choices(r.Context(), signedIn.User.Person(), by)
@@ -144,7 +145,7 @@ func httpStatus(problem launchProblem) int {
 	return http.StatusOK
 }
 
-// apps returns the launchable clients by title, with the sandbox app first.
+// apps returns the launchable clients, sorted by display name, with the sandbox app first.
 func (lp *launchPage) apps() (apps []*client.Client) {
 	for _, c := range lp.core.Clients.AllConfigured() {
 		if c.LaunchURI != "" && len(c.RedirectURIs) > 0 {
@@ -172,7 +173,7 @@ func (lp *launchPage) findApp(id string) *client.Client {
 	return nil
 }
 
-// findLocalApp returns the local app with the launch URI at, or nil if local apps are not allowed.
+// findLocalApp returns the client of local apps with the launch URI at. It returns nil if local apps are not allowed.
 func (lp *launchPage) findLocalApp(at string) *client.Client {
 	app := lp.core.Clients.FindConfigured(localAppID)
 	if app == nil {
@@ -183,7 +184,7 @@ func (lp *launchPage) findLocalApp(at string) *client.Client {
 	return &local
 }
 
-// appChoices returns the apps, with the chosen one selected.
+// appChoices returns the apps to choose from. If the chosen app is unknown, the sandbox app is selected.
 func (lp *launchPage) appChoices(chosen string) (list []launchApp) {
 	if chosen != localAppID && lp.findApp(chosen) == nil {
 		chosen = appID
@@ -198,7 +199,8 @@ func (lp *launchPage) appChoices(chosen string) (list []launchApp) {
 	return list
 }
 
-// formAction returns the form-action sources, including all local apps if these are allowed.
+// formAction returns the sources of the form-action directive (CSP). If local apps are allowed, the sources include all ports
+// on this computer.
 func (lp *launchPage) formAction() string {
 	sources := page.FormAction(lp.redirectTargets()...)
 	if lp.core.Clients.FindConfigured(localAppID) != nil {
@@ -207,7 +209,7 @@ func (lp *launchPage) formAction() string {
 	return sources
 }
 
-// redirectTargets returns the possible redirect targets of the form: the apps' launch and redirect URIs.
+// redirectTargets returns the URIs to which the form may redirect: the launch and redirect URIs of the apps.
 func (lp *launchPage) redirectTargets() (list []string) {
 	for _, app := range lp.apps() {
 		list = append(append(list, app.LaunchURI), app.RedirectURIs...)
@@ -230,7 +232,7 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 	lp.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// submit checks that the form belongs to this session and browser, and launches the app.
+// submit handles the submitted form. It checks that the form belongs to this session and browser, and launches the app.
 func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadCheckedForm(w, r)
 	if err == nil {
@@ -280,10 +282,10 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 	}
 }
 
-// errInvalidContext is the error of an invalid launch context.
+// errInvalidContext is returned for invalid launch parameters.
 var errInvalidContext = errors.New("invalid launch context")
 
-// registerLaunch registers the launch and returns its handle.
+// registerLaunch registers a launch and returns its handle.
 func (lp *launchPage) registerLaunch(ctx context.Context, signedIn *session.SignedInPerson, app *client.Client, p oauth2.Parameters) (string, error) {
 	person := signedIn.User.Person()
 	patient, err := lp.core.Patients.Find(ctx, person, p.Get("patient"))
@@ -294,7 +296,7 @@ func (lp *launchPage) registerLaunch(ctx context.Context, signedIn *session.Sign
 		return "", errInvalidContext
 	}
 	banner := p.Get("need_patient_banner") != ""
-	// without a launcher: as the user's own choice, the launch ends with their access to the patient
+	// The launch has no launcher: it is the user's own choice, so it ends when the user loses access to the patient.
 	l := &launch.Registration{ClientID: app.ID, User: signedIn.User.ID, SimulatedFault: p.Get("simulated"), Context: launch.Context{
 		Patient: patient.ID, NeedPatientBanner: &banner, Intent: p.Get("intent"),
 	}}
@@ -309,7 +311,7 @@ func (lp *launchPage) registerLaunch(ctx context.Context, signedIn *session.Sign
 	return lp.core.Launches.Register(ctx, l)
 }
 
-// latestEncounter returns the id of the patient's latest encounter, or "".
+// latestEncounter returns the id of the patient's latest encounter, or "" if there is none.
 func (lp *launchPage) latestEncounter(ctx context.Context, person launch.Person, patient string) (string, error) {
 	encounters, _, err := lp.core.Patients.Encounters(ctx, person, patient)
 	switch {
@@ -321,8 +323,8 @@ func (lp *launchPage) latestEncounter(ctx context.Context, person launch.Person,
 	return encounters[0].ID, nil
 }
 
-// launchURL returns the app's launch address. For the sandbox app, it contains another
-// patient, so that the app can demonstrate that it has no access to this patient.
+// launchURL returns the URL that launches the app. For the sandbox app, it contains the id of another patient, so that the app
+// can demonstrate that it has no access to this patient.
 func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedInPerson, app *client.Client, handle, patient string) string {
 	address := app.LaunchURL(lp.core.Patients.FHIRBase, handle)
 	if app.ID != appID {
@@ -330,7 +332,7 @@ func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedInP
 	}
 	choice, err := lp.core.Patients.Choices(ctx, signedIn.User.Person(), launch.Criteria{})
 	if err != nil {
-		return address // the other patient is optional
+		return address // ignore errors: the other patient is optional
 	}
 	for _, other := range choice.Patients {
 		if other.ID != patient {

@@ -88,7 +88,7 @@ func TestSandboxIsOff(t *testing.T) {
 	authorizetest.WantStatus(t, b.Authorize(q), http.StatusBadRequest, "the app is known")
 }
 
-func TestSandboxAppIsTaken(t *testing.T) {
+func TestSandboxAppIDConflict(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*authorize.Config){
 		"by a client": func(c *authorize.Config) { c.Clients[0].ID = "sandbox-app" },
@@ -116,7 +116,7 @@ func TestLaunchPage(t *testing.T) {
 		t.Error("an app without a launch URI is offered")
 	}
 	if h.LastReader.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.LastReader.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.LastReader)
+		t.Errorf("FHIR server called as %+v", h.LastReader)
 	}
 	if found := authorizetest.Body(t, b.Get(launchPagePath+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
 		t.Errorf("searched: %s", found)
@@ -172,7 +172,7 @@ func TestLaunchPageRefuses(t *testing.T) {
 		change url.Values
 		status int
 	}{
-		"a patient who is not there":     {url.Values{"patient": {"nobody"}}, http.StatusForbidden},
+		"nonexistent patient":            {url.Values{"patient": {"nobody"}}, http.StatusForbidden},
 		"no patient":                     {url.Values{"patient": nil}, http.StatusForbidden},
 		"a path":                         {url.Values{"patient": {"../Observation/1"}}, http.StatusForbidden},
 		"an app without a launch URI":    {url.Values{"app": {"strict"}}, http.StatusBadRequest},
@@ -297,9 +297,9 @@ func TestSandboxAppScopesAreLimited(t *testing.T) {
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
 	page := authorizetest.Body(t, b.Get("/oauth2/sandbox_app"))
 	_, rest, _ := strings.Cut(page, `data-scope="`)
-	asked, _, _ := strings.Cut(rest, `"`)
-	if words := strings.Fields(asked); !slices.Contains(words, "patient/Observation.rs") || strings.Contains(asked, "*") || strings.Contains(asked, "AllergyIntolerance") {
-		t.Errorf("asks for %q", asked)
+	scopes, _, _ := strings.Cut(rest, `"`)
+	if words := strings.Fields(scopes); !slices.Contains(words, "patient/Observation.rs") || strings.Contains(scopes, "*") || strings.Contains(scopes, "AllergyIntolerance") {
+		t.Errorf("asks for %q", scopes)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestSessionFromBeforeFactor(t *testing.T) {
 func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
-	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Store, c.Durable = memory, memory })
+	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Store, c.DurableStore = memory, memory })
 	launch := func() { launchByForm(t, b, url.Values{"junk": {strings.Repeat("&", 2000)}}) }
 	openLaunchPage(b, "alice", "right")
 	launch()

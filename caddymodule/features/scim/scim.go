@@ -1,5 +1,5 @@
-// Package scim lets identity providers deactivate and delete people: the part of SCIM 2.0 for
-// deprovisioning (RFC 7643, RFC 7644).
+// Package scim lets identity providers deactivate and delete people. It implements the part of SCIM 2.0 that deprovisioning
+// requires (RFC 7643, RFC 7644).
 package scim
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// pathPrefix is the path prefix of the endpoints of each identity provider.
+// pathPrefix is the path prefix of the endpoints, followed by the key of the identity provider.
 const pathPrefix = "/oauth2/scim/"
 
 func init() {
@@ -35,9 +35,10 @@ func init() {
 	endpoint.Register("scim")
 }
 
-// SCIM lets an identity provider deactivate and delete people (RFC 7643, RFC 7644) at `{issuer}/oauth2/scim/{key}`.
+// SCIM lets an identity provider deactivate and delete people (RFC 7643, RFC 7644). The base URL for the provider is
+// `{issuer}/oauth2/scim/{key}`; `key` is the key of the identity provider.
 type SCIM struct {
-	// The bearer token of the provider. Caddy's placeholders are supported. Required.
+	// The bearer token that the provider sends. Caddy's placeholders are supported. Required.
 	Token string `json:"token,omitempty"`
 
 	Provider string `json:"-"` // key of the identity provider
@@ -70,7 +71,7 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 		core.Config.Logger.Warn("scim token is guessable (less than 128 bits); generate a new one with: "+client.SecretCommand, "idp", s.Provider)
 	}
 	handler := &service{
-		Responder: core.Responder, limiter: core.Limiter, deprovisioner: core.Deprovisioner, store: core.Config.Durable,
+		Responder: core.Responder, limiter: core.Limiter, deprovisioner: core.Deprovisioner, store: core.Config.DurableStore,
 		digest: client.DigestSecret(s.Token), guessable: guessable,
 	}
 	core.Handle(pathPrefix+s.Provider+"/", core.Accounts.Providers[s.Provider].Endpoint(handler.handle),
@@ -78,14 +79,14 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// service serves the endpoints of a provider.
+// service serves the endpoints of one provider.
 type service struct {
 	*endpoint.Responder
-	limiter       *lockout.Limiter // limits wrong tokens
+	limiter       *lockout.Limiter // limits attempts with wrong tokens
 	deprovisioner *deprovisioning.Deprovisioner
-	store         store.Store // stores the current names of Users
+	store         store.Store // store of the current names of renamed Users
 	digest        []byte      // digest of the token
-	guessable     bool        // the token has less than 128 bits
+	guessable     bool        // whether the token has less than 128 bits
 }
 
 // handle serves the SCIM endpoints of a provider.
@@ -102,7 +103,7 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request, p *people.Provi
 
 var errToken = &oauth2.Error{Code: "invalid_token", Description: "the bearer token is missing or wrong", Status: http.StatusUnauthorized}
 
-// checkToken checks the bearer token. A request without a token is not a failed attempt.
+// checkToken checks the bearer token. A request without a token is rejected but does not count as a failed attempt.
 func (s *service) checkToken(r *http.Request, p *people.Provider) error {
 	scheme, token, _ := strings.Cut(strings.Join(r.Header.Values("Authorization"), ", "), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -147,7 +148,8 @@ func providerConfig() any {
 	}
 }
 
-// list reports whether the person in the filter has a gateway account (RFC 7644 §3.4.2). Unfiltered listing is not supported.
+// list returns the person in the filter if they have a gateway account (RFC 7644 §3.4.2). Unfiltered listing is not supported:
+// it returns no resources.
 func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	users := []user{}
 	if filter := r.URL.Query().Get("filter"); filter != "" {
@@ -171,7 +173,7 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provide
 	return nil
 }
 
-// create returns a User without storing it: accounts are created at sign-in.
+// create handles the creation of a User. It stores nothing, because accounts are created at sign-in.
 func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	of, deactivates, err := readUser(w, r)
 	if err != nil {
@@ -189,7 +191,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provi
 	return err
 }
 
-// readUser returns the names of the person in a request. deactivates reports whether the request deletes or deactivates the
+// readUser reads the names of the person in a request. deactivates reports whether the request deletes or deactivates the
 // person. PATCH may omit the names.
 func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates bool, err error) {
 	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
@@ -218,8 +220,8 @@ func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates boo
 	return of, deactivates, err
 }
 
-// serveUser serves a User by its id. DELETE and active=false end all access of the person to whom the id was given,
-// even if another person has the names now.
+// serveUser handles requests for a User by id. DELETE and active=false end all access of the person to whom the id was issued,
+// even if another person now has the same name.
 func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, issued names) error {
 	to, deactivates, err := readUser(w, r)
 	if err != nil {
@@ -249,7 +251,7 @@ func (s *service) deprovision(ctx context.Context, p *people.Provider, accounts 
 	return s.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, deleted)
 }
 
-// newUser returns a User with its names.
+// newUser returns a User with the given names.
 func (s *service) newUser(p *people.Provider, id string, of names, active bool) user {
 	return user{
 		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
@@ -257,7 +259,7 @@ func (s *service) newUser(p *people.Provider, id string, of names, active bool) 
 	}
 }
 
-// writeError sends an error response (RFC 7644 §3.12). After a 5xx, the request may be retried.
+// writeError sends an error response (RFC 7644 §3.12). The client may retry after a 5xx.
 func (s *service) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	s.Trail.RecordRejection(r, audit.Event{Kind: audit.KindRevocation, Err: err})

@@ -68,12 +68,12 @@ func TestSCIM(t *testing.T) {
 		name, created, method, body string
 		change                      func(*people.IdentityProvider, *authorize.Config)
 		status                      int
-		left                        string
+		working                     string
 	}{
 		{"DELETE", byName, http.MethodDelete, "", withSCIM, 204, "nothing"},
 		{"DELETE by the subject", bySubject, http.MethodDelete, "", withSCIM, 204, "nothing"},
 		{"DELETE by the sub here", byOID, http.MethodDelete, "", oid, 204, "nothing"},
-		{"DELETE of what is no sub here", byOID, http.MethodDelete, "", withSCIM, 204, "all"},
+		{"DELETE of an unknown sub", byOID, http.MethodDelete, "", withSCIM, 204, "all"},
 		{"DELETE of an unknown person", `{"userName":"x"}`, http.MethodDelete, "", withSCIM, 204, "all"},
 		{"PATCH of Entra ID", byName, http.MethodPatch, operations(`{"op":"Replace","path":"active","value":"False"}`), withSCIM, 200, "nothing"},
 		{"PATCH of Entra ID, as a boolean", byName, http.MethodPatch, operations(`{"op":"replace","path":"active","value":false}`), withSCIM, 200, "nothing"},
@@ -103,12 +103,12 @@ func TestSCIM(t *testing.T) {
 			if status != http.StatusCreated || id == "" || made["active"] != true {
 				t.Fatalf("POST: %d %v", status, made)
 			}
-			status, shown := request(t, s, tt.method, "/Users/"+id, tt.body)
-			if status != tt.status || status == http.StatusOK && (shown["id"] != id || shown["active"] != (tt.left == "all")) {
-				t.Errorf("%d %v", status, shown)
+			status, resource := request(t, s, tt.method, "/Users/"+id, tt.body)
+			if status != tt.status || status == http.StatusOK && (resource["id"] != id || resource["active"] != (tt.working == "all")) {
+				t.Errorf("%d %v", status, resource)
 			}
-			if left := alice.WorkingCredentials(); left != tt.left {
-				t.Errorf("left: %s", left)
+			if working := alice.WorkingCredentials(); working != tt.working {
+				t.Errorf("working credentials: %s", working)
 			}
 		})
 	}
@@ -137,9 +137,9 @@ func (st staff) create(userName string) string {
 }
 
 func (st staff) rename(id, userName string) {
-	status, shown := request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"userName","value":"`+userName+`"}]}`)
-	if status != http.StatusOK || shown["userName"] != userName || "/Users/"+shown["id"].(string) != id {
-		st.t.Errorf("rename: %d %v", status, shown)
+	status, resource := request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"userName","value":"`+userName+`"}]}`)
+	if status != http.StatusOK || resource["userName"] != userName || "/Users/"+resource["id"].(string) != id {
+		st.t.Errorf("rename: %d %v", status, resource)
 	}
 }
 
@@ -152,8 +152,8 @@ func (st staff) delete(id string) {
 // The id of a User stays with one person, even if their name changes or another person gets the name.
 func TestSCIMAfterRename(t *testing.T) {
 	t.Parallel()
-	for name, rename := range map[string]func(st staff) (gone, stays *authorizetest.FederatedPerson){
-		"who was here when the id was given": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+	for name, rename := range map[string]func(st staff) (removed, stays *authorizetest.FederatedPerson){
+		"signed in before the SCIM user was created": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			st.signIn("ann", "alice")
 			id := st.create("alice")
 			ann := st.signIn("ann", "alice2")
@@ -161,7 +161,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came later": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+		"signed in after the SCIM user was created": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			st.signIn("ann", "alice")
 			ann := st.signIn("ann", "alice2")
@@ -169,7 +169,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came later, under another name": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+		"renamed by SCIM before the first sign-in": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			st.rename(id, "alice2")
 			ben := st.signIn("ben", "alice")
@@ -177,7 +177,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who has not come back since": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+		"renamed by SCIM, without a sign-in since": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			ann := st.signIn("ann", "alice")
 			st.rename(st.create("alice"), "alice2")
 			id := st.create("alice")
@@ -185,7 +185,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ben, ann
 		},
-		"twice": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+		"twice": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			id := st.create("alice")
 			ann := st.signIn("ann", "alice")
 			st.delete(id)
@@ -193,7 +193,7 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
-		"who came back": func(st staff) (gone, stays *authorizetest.FederatedPerson) {
+		"created again after a deletion": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			st.signIn("ann", "alice")
 			st.delete(st.create("alice"))
 			id := st.create("alice")
@@ -205,12 +205,12 @@ func TestSCIMAfterRename(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
-			gone, stays := rename(staff{t, p, authorizetest.NewFederatedServer(t, p, withSCIM)})
-			if left := gone.WorkingCredentials(); left != "nothing" {
-				t.Errorf("of who is gone: %s", left)
+			removed, stays := rename(staff{t, p, authorizetest.NewFederatedServer(t, p, withSCIM)})
+			if working := removed.WorkingCredentials(); working != "nothing" {
+				t.Errorf("removed user: working credentials: %s", working)
 			}
-			if left := stays.WorkingCredentials(); left != "all" {
-				t.Errorf("of the other: %s", left)
+			if working := stays.WorkingCredentials(); working != "all" {
+				t.Errorf("other user: working credentials: %s", working)
 			}
 		})
 	}
@@ -235,17 +235,17 @@ func TestSCIMAmbiguousName(t *testing.T) {
 func TestSCIMReleasesSub(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
-		p, kept := providertest.Start(t), store.NewMemory(0, 0)
+		p, storage := providertest.Start(t), store.NewMemory(0, 0)
 		s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			withSCIM(idp, c)
-			idp.Sub, c.Store = "employee", kept
+			idp.Sub, c.Store = "employee", storage
 		})
 		st := staff{t, p, s}
 		ann := st.signIn("ann", "alice")
 		status, _ := request(t, s, method, st.create("alice"), `{"userName":"alice","active":false}`)
-		owner, err := kept.Get(t.Context(), store.Key("sub-owner", "ann-number"))
-		if left := ann.WorkingCredentials(); status >= 300 || left != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
-			t.Errorf("%s: %d, left: %s, owner %s, %v", method, status, left, owner, err)
+		owner, err := storage.Get(t.Context(), store.Key("sub-owner", "ann-number"))
+		if working := ann.WorkingCredentials(); status >= 300 || working != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
+			t.Errorf("%s: %d, working credentials: %s, owner %s, %v", method, status, working, owner, err)
 		}
 	}
 }
@@ -293,8 +293,8 @@ func TestSCIMFilter(t *testing.T) {
 			continue
 		}
 		id := answer["Resources"].([]any)[0].(map[string]any)["id"].(string)
-		if status, shown := request(t, s, http.MethodGet, "/Users/"+id, ""); status != http.StatusOK || shown["id"] != id || shown["userName"] == "" {
-			t.Errorf("%s: %d %v", tt.filter, status, shown)
+		if status, resource := request(t, s, http.MethodGet, "/Users/"+id, ""); status != http.StatusOK || resource["id"] != id || resource["userName"] == "" {
+			t.Errorf("%s: %d %v", tt.filter, status, resource)
 		}
 	}
 }
@@ -318,8 +318,8 @@ func TestSCIMToken(t *testing.T) {
 			t.Errorf("%q: %d", authorization, r.StatusCode)
 		}
 	}
-	if left := alice.WorkingCredentials(); left != "all" {
-		t.Errorf("left: %s", left)
+	if working := alice.WorkingCredentials(); working != "all" {
+		t.Errorf("working credentials: %s", working)
 	}
 	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Features = append(c.Features, &scim.SCIM{Token: "guessable", Provider: idp.Key})
@@ -366,7 +366,7 @@ func TestSCIMPaths(t *testing.T) {
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
-	kept := storetest.NewInterceptedStore(func(_, key string) error {
+	intercepted := storetest.NewInterceptedStore(func(_, key string) error {
 		if fails && strings.HasPrefix(key, "sessions:") {
 			return errors.New("the store is away")
 		}
@@ -375,7 +375,7 @@ func TestSCIMFails(t *testing.T) {
 
 	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), func(idp *people.IdentityProvider, c *authorize.Config) {
 		withSCIM(idp, c)
-		c.Store = kept
+		c.Store = intercepted
 	})
 	alice := authorizetest.SignInFederated(t, s)
 	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example"}`)
@@ -397,7 +397,7 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 	var s http.Handler
 	var once sync.Once
 	armed := false
-	kept := storetest.NewInterceptedStore(func(method, key string) error {
+	intercepted := storetest.NewInterceptedStore(func(method, key string) error {
 		if armed && method == "Put" && strings.HasPrefix(key, "session:") {
 			once.Do(func() {
 				if status, made := request(t, s, http.MethodPost, "/Users", `{"userName":"alice@hospital.example","active":false}`); status != http.StatusCreated {
@@ -407,15 +407,15 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 		}
 		return nil
 	})
-	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
+	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = intercepted })
 	authorizetest.SignInFederated(t, s) // creates the account
 	armed = true
 	b := authorizetest.NewBrowser(t, s)
 	if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
 		t.Errorf("%v, signed in: %v", back, b.HasSession())
 	}
-	if left := authorizetest.SignInFederated(t, s).WorkingCredentials(); left != "all" {
-		t.Errorf("the next: %s", left)
+	if working := authorizetest.SignInFederated(t, s).WorkingCredentials(); working != "all" {
+		t.Errorf("next sign-in: working credentials: %s", working)
 	}
 }
 
@@ -509,8 +509,8 @@ func TestSCIMCreate(t *testing.T) {
 			if status, made := request(t, s, http.MethodPost, "/Users", body); status != http.StatusCreated {
 				t.Errorf("%d %v", status, made)
 			}
-			if left := alice.WorkingCredentials(); left != want {
-				t.Errorf("left: %s, want %s", left, want)
+			if working := alice.WorkingCredentials(); working != want {
+				t.Errorf("working credentials: %s, want %s", working, want)
 			}
 		})
 	}
@@ -528,8 +528,8 @@ func TestSCIMForgedID(t *testing.T) {
 			t.Errorf("%s: %d %v", text, status, answer)
 		}
 	}
-	if left := alice.WorkingCredentials(); left != "all" {
-		t.Errorf("left: %s", left)
+	if working := alice.WorkingCredentials(); working != "all" {
+		t.Errorf("working credentials: %s", working)
 	}
 }
 
@@ -542,10 +542,10 @@ func TestSCIMReassignedName(t *testing.T) {
 	zed := st.signIn("zed", "zed")
 	ann := st.signIn("ann", "alice")
 	st.delete(st.create("alice"))
-	if left := ann.WorkingCredentials(); left != "nothing" {
-		t.Errorf("of who has the name: %s", left)
+	if working := ann.WorkingCredentials(); working != "nothing" {
+		t.Errorf("current owner of the name: %s", working)
 	}
-	if left := zed.WorkingCredentials(); left != "all" {
-		t.Errorf("of who had the name: %s", left)
+	if working := zed.WorkingCredentials(); working != "all" {
+		t.Errorf("previous owner of the name: %s", working)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Schemas of SCIM (RFC 7643 §8.7, RFC 7644 §3).
+// SCIM schemas (RFC 7643 §8.7, RFC 7644 §3).
 const (
 	userSchema   = "urn:ietf:params:scim:schemas:core:2.0:User"
 	configSchema = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
@@ -24,7 +24,7 @@ const (
 	errorSchema  = "urn:ietf:params:scim:api:messages:2.0:Error"
 )
 
-// scimType is the scimType of an error response (RFC 7644 §3.12). It is the cause of an [oauth2.Error].
+// scimType is the scimType of an error response (RFC 7644 §3.12). It is wrapped in an [oauth2.Error].
 type scimType string
 
 // Error implements error.
@@ -34,18 +34,19 @@ func invalidValue(detail string) error {
 	return &oauth2.Error{Code: "invalid_request", Description: detail, Err: scimType("invalidValue")}
 }
 
-// names are a provider's names of a person. The id of a User contains them, so a User is stored only when it is renamed.
+// names are the names that a provider uses for a person. They are part of the id of a User, so a User is stored only when it is
+// renamed.
 type names struct {
 	ExternalID string `json:"e,omitempty"`
 	UserName   string `json:"u,omitempty"`
 
-	// Subject is the person's sub at the provider if they had an account at the gateway when the id was issued. If not, the id
-	// belongs to the first person with the name after NamedAfter, in Unix nanoseconds.
+	// Subject is the person's sub at the provider if they had a gateway account when the id was issued. Otherwise, the id
+	// belongs to the first person who has the name after NamedAfter, in Unix nanoseconds.
 	Subject    string `json:"s,omitempty"`
 	NamedAfter int64  `json:"t,omitempty"`
 }
 
-const maxName = 255 // bytes
+const maxName = 255 // in bytes
 
 func (n names) check() error {
 	if n.ExternalID+n.UserName == "" || len(n.ExternalID) > maxName || len(n.UserName) > maxName || strings.ContainsFunc(n.ExternalID+n.UserName, unicode.IsControl) {
@@ -68,7 +69,7 @@ func parseID(id string) (n names, err error) {
 	return n, nil
 }
 
-// user is a User (RFC 7643 §4.1).
+// user is a SCIM User (RFC 7643 §4.1).
 type user struct {
 	Schemas    []string          `json:"schemas"`
 	ID         string            `json:"id"`
@@ -78,7 +79,7 @@ type user struct {
 	Meta       map[string]string `json:"meta"`
 }
 
-// userInput is a User or a PATCH (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
+// userInput is a User or a PATCH request (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
 type userInput struct {
 	ExternalID string          `json:"externalId"`
 	UserName   string          `json:"userName"`
@@ -94,7 +95,7 @@ type operation struct {
 
 func (u *userInput) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
 
-// setAttribute sets an attribute by its name, optionally prefixed with its schema.
+// setAttribute sets an attribute by its name, which may be prefixed with its schema.
 func (u *userInput) setAttribute(attribute string, value json.RawMessage) error {
 	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
 	case "active":
@@ -107,7 +108,7 @@ func (u *userInput) setAttribute(attribute string, value json.RawMessage) error 
 	return nil
 }
 
-// patchedAttributes returns the attributes that a PATCH sets. Okta names attributes in the value, Entra ID in the path.
+// patchedAttributes returns the attributes that a PATCH request sets. Okta puts their names in the value, Entra ID in the path.
 func (u *userInput) patchedAttributes() (set userInput, err error) {
 	for _, o := range u.Operations {
 		members := map[string]json.RawMessage{o.Path: o.Value}
@@ -128,7 +129,8 @@ func (u *userInput) patchedAttributes() (set userInput, err error) {
 	return set, nil
 }
 
-// isInactive parses active, which may be missing. Entra ID has sent it as "False".
+// isInactive reports whether the attribute active is false. A missing attribute means true. Entra ID has sent the value as the
+// string "False".
 func (u *userInput) isInactive() (bool, error) {
 	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
 	case "", "true":
@@ -139,7 +141,7 @@ func (u *userInput) isInactive() (bool, error) {
 	return false, invalidValue("active must be true or false")
 }
 
-// parseFilter parses userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2), the only filters that providers send to find a
+// parseFilter parses userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2). Providers send only these filters to find a
 // person.
 func parseFilter(text string) (names, error) {
 	attribute, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
@@ -151,7 +153,7 @@ func parseFilter(text string) (names, error) {
 	return wanted.names(), wanted.names().check()
 }
 
-// renameTTL is how long the names under a SCIM id are stored: longer than any employment.
+// renameTTL is how long the names of a renamed User are stored: longer than any employment.
 const renameTTL = 50 * 366 * 24 * time.Hour
 
 var errAmbiguous = &oauth2.Error{
@@ -159,8 +161,8 @@ var errAmbiguous = &oauth2.Error{
 	Description: "several users match: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
-// identify binds names to one person: the person with the externalId as sub, at the provider or the gateway, otherwise with
-// the userName, otherwise the first person who is later given the name.
+// identify binds names to one person: the person whose sub at the provider or the gateway is the externalId; otherwise the
+// person with the userName; otherwise the first person who later has the name.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.StoredPerson, error) {
 	of.Subject, of.NamedAfter = "", store.Now(s.store).UnixNano()
 	accounts, err := s.findAccounts(ctx, p, of, s.deprovisioner.People.FindByName)
@@ -173,7 +175,8 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 	return of, accounts, err
 }
 
-// findAccounts returns the accounts with the externalId, otherwise the accounts that byName finds by the userName.
+// findAccounts returns the accounts with the externalId. If there are none, it returns the accounts that byName finds by the
+// userName.
 func (s *service) findAccounts(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (accounts []people.StoredPerson, err error) {
 	if of.ExternalID != "" {
 		accounts, err = s.deprovisioner.People.FindByID(ctx, p, of.ExternalID)
@@ -204,7 +207,7 @@ func (s *service) findPerson(ctx context.Context, p *people.Provider, id string,
 	return of, accounts, err
 }
 
-// rename stores the current names of a User, and the person if they were not known when the id was issued.
+// rename stores the current names of a User. It also stores the person, if the person was not known when the id was issued.
 func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, accounts []people.StoredPerson) (names, error) {
 	next, err := of, error(nil)
 	next.ExternalID, next.UserName = cmp.Or(to.ExternalID, of.ExternalID), cmp.Or(to.UserName, of.UserName)

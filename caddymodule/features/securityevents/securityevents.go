@@ -1,5 +1,5 @@
-// Package securityevents lets identity providers end sessions and accounts with Security Event
-// Tokens by push (RFC 8417, RFC 8935): the events of CAEP 1.0 and RISC 1.0.
+// Package securityevents lets identity providers end sessions and accounts by pushing Security Event Tokens (RFC 8417, RFC
+// 8935). It supports the events of CAEP 1.0 and RISC 1.0.
 package securityevents
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// endsAccount maps each supported event type to whether it ends the whole account, or only sessions
-// (CAEP 1.0 §3, RISC 1.0 §2).
+// endsAccount contains the supported event types (CAEP 1.0 §3, RISC 1.0 §2). The value is true if the event ends the entire
+// account and false if it ends only sessions.
 var endsAccount = map[string]bool{
 	"https://schemas.openid.net/secevent/caep/event-type/session-revoked":                    false,
 	"https://schemas.openid.net/secevent/risc/event-type/sessions-revoked":                   false,
@@ -47,8 +47,9 @@ func init() {
 	endpoint.Register("events")
 }
 
-// Events receives Security Event Tokens by push (RFC 8417, RFC 8935) at `/oauth2/events/{idp}`: an identity provider reports
-// that sessions or accounts have ended. It is always on for each identity provider and has no options.
+// Events receives Security Event Tokens by push (RFC 8417, RFC 8935) at `/oauth2/events/{idp}`. With these tokens, an identity
+// provider reports that sessions or accounts have ended. The feature is always on for each identity provider and has no
+// options.
 type Events struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -67,22 +68,22 @@ func (e *Events) Configure(_ *fhirapp.App, c *authorize.Config) error {
 
 // Extend implements [authorize.Feature].
 func (*Events) Extend(core *authorize.Core) error {
-	e := &receiver{Responder: core.Responder, store: core.Config.Durable, deprovisioner: core.Deprovisioner}
+	e := &receiver{Responder: core.Responder, store: core.Config.DurableStore, deprovisioner: core.Deprovisioner}
 	for key, p := range core.Accounts.Providers {
 		core.Handle(pathPrefix+key, p.Endpoint(e.serve), http.MethodPost)
 	}
 	return nil
 }
 
-// receiver serves the endpoints.
+// receiver serves the endpoints of all identity providers.
 type receiver struct {
 	*endpoint.Responder
-	store         store.Store // stores the used tokens
+	store         store.Store // store of the used tokens
 	deprovisioner *deprovisioning.Deprovisioner
 }
 
-// serve handles a provider's events (RFC 8935 §2). Events without effect at the gateway, such as the verification of a stream,
-// are accepted.
+// serve handles a provider's events (RFC 8935 §2). It accepts events that have no effect at the gateway, such as the
+// verification of a stream.
 func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := e.receive(w, r, p); err != nil {
 		e.writeError(w, r, err)
@@ -107,8 +108,8 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return e.handleOnce(r.Context(), p, token)
 }
 
-// handleOnce handles a token and then stores it as used, so that a token can be resent after a failure. A used token is
-// accepted without effect, because transmitters repeat a token if the response got lost (RFC 8935 §2).
+// handleOnce handles a token and then marks it as used, so that the token can be resent after a failure. A used token is
+// accepted but has no effect, because transmitters resend a token if the response was lost (RFC 8935 §2).
 func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
 	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
 	if len(types) == 0 {
@@ -130,14 +131,14 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 	return err
 }
 
-// applyEvent applies an event. An account event with only a session as its subject ends that session.
+// applyEvent applies an event. If the subject of an account event is only a session, it ends that session.
 func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "security event from the identity provider: " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.RecordSessionEndReason(ctx, reason)
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.endSessions(ctx, p, of)
 	}
-	if of.sub != "" { // the person may be signing in for the first time
+	if of.sub != "" { // also reject a first sign-in that is in progress
 		if err := e.deprovisioner.Sessions.RecordUpstreamLogout(ctx, p, of.sub, ""); err != nil {
 			return err
 		}
@@ -149,7 +150,7 @@ func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name stri
 	return e.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
-// endSessions ends all sessions of a subject or, if the subject identifies a session, only that session.
+// endSessions ends all sessions of a subject. If the subject identifies a session, it ends only that session.
 func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
 	if of.email == "" {
 		return e.deprovisioner.Sessions.EndUpstreamSessions(ctx, p, of.sub, of.session)
@@ -180,7 +181,7 @@ var errorDescriptions = map[string]string{
 	"invalid_audience": "aud is neither the gateway's client_id nor this endpoint's URL",
 }
 
-// writeError sends an error response (RFC 8935 §2.4). After a 5xx, the token may be resent.
+// writeError sends an error response (RFC 8935 §2.4). The transmitter may resend the token after a 5xx.
 func (e *receiver) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	eventErr, ok := errors.AsType[*relyingparty.EventError](err)
 	if !ok {
@@ -208,9 +209,9 @@ type identifier struct {
 	Session *identifier `json:"session"`
 }
 
-const maxIdentifier = 255 // bytes (OpenID Connect Core §2)
+const maxIdentifier = 255 // in bytes (OpenID Connect Core §2)
 
-// eventSubject returns the subject of a provider's event, or a [relyingparty.EventError].
+// eventSubject returns the subject of a provider's event. If the subject is invalid, it returns a [relyingparty.EventError].
 func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
 	if len(e.SubjectID) == 0 {
 		return (&identifier{Format: "opaque", ID: e.Subject}).toSubject(issuer)
@@ -238,7 +239,7 @@ func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err
 	return of, err
 }
 
-// toSubject returns the subject of a simple identifier. Subjects of other issuers are rejected.
+// toSubject returns the subject of a simple identifier. It returns an error if the issuer of the identifier is another one.
 func (id *identifier) toSubject(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":

@@ -73,7 +73,7 @@ func TestEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name, event string
 		change      func(*providertest.IDToken)
-		left        string
+		working     string
 	}{
 		{"session revoked", caep + "session-revoked", of(issSub), "all but the session"},
 		{"sessions revoked", risc + "sessions-revoked", of(alice), "all but the session"},
@@ -98,19 +98,19 @@ func TestEvents(t *testing.T) {
 			t.Claims["events"] = map[string]any{"x": map[string]any{}, risc + "account-disabled": map[string]any{}}
 		}, "nothing"},
 		{"to this address", risc + "account-disabled", providertest.WithClaim("aud", []string{authorizetest.Issuer + eventsPath, "another"}), "nothing"},
-		{"with an exp to come", risc + "account-disabled", providertest.WithClaim("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
+		{"with an exp in the future", risc + "account-disabled", providertest.WithClaim("exp", time.Now().Add(time.Hour).Unix()), "nothing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			alice := authorizetest.SignInFederated(t, s)
 			if r := push(t, s, eventsPath, event(p, tt.event, tt.change)); r.StatusCode != http.StatusAccepted {
 				t.Errorf("%d: %s", r.StatusCode, authorizetest.Body(t, r))
 			}
-			left := alice.WorkingCredentials()
-			if left != tt.left {
-				t.Errorf("left: %s", left)
+			working := alice.WorkingCredentials()
+			if working != tt.working {
+				t.Errorf("working credentials: %s", working)
 			}
-			if known := s.Person(t.Context(), alice.Sub) != (audit.Person{}); known != (left != "nothing") {
-				t.Errorf("the account is known: %v", known)
+			if exists := s.Person(t.Context(), alice.Sub) != (audit.Person{}); exists != (working != "nothing") {
+				t.Errorf("the account is known: %v", exists)
 			}
 		})
 	}
@@ -137,14 +137,14 @@ func TestEventsRefused(t *testing.T) {
 		{"another issuer's", event(other, disabled), "invalid_issuer"},
 		{"another issuer's name", event(p, disabled, providertest.WrongIssuer), "invalid_issuer"},
 		{"for another client", event(p, disabled, providertest.WrongAudience), "invalid_audience"},
-		{"for nobody", event(p, disabled, providertest.WithClaim("aud", nil)), "invalid_audience"},
+		{"without an audience", event(p, disabled, providertest.WithClaim("aud", nil)), "invalid_audience"},
 		{"without jti", event(p, disabled, providertest.WithClaim("jti", nil)), "invalid_request"},
 		{"without events", event(p, disabled, providertest.WithClaim("events", nil)), "invalid_request"},
 		{"without iat", event(p, disabled, providertest.WithClaim("iat", nil)), "invalid_request"},
-		{"to come", event(p, disabled, providertest.WithClaim("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
+		{"issued in the future", event(p, disabled, providertest.WithClaim("iat", time.Now().Add(2*time.Minute).Unix())), "invalid_request"},
 		{"of last month", event(p, disabled, providertest.WithClaim("iat", time.Now().Add(-8*24*time.Hour).Unix())), "invalid_request"},
 		{"over", event(p, disabled, providertest.WithClaim("exp", time.Now().Add(-2*time.Minute).Unix())), "invalid_request"},
-		{"about nobody", event(p, disabled, providertest.WithClaim("sub", nil)), "invalid_request"},
+		{"without a sub", event(p, disabled, providertest.WithClaim("sub", nil)), "invalid_request"},
 		{"a subject of another issuer", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": providertest.Alice.Subject})), "invalid_request"},
 		{"a subject of another format", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
 		{"a subject with two subs", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": providertest.Alice.Subject})), "invalid_request"},
@@ -165,10 +165,10 @@ func TestEventsRefused(t *testing.T) {
 		t.Errorf("as a form: %d", r.StatusCode)
 	}
 	if r := push(t, s, "/oauth2/events/other", event(p, disabled)); r.StatusCode != http.StatusNotFound {
-		t.Errorf("a provider that is none: %d", r.StatusCode)
+		t.Errorf("unknown provider: %d", r.StatusCode)
 	}
-	if left := alice.WorkingCredentials(); left != "all" {
-		t.Errorf("left: %s", left)
+	if working := alice.WorkingCredentials(); working != "all" {
+		t.Errorf("working credentials: %s", working)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestEndedWhileSigningIn(t *testing.T) {
 			p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
 			var s http.Handler
 			var once sync.Once
-			kept := storetest.NewInterceptedStore(func(method, key string) error {
+			intercepted := storetest.NewInterceptedStore(func(method, key string) error {
 				if method == "Put" && strings.HasPrefix(key, "session:") {
 					once.Do(func() {
 						path, token := end(p)
@@ -248,14 +248,17 @@ func TestEndedWhileSigningIn(t *testing.T) {
 				}
 				return nil
 			})
-			server := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withEventsAndRefresh(idp, c); c.Store = kept })
+			server := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				withEventsAndRefresh(idp, c)
+				c.Store = intercepted
+			})
 			s = server
 			b := authorizetest.NewBrowser(t, server)
 			if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
 				t.Errorf("%v, signed in: %v", back, b.HasSession())
 			}
-			if left := authorizetest.SignInFederated(t, server).WorkingCredentials(); left != "all" {
-				t.Errorf("the next: %s", left)
+			if working := authorizetest.SignInFederated(t, server).WorkingCredentials(); working != "all" {
+				t.Errorf("next sign-in: working credentials: %s", working)
 			}
 		})
 	}
@@ -270,8 +273,8 @@ func TestEventIsUsedOnce(t *testing.T) {
 	for i, want := range []string{"nothing", "all"} {
 		alice := authorizetest.SignInFederated(t, s)
 		status := push(t, s, eventsPath, token).StatusCode
-		if left := alice.WorkingCredentials(); status != http.StatusAccepted || left != want {
-			t.Errorf("use %d: %d, left: %s", i+1, status, left)
+		if working := alice.WorkingCredentials(); status != http.StatusAccepted || working != want {
+			t.Errorf("use %d: %d, working credentials: %s", i+1, status, working)
 		}
 	}
 }
@@ -287,7 +290,7 @@ func TestEventFails(t *testing.T) {
 	p.SetFault(providertest.Keys, nil)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
-		kept := storetest.NewInterceptedStore(func(string, string) error {
+		intercepted := storetest.NewInterceptedStore(func(string, string) error {
 			if calls++; alive || calls < at {
 				return nil
 			}
@@ -296,20 +299,20 @@ func TestEventFails(t *testing.T) {
 
 		s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			withEventsAndRefresh(nil, c)
-			c.Store = kept
+			c.Store = intercepted
 		})
 		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
 		calls, alive = 0, false
 		first := push(t, s, eventsPath, token).StatusCode
 		died, alive = calls >= at, true
 		if died && first == http.StatusAccepted && alice.WorkingCredentials() != "nothing" {
-			t.Errorf("away from call %d: accepted, left: %s", at, alice.WorkingCredentials())
+			t.Errorf("outage at call %d: accepted, working credentials: %s", at, alice.WorkingCredentials())
 		}
 		if r := push(t, s, eventsPath, token); r.StatusCode != http.StatusAccepted {
 			t.Errorf("away from call %d, and sent again: %d", at, r.StatusCode)
 		}
-		if left := alice.WorkingCredentials(); left != "nothing" {
-			t.Errorf("away from call %d, and sent again: left: %s", at, left)
+		if working := alice.WorkingCredentials(); working != "nothing" {
+			t.Errorf("outage at call %d, then resent: working credentials: %s", at, working)
 		}
 	}
 }
@@ -346,11 +349,11 @@ func TestEventEndsTokensFromBeforeLink(t *testing.T) {
 	p := providertest.Start(t, func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
-	kept := store.NewMemory(0, 0)
+	storage := store.NewMemory(0, 0)
 	server := func(linked bool) *authorize.Server {
 		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			withEventsAndRefresh(nil, c)
-			idp.LinkEmail, c.Store = linked, kept
+			idp.LinkEmail, c.Store = linked, storage
 		})
 	}
 	unlinked := server(false)
@@ -359,8 +362,8 @@ func TestEventEndsTokensFromBeforeLink(t *testing.T) {
 		t.Fatalf("%d", r.StatusCode)
 	}
 	authorizetest.SignInFederated(t, unlinked)
-	if left := before.WorkingCredentials(); left != "nothing" {
-		t.Errorf("left: %s", left)
+	if working := before.WorkingCredentials(); working != "nothing" {
+		t.Errorf("working credentials: %s", working)
 	}
 }
 
@@ -375,8 +378,8 @@ func TestEventOfSessionAlone(t *testing.T) {
 		if r := push(t, s, eventsPath, event(p, name, providertest.WithClaim("sub_id", id))); r.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %d", name, r.StatusCode)
 		}
-		if left := alice.WorkingCredentials(); left != "all but the session" {
-			t.Errorf("%s: left: %s", name, left)
+		if working := alice.WorkingCredentials(); working != "all but the session" {
+			t.Errorf("%s: working credentials: %s", name, working)
 		}
 	}
 }
@@ -387,7 +390,7 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 	p := providertest.Start(t)
 	var s http.Handler
 	sent := false
-	kept := storetest.NewInterceptedStore(func(method, key string) error {
+	intercepted := storetest.NewInterceptedStore(func(method, key string) error {
 		if !sent && method == "Put" && strings.HasPrefix(key, "account:") {
 			sent = true
 			if r := push(t, s, eventsPath, event(p, risc+"account-disabled")); r.StatusCode != http.StatusAccepted {
@@ -396,7 +399,10 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 		}
 		return nil
 	})
-	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withEventsAndRefresh(idp, c); c.Store = kept })
+	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withEventsAndRefresh(idp, c)
+		c.Store = intercepted
+	})
 	b := authorizetest.NewBrowser(t, s)
 	if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
 		t.Errorf("%v, signed in: %v", back, b.HasSession())
@@ -419,8 +425,8 @@ func TestEventOfAnotherType(t *testing.T) {
 			t.Errorf("%q: %d", kind, answer.StatusCode)
 		}
 	}
-	if left := alice.WorkingCredentials(); left != "all" {
-		t.Errorf("left: %s", left)
+	if working := alice.WorkingCredentials(); working != "all" {
+		t.Errorf("working credentials: %s", working)
 	}
 }
 
@@ -430,7 +436,7 @@ func TestEventAfterSingleFailure(t *testing.T) {
 	p := providertest.Start(t)
 	for at, failed := 1, true; failed; at++ {
 		calls := -1 << 30
-		kept := storetest.NewInterceptedStore(func(string, string) error {
+		intercepted := storetest.NewInterceptedStore(func(string, string) error {
 			if calls++; calls == at {
 				return errors.New("the store is away")
 			}
@@ -438,7 +444,7 @@ func TestEventAfterSingleFailure(t *testing.T) {
 		})
 		s := authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			withEventsAndRefresh(nil, c)
-			c.Store = kept
+			c.Store = intercepted
 		})
 		alice, token := authorizetest.SignInFederated(t, s), event(p, risc+"account-disabled")
 		calls = 0
@@ -447,8 +453,8 @@ func TestEventAfterSingleFailure(t *testing.T) {
 		if calls = -1 << 30; status != http.StatusAccepted {
 			status = push(t, s, eventsPath, token).StatusCode
 		}
-		if left := alice.WorkingCredentials(); status != http.StatusAccepted || left != "nothing" {
-			t.Errorf("call %d failed: %d, left: %s", at, status, left)
+		if working := alice.WorkingCredentials(); status != http.StatusAccepted || working != "nothing" {
+			t.Errorf("call %d failed: %d, working credentials: %s", at, status, working)
 		}
 	}
 }
@@ -461,15 +467,15 @@ func TestEventOfAnotherAlgorithm(t *testing.T) {
 	for _, tt := range []struct {
 		algorithm jose.SignatureAlgorithm
 		status    int
-		left      string
+		working   string
 	}{{jose.PS256, http.StatusBadRequest, "all"}, {jose.RS512, http.StatusBadRequest, "all"}, {jose.RS256, http.StatusAccepted, "nothing"}} {
 		alice := authorizetest.SignInFederated(t, s)
 		token := event(p, risc+"account-disabled", func(t *providertest.IDToken) { t.Algorithm = tt.algorithm })
 		if r := push(t, s, eventsPath, token); r.StatusCode != tt.status {
 			t.Errorf("%s: %d", tt.algorithm, r.StatusCode)
 		}
-		if left := alice.WorkingCredentials(); left != tt.left {
-			t.Errorf("%s: left: %s", tt.algorithm, left)
+		if working := alice.WorkingCredentials(); working != tt.working {
+			t.Errorf("%s: working credentials: %s", tt.algorithm, working)
 		}
 	}
 }

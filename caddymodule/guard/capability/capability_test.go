@@ -136,7 +136,7 @@ func TestMetadataETag(t *testing.T) {
 		w := httptest.NewRecorder()
 		if err := m.ServeHTTP(w, r, server(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("If-None-Match") != "" {
-				t.Error("the server was asked for its own ETag")
+				t.Error("the server's ETag was sent to the server")
 			}
 			w.Header().Set("Etag", `W/"server"`)
 			serverWithBody(strings.Replace(statement, "RestServer", name, 1))(w, r)
@@ -188,7 +188,7 @@ func TestCapabilities(t *testing.T) {
 		has     []string
 		lacks   []string
 	}{
-		{"what nobody concerns", capability.Changes{}, []string{
+		{"unaffected members", capability.Changes{}, []string{
 			`{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",`, `{"type":"Basic",  "versioning":"versioned" }`,
 			`"interaction":[{"code":"read"},  {"code":"history-type"}]`, `"searchInclude":["*"]`, `"interaction":[{"code":"transaction"}, {"code":"history-system"}]`,
 			`{"mode":"client","operation":[{"name":"member-match"}]}`, `"format": ["json"]`, `"patchFormat": ["application/json-patch+json"]`, `"url": "http://backend.internal:8080/fhir"`,

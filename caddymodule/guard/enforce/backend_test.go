@@ -25,8 +25,8 @@ import (
 func TestBackendRequestHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	var asked http.Header
-	g.server.OnRequest = func(r *http.Request) { asked = r.Header }
+	var header http.Header
+	g.server.OnRequest = func(r *http.Request) { header = r.Header }
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	for _, name := range []string{
 		"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-None-Exist", "If-Range", "Range",
@@ -40,10 +40,10 @@ func TestBackendRequestHeaders(t *testing.T) {
 	if got := g.send(patientA, r); got.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", got.StatusCode)
 	}
-	if asked.Get("Accept") != "application/fhir+json" || asked.Get("Accept-Encoding") != "identity" || asked.Get("X-Request-Id") != "1" {
-		t.Errorf("asked with %v", asked)
+	if header.Get("Accept") != "application/fhir+json" || header.Get("Accept-Encoding") != "identity" || header.Get("X-Request-Id") != "1" {
+		t.Errorf("request headers %v", header)
 	}
-	for name, values := range asked {
+	for name, values := range header {
 		if values[0] == "x" {
 			t.Errorf("%s was passed on", name)
 		}
@@ -54,20 +54,20 @@ func TestBackendRequestHeaders(t *testing.T) {
 func TestBackendRequestUnrestricted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	var asked http.Header
-	g.server.OnRequest = func(r *http.Request) { asked = r.Header }
+	var header http.Header
+	g.server.OnRequest = func(r *http.Request) { header = r.Header }
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	r.Header = http.Header{"Range": {"bytes=0-6"}, "If-Range": {`"1"`}, "Accept-Encoding": {"gzip"}, "If-None-Match": {`W/"9"`}}
 	if got := g.send(staff, r); got.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", got.StatusCode)
 	}
-	if asked.Get("If-None-Match") != `W/"9"` || asked.Get("Accept-Encoding") != "identity" || asked.Get("Range") != "" || asked.Get("If-Range") != "" {
-		t.Errorf("asked with %v", asked)
+	if header.Get("If-None-Match") != `W/"9"` || header.Get("Accept-Encoding") != "identity" || header.Get("Range") != "" || header.Get("If-Range") != "" {
+		t.Errorf("request headers %v", header)
 	}
 }
 
 // Responses that cannot be judged are withheld.
-func TestWithheld(t *testing.T) {
+func TestUnjudgeableResponses(t *testing.T) {
 	t.Parallel()
 	const own = `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"}}`
 	for _, tt := range []struct {
@@ -166,12 +166,12 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
 	g.Limits = fhirserver.Limits{Requests: 2}
-	asked := 0
-	g.server.OnRequest = func(*http.Request) { asked++ }
+	requests := 0
+	g.server.OnRequest = func(*http.Request) { requests++ }
 	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device&_sort=_lastUpdated": 403} {
-		asked = 0
-		if got := g.get(patientA, target); got.StatusCode != want || asked > 2 {
-			t.Errorf("%s: status %d after %d requests", target, got.StatusCode, asked)
+		requests = 0
+		if got := g.get(patientA, target); got.StatusCode != want || requests > 2 {
+			t.Errorf("%s: status %d after %d requests", target, got.StatusCode, requests)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestSearchResponse(t *testing.T) {
 		{"a score", bundle(own), 200, 200, "score"},
 		{"another type", bundle(own, `{"resource":{"resourceType":"Condition","id":"a1","subject":{"reference":"Patient/a"}}}`), 200, 200, "Condition"},
 		{"another patient's", bundle(own, strings.NewReplacer("a1", "b1", "Patient/a", "Patient/b").Replace(own)), 200, 200, "b1"},
-		{"what was not to be included", bundle(own, `{"resource":{"resourceType":"Practitioner","id":"alice"},"search":{"mode":"include"}}`), 200, 200, `"id":"alice"`},
+		{"unrequested include", bundle(own, `{"resource":{"resourceType":"Practitioner","id":"alice"},"search":{"mode":"include"}}`), 200, 200, `"id":"alice"`},
 		{"words of the server", bundle(own, `{"resource":{"resourceType":"OperationOutcome","text":"secret"},"search":{"mode":"outcome"}}`), 200, 200, "secret"},
 		{"a refusal", `{"resourceType":"OperationOutcome","text":"secret"}`, 400, 400, "secret"},
 		{"no Bundle", `{"resourceType":"Observation","id":"b1"}`, 200, 502, "b1"},
@@ -536,7 +536,7 @@ func TestCompressedUnrequested(t *testing.T) {
 		{"deflate", "deflate", 0, 200},
 		{"identity", "identity", 0, 200},
 		{"gzip that ends early", "gzip", 12, 502},
-		{"gzip that is none", "gzip", -1, 502},
+		{"invalid gzip", "gzip", -1, 502},
 		{"brotli", "br", 0, 502},
 		{"two encodings", "gzip, gzip", 0, 502},
 	} {

@@ -44,8 +44,8 @@ type responses struct {
 
 func (r responses) status(n int) string { return r.Entry[n].Response.Status[:3] }
 
-// said returns the diagnostics in the outcome of entry n.
-func (r responses) said(n int) string {
+// diagnostics returns the diagnostics in the outcome of entry n.
+func (r responses) diagnostics(n int) string {
 	if issues := r.Entry[n].Response.Outcome.Issue; len(issues) > 0 {
 		return issues[0].Diagnostics
 	}
@@ -87,12 +87,12 @@ func TestBatchEntry(t *testing.T) {
 	}{
 		{"own record", patientA, bundleEntry("GET", "Observation/a1"), "200"},
 		{"another's record", patientA, bundleEntry("GET", "Observation/b1"), "404"},
-		{"nobody's record", patientA, bundleEntry("GET", "Observation/c1"), "404"},
+		{"record without a patient", patientA, bundleEntry("GET", "Observation/c1"), "404"},
 		{"a search", patientA, bundleEntry("GET", "Observation?status=final"), "200"},
 		{"a search by POST", patientA, bundleEntry("POST", "Observation/_search?status=final"), "200"},
 		{"a search of the system", patientA, bundleEntry("GET", "?_type=Patient"), "200"},
 		{"a GET that is a search, without the permission", reader, bundleEntry("GET", "Observation?_id=a1"), "403"},
-		{"a GET that is a search, with nothing asked for", reader, bundleEntry("GET", "Observation?"), "403"},
+		{"search by GET without parameters", reader, bundleEntry("GET", "Observation?"), "403"},
 		{"a GET of a compartment, without the permission", reader, bundleEntry("GET", "Patient/a/Observation"), "403"},
 		{"a PATCH without the permission", reader, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`)), "403"},
 		{"a PUT without the permission", reader, entryWithResource("PUT", "Observation/a1", records[3]), "403"},
@@ -127,7 +127,7 @@ func TestBatchEntry(t *testing.T) {
 		{"an encoded slash in capitals", patientA, bundleEntry("GET", "Patient%2Fa"), "400"},
 		{"encoded twice", patientA, bundleEntry("GET", "Patient%252fa"), "400"},
 		{"encoded once", patientA, bundleEntry("GET", "%50atient/%61"), "200"},
-		{"an escape that is none", patientA, bundleEntry("GET", "Patient/%zz"), "400"},
+		{"invalid escape", patientA, bundleEntry("GET", "Patient/%zz"), "400"},
 		{"a backslash", patientA, `{"request":{"method":"GET","url":"Patient\\a"}}`, "400"},
 		{"a semicolon", patientA, bundleEntry("GET", "Patient/a;x=1"), "400"},
 		{"a fragment", patientA, bundleEntry("GET", "Patient/a#x"), "400"},
@@ -153,7 +153,7 @@ func TestBatchEntry(t *testing.T) {
 			// The second entry prevents the batch from being forwarded in one request.
 			r := parseBatchResponse(t, newGateway(t, records...).submit(tt.holder, "batch", tt.entry, bundleEntry("GET", "x")), 2)
 			if r.status(0) != tt.status || r.Type != "batch-response" {
-				t.Errorf("%s %s: %s, want %s", r.Type, r.Entry[0].Response.Status, r.said(0), tt.status)
+				t.Errorf("%s %s: %s, want %s", r.Type, r.Entry[0].Response.Status, r.diagnostics(0), tt.status)
 			}
 			if tt.status != "200" && r.Entry[0].Resource != nil {
 				t.Errorf("answered with %s", r.Entry[0].Resource)
@@ -177,8 +177,8 @@ func TestBatchRefusals(t *testing.T) {
 		single := g.get(reader, target)
 		text, _ := io.ReadAll(single.Body)
 		r := parseBatchResponse(t, g.submit(reader, "batch", bundleEntry("GET", target)), 1)
-		if r.status(0) != fmt.Sprint(single.StatusCode) || r.said(0) != string(text) {
-			t.Errorf("%s: %s %s, alone %d %s", target, r.status(0), r.said(0), single.StatusCode, text)
+		if r.status(0) != fmt.Sprint(single.StatusCode) || r.diagnostics(0) != string(text) {
+			t.Errorf("%s: %s %s, alone %d %s", target, r.status(0), r.diagnostics(0), single.StatusCode, text)
 		}
 	}
 }
@@ -191,8 +191,8 @@ func TestBatchMistakes(t *testing.T) {
 		"":           "The entry has no request.url.",
 	} {
 		r := parseBatchResponse(t, newGateway(t, records...).submit(patientA, "batch", bundleEntry("GET", target)), 1)
-		if r.said(0) != want {
-			t.Errorf("%q: %s", target, r.said(0))
+		if r.diagnostics(0) != want {
+			t.Errorf("%q: %s", target, r.diagnostics(0))
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestBatchOtherResource(t *testing.T) {
 	for _, entry := range []string{entryWithResource("POST", "Observation", records[0]), entryWithResource("PUT", "Observation/a2", records[3])} {
 		for _, kind := range []string{"batch", "transaction"} {
 			g := newGateway(t, records...)
-			g.server.OnRequest = func(r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) }
+			g.server.OnRequest = func(r *http.Request) { t.Errorf("unexpected request %s %s", r.Method, r.URL) }
 			if got := g.submit(clinician, kind, entry); kind == "transaction" && got.StatusCode != http.StatusBadRequest {
 				t.Errorf("status %d", got.StatusCode)
 			}
@@ -221,7 +221,7 @@ func TestBatchResponse(t *testing.T) {
 	if e := r.Entry[0]; e.Response.Etag != `W/"1"` || !strings.Contains(string(e.Resource), "Adams") {
 		t.Errorf("read: %+v", e)
 	}
-	if text := string(r.Entry[1].Resource) + r.said(1); strings.Contains(text, "Brown") || strings.Contains(text, "Patient/b") {
+	if text := string(r.Entry[1].Resource) + r.diagnostics(1); strings.Contains(text, "Brown") || strings.Contains(text, "Patient/b") {
 		t.Errorf("another's: %s", text)
 	}
 	if r.status(3) != "304" || r.Entry[3].Resource != nil {
@@ -253,9 +253,9 @@ func TestBundleRefused(t *testing.T) {
 		{"two types", `{"resourceType":"Bundle","type":"batch","type":"transaction"}`, 400},
 		{"two urls", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"Patient/a","url":"Patient/b"}}]}`, 400},
 		{"two ids in a resource", `{"resourceType":"Bundle","type":"batch","entry":[` + entryWithResource("PUT", "Patient/a", `{"resourceType":"Patient","id":"a","id":"b"}`) + `]}`, 400},
-		{"entries that are no array", `{"resourceType":"Bundle","type":"batch","entry":{}}`, 400},
-		{"an entry that is no object", `{"resourceType":"Bundle","type":"batch","entry":[1]}`, 400},
-		{"a url that is no string", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":1}}]}`, 400},
+		{"entry is not an array", `{"resourceType":"Bundle","type":"batch","entry":{}}`, 400},
+		{"entry is not an object", `{"resourceType":"Bundle","type":"batch","entry":[1]}`, 400},
+		{"url is not a string", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":1}}]}`, 400},
 		{"more behind it", `{"resourceType":"Bundle","type":"batch"}{}`, 400},
 		{"deep nesting", `{"resourceType":"Bundle","type":"batch","entry":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, 400},
 		{"too many entries in the Bundle", `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Join(many, ",") + `]}`, 413},
@@ -278,12 +278,12 @@ func TestBatchLimits(t *testing.T) {
 	if got := r.status(0) + r.status(1) + r.status(2); got != "403200200" {
 		t.Errorf("requests: %s", got)
 	}
-	asked := 0
-	g.server.OnRequest = func(*http.Request) { asked++ }
+	requests := 0
+	g.server.OnRequest = func(*http.Request) { requests++ }
 	g.Limits = fhirserver.Limits{ResponseBytes: 200}
 	r = parseBatchResponse(t, g.submit(patientA, "batch", slices.Repeat([]string{bundleEntry("GET", "Patient/a")}, 10)...), 10)
-	if r.status(0) != "200" || r.status(9) != "403" || asked > 4 {
-		t.Errorf("size: %s, %s after %d requests", r.status(0), r.status(9), asked)
+	if r.status(0) != "200" || r.status(9) != "403" || requests > 4 {
+		t.Errorf("size: %s, %s after %d requests", r.status(0), r.status(9), requests)
 	}
 }
 
@@ -291,12 +291,12 @@ func TestBatchLimits(t *testing.T) {
 func TestBatchForwarded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	var asked []string
-	g.server.OnRequest = func(r *http.Request) { asked = append(asked, r.Method+" "+r.URL.Path) }
+	var requests []string
+	g.server.OnRequest = func(r *http.Request) { requests = append(requests, r.Method+" "+r.URL.Path) }
 	r := parseBatchResponse(t, g.submit(clinician, "batch",
 		bundleEntry("GET", "Observation/b1"), entryWithResource("PUT", "Observation/a1", records[3]), bundleEntry("DELETE", "Device/free"), bundleEntry("GET", "Patient/c")), 4)
-	if got := strings.Join(asked, " "); got != "POST /fhir/R4" {
-		t.Errorf("asked %s", got)
+	if got := strings.Join(requests, " "); got != "POST /fhir/R4" {
+		t.Errorf("requests %s", got)
 	}
 	if got := r.status(0) + r.status(1) + r.status(2) + r.status(3); got != "200200204404" {
 		t.Errorf("statuses %s", got)
@@ -304,10 +304,10 @@ func TestBatchForwarded(t *testing.T) {
 	if got := r.Entry[1].Response.Location; got != "https://gateway.example/fhir/R4/Observation/a1/_history/2" {
 		t.Errorf("location %s", got)
 	}
-	asked = nil
+	requests = nil
 	parseBatchResponse(t, g.submit(clinician, "batch", bundleEntry("GET", "Observation/b1"), bundleEntry("GET", "$export")), 2)
-	if got := strings.Join(asked, " "); got != "GET /fhir/R4/Observation/b1" {
-		t.Errorf("asked %s with an operation in it", got)
+	if got := strings.Join(requests, " "); got != "GET /fhir/R4/Observation/b1" {
+		t.Errorf("requests %s for a batch with an operation", got)
 	}
 }
 
@@ -349,15 +349,15 @@ func TestTransaction(t *testing.T) {
 		{"own record", patientA, []string{plain, bundleEntry("DELETE", "Observation/a2"), bundleEntry("GET", "Observation?status=final")}, 200},
 		{"reads alone", patientA, []string{bundleEntry("GET", "Patient/a"), bundleEntry("GET", "Device?_count=1")}, 200},
 		{"a read of another's record", patientA, []string{plain, bundleEntry("GET", "Observation/b1")}, 403},
-		{"a read of nobody's record", patientA, []string{plain, bundleEntry("GET", "Observation/c1")}, 403},
+		{"read of a record without a patient", patientA, []string{plain, bundleEntry("GET", "Observation/c1")}, 403},
 		{"a read of what it writes", patientA, []string{entryWithResource("PUT", "Observation/a1", records[3]), bundleEntry("GET", "Observation/a1")}, 200},
 		{"a search without the permission", access.Holder{Scope: "patient/Observation.cr", Patient: "a"}, []string{plain, bundleEntry("GET", "Observation?_id=a1")}, 403},
-		{"a search that tells too much", patientA, []string{plain, bundleEntry("GET", "Observation?_filter=x")}, 403},
+		{"leaky search", patientA, []string{plain, bundleEntry("GET", "Observation?_filter=x")}, 403},
 		{"another's record created", patientA, []string{plain, entryWithResource("POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1))}, 403},
 		{"another's record updated", patientA, []string{plain, entryWithResource("PUT", "Observation/b1", strings.Replace(records[5], "Patient/b", "Patient/a", 1))}, 403},
 		{"own record moved", patientA, []string{plain, entryWithResource("PUT", "Observation/a1", strings.Replace(records[3], "Patient/a", "Patient/b", 1))}, 403},
 		{"another's record deleted", patientA, []string{plain, bundleEntry("DELETE", "Observation/b1")}, 403},
-		{"nobody's record deleted", patientA, []string{plain, bundleEntry("DELETE", "Observation/c1")}, 403},
+		{"delete of a record without a patient", patientA, []string{plain, bundleEntry("DELETE", "Observation/c1")}, 403},
 		{"own record patched", patientA, []string{plain, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/status","value":"amended"}]`))}, 200},
 		{"own record patched away", patientA, []string{plain, entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/b"}]`))}, 403},
 		{"another's record patched", patientA, []string{plain, entryWithResource("PATCH", "Observation/b1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"Patient/a"}]`))}, 403},
@@ -371,12 +371,12 @@ func TestTransaction(t *testing.T) {
 		{"a member that is new", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Observation", withMember)}, 200},
 		{"a member that comes later", patientA, []string{entryWithResource("POST", "Observation", withMember), entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation)}, 200},
 		{"a member that is updated", patientA, []string{entryWithFullURL("urn:uuid:o", "PUT", "Observation/a1", records[3]), entryWithResource("POST", "Observation", withMember)}, 200},
-		{"a provenance of what is new", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Provenance", provenance)}, 200},
+		{"provenance of a new resource", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Provenance", provenance)}, 200},
 		{"a provenance of nothing", patientA, []string{entryWithResource("POST", "Provenance", provenance)}, 400},
 		{"a urn of no entry", patientA, []string{entryWithResource("POST", "Observation", withMember)}, 400},
 		{"a urn in other letters", patientA, []string{entryWithFullURL("urn:uuid:O", "POST", "Observation", newObservation), entryWithResource("POST", "Observation", withMember)}, 400},
-		{"a urn brought by a patch", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"urn:uuid:o"}]`))}, 403},
-		{"a urn brought by a patch where it tells nothing", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"add","path":"/hasMember","value":[{"display":"x"}]},{"op":"add","path":"/hasMember/0/reference","value":"urn:uuid:o"}]`))}, 400},
+		{"urn added by a patch", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"replace","path":"/subject/reference","value":"urn:uuid:o"}]`))}, 403},
+		{"urn added by a patch at an unjudged place", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("PATCH", "Observation/a1", jsonPatch(`[{"op":"add","path":"/hasMember","value":[{"display":"x"}]},{"op":"add","path":"/hasMember/0/reference","value":"urn:uuid:o"}]`))}, 400},
 		{"a patient that is new", patientA, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", newPatient), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
 		{"another's subject, new by another scope", everyPatient, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", newPatient), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
 		{"another's subject, new with our id", everyPatient, []string{entryWithFullURL("urn:uuid:p", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), entryWithResource("POST", "Observation", ofNewPatient)}, 403},
@@ -390,9 +390,9 @@ func TestTransaction(t *testing.T) {
 		{"a member not found by criteria", patientA, []string{entryWithResource("POST", "Observation", withMember), conditionalCreateEntry("urn:uuid:o", "status=preliminary", newObservation)}, 200},
 		{"a member found by criteria, too late", patientA, []string{conditionalCreateEntry("urn:uuid:x", "status=preliminary", withMember), conditionalCreateEntry("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 403},
 		{"a member found by criteria, too late to be named", access.Holder{Scope: "user/Observation.c patient/Observation.s", Patient: "a", User: clinician.User}, []string{conditionalCreateEntry("urn:uuid:x", "status=preliminary", withMember), conditionalCreateEntry("urn:uuid:o", "category=http://c|vital-signs", newObservation)}, 400},
-		{"a provenance of what is another's", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1)), entryWithResource("POST", "Provenance", provenance)}, 403},
+		{"provenance of another's record", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", strings.Replace(newObservation, "/a", "/b", 1)), entryWithResource("POST", "Provenance", provenance)}, 403},
 		{"a provenance of what becomes ours", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithResource("POST", "Provenance", provenance)}, 200},
-		{"a provenance of what the server may find to be another's", provenancer, []string{conditionalCreateEntry("urn:uuid:o", "_id=b1", newObservation), entryWithResource("POST", "Provenance", provenance)}, 403},
+		{"provenance of a conditional create that may match another's record", provenancer, []string{conditionalCreateEntry("urn:uuid:o", "_id=b1", newObservation), entryWithResource("POST", "Provenance", provenance)}, 403},
 		{"a provenance of a new patient with our id", provenancer, []string{entryWithFullURL("urn:uuid:o", "POST", "Patient", `{"resourceType":"Patient","id":"a"}`), entryWithResource("POST", "Provenance", provenance)}, 403},
 		{"a document with links of its own", patientA, []string{entryWithResource("POST", "Bundle", document)}, 200},
 		{"a fullUrl twice", patientA, []string{entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation), entryWithFullURL("urn:uuid:o", "POST", "Observation", newObservation)}, 400},

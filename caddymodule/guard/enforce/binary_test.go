@@ -102,7 +102,7 @@ func TestBinaryUpload(t *testing.T) {
 		{"of the patient", patientA, "POST Binary", "hello", asPDF + own, 201, `Binary/new-20="data":"aGVsbG8="`},
 		{"of a record of the patient", patientA, "POST Binary", "hello", asPDF + "X-Security-Context: Observation/a1", 201, `Binary/new-20={"reference":"Observation/a1"}`},
 		{"of another patient", patientA, "POST Binary", "hello", asPDF + "X-Security-Context: Patient/b", 403, ""},
-		{"of nobody", patientA, "POST Binary", "hello", asPDF, 403, ""},
+		{"without a patient", patientA, "POST Binary", "hello", asPDF, 403, ""},
 		{"that tries to be more", patientA, "POST Binary", "hello", asPDF + `X-Security-Context: Patient/b"},"securityContext":{"reference":"Patient/a`, 403, ""},
 		{"over an own one", patientA, "PUT Binary/pdf", "bye", asPDF + own, 200, `Binary/pdf="data":"Ynll"`},
 		{"over another's", patientA, "PUT Binary/b1", "bye", asPDF + own, 404, ""},
@@ -168,10 +168,10 @@ func TestBinaryByReferrer(t *testing.T) {
 		{"another Binary", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n2")}, 404},
 		{"no document", "patient/*.rs", nil, 404},
 		{"another patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/b", "", "Binary/n")}, 404},
-		{"nobody's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Group/g", "", "Binary/n")}, 404},
+		{"referenced for no patient", "patient/*.rs", []string{documentReference("d", "clinical-note", "Group/g", "", "Binary/n")}, 404},
 		{"two of the patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n"), documentReference("e", "other", "Patient/a", "", "/Binary/n")}, 200},
 		{"the patient's and another patient's", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/a", "", "Binary/n"), documentReference("e", "other", "Patient/b", "", "/Binary/n")}, 404},
-		{"another patient's, whose author is the patient", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/b", `,"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
+		{"another patient's, with the patient as author", "patient/*.rs", []string{documentReference("d", "clinical-note", "Patient/b", `,"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
 		{"of a contained patient", "patient/*.rs", []string{documentReference("d", "clinical-note", "#p", `,"contained":[{"resourceType":"Patient","id":"p"}],"author":[{"reference":"Patient/a"}]`, "Binary/n")}, 404},
 		{"too many", "patient/*.rs", many, 404},
 		{"as many as are judged", "patient/*.rs", many[:20], 200},
@@ -294,7 +294,7 @@ func TestAttachmentInTransaction(t *testing.T) {
 	}{
 		{"created", entryWithFullURL("urn:uuid:1", "POST", "Binary", own), "urn:uuid:1", 200},
 		{"created, of another patient", entryWithFullURL("urn:uuid:1", "POST", "Binary", strings.Replace(own, "Patient/a", "Patient/b", 1)), "urn:uuid:1", 403},
-		{"created, of nobody", entryWithFullURL("urn:uuid:1", "POST", "Binary", plain), "urn:uuid:1", 403},
+		{"created, without a patient", entryWithFullURL("urn:uuid:1", "POST", "Binary", plain), "urn:uuid:1", 403},
 		{"under its id", entryWithFullURL("https://gateway.example/fhir/R4/Binary/x", "PUT", "Binary/x", own), "Binary/x", 200},
 		{"one that the server has", entryWithFullURL("urn:uuid:1", "POST", "Binary", own), "Binary/n", 403},
 		{"one that the server has, over it", entryWithFullURL("https://gateway.example/fhir/R4/Binary/n", "PUT", "Binary/n", strings.Replace(own, `"x"`, `"n"`, 1)), "Binary/n", 403},
@@ -314,13 +314,13 @@ type longContent struct {
 	etags                 [2]string // ETags of the Binary and of its content
 	contentType, context  string    // Content-Type and X-Security-Context of the content
 	status                int
-	asked                 []string
+	requests              []string
 	inline                string // the Binary in FHIR JSON
 	sentRange, sentAccept string
 }
 
 func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	s.asked = append(s.asked, r.Method+" "+r.URL.RequestURI())
+	s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
 	if strings.Contains(r.URL.Path, "DocumentReference") {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, err := io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":`+documentReference("d", "clinical-note", "Patient/a", "", "Binary/n")+`}]}`)
@@ -345,8 +345,8 @@ func (s *longContent) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(s.status)
 	part := make([]byte, 64<<10)
-	for left := s.size; left > 0; left -= len(part) {
-		if _, err := w.Write(part[:min(left, len(part))]); err != nil {
+	for remaining := s.size; remaining > 0; remaining -= len(part) {
+		if _, err := w.Write(part[:min(remaining, len(part))]); err != nil {
 			panic(http.ErrAbortHandler) // as a reverse proxy does
 		}
 	}
@@ -402,15 +402,15 @@ func TestBinaryStream(t *testing.T) {
 				t.Fatal(err)
 			}
 			runtime.ReadMemStats(&after)
-			if held := after.TotalAlloc - before.TotalAlloc; w.bytes != tt.bytes || held > 8<<20 {
-				t.Errorf("%d bytes, %d allocated: %q", w.bytes, held, s.asked)
+			if allocated := after.TotalAlloc - before.TotalAlloc; w.bytes != tt.bytes || allocated > 8<<20 {
+				t.Errorf("%d bytes, %d allocated: %q", w.bytes, allocated, s.requests)
 			}
 			header := recorder.Header()
 			if header.Get("Content-Type") != "application/dicom" || header.Get("X-Content-Type-Options") != "nosniff" || header.Get("X-Internal") != "" || !strings.Contains(header.Get("Content-Security-Policy"), "sandbox") {
 				t.Errorf("headers %v", header)
 			}
 			if s.sentAccept != "" && (strings.Contains(s.sentAccept, "xml") || s.sentRange != "bytes=0-6") {
-				t.Errorf("asked with Accept %q, Range %q", s.sentAccept, s.sentRange)
+				t.Errorf("request with Accept %q, Range %q", s.sentAccept, s.sentRange)
 			}
 		})
 	}
@@ -428,8 +428,8 @@ func TestBinaryOutside(t *testing.T) {
 		if refusal := rejectionIn(err); refusal != nil {
 			status = refusal.Status
 		}
-		if last := s.asked[len(s.asked)-1]; status != want || !strings.HasSuffix(last, "/Binary/n/$binary-access-read?path=Binary") || want == 200 && (recorder.Body.Len() != 7 || recorder.Header().Get("Etag") != `W/"1"`) {
-			t.Errorf("%s: %d, %q", etag, status, s.asked)
+		if last := s.requests[len(s.requests)-1]; status != want || !strings.HasSuffix(last, "/Binary/n/$binary-access-read?path=Binary") || want == 200 && (recorder.Body.Len() != 7 || recorder.Header().Get("Etag") != `W/"1"`) {
+			t.Errorf("%s: %d, %q", etag, status, s.requests)
 		}
 	}
 }

@@ -73,7 +73,7 @@ var everyones = []string{"Practitioner", "Medication"}
 // Contained resources of shared types don't need a scope.
 func TestCarried(t *testing.T) {
 	t.Parallel()
-	shown := map[string]bool{}
+	visible := map[string]bool{}
 	for of, carrier := range carriers {
 		for resourceType, c := range carried {
 			fill := strings.NewReplacer("<text>", c.text, "<reference>", resourceType+"/x", "<type>", resourceType, "<matching>", c.matching, "<other>", c.other)
@@ -94,17 +94,17 @@ func TestCarried(t *testing.T) {
 					if got := strings.Contains(string(body), `"carrier"`); got != want {
 						t.Errorf("%s %s by %s under %q: shown %v, want %v: %.300s", of, resourceType, way, holder.Scope, got, want, body)
 					}
-					shown[of+" by "+way] = shown[of+" by "+way] || want
+					visible[of+" by "+way] = visible[of+" by "+way] || want
 				}
 			}
 		}
 	}
-	if len(shown) != 42 {
-		t.Errorf("%d ways lead to the carriers", len(shown))
+	if len(visible) != 42 {
+		t.Errorf("%d ways lead to the carriers", len(visible))
 	}
-	for way, ok := range shown {
+	for way, ok := range visible {
 		if !ok {
-			t.Errorf("%s is never shown: the test says little", way)
+			t.Errorf("%s is never visible: the test covers too little", way)
 		}
 	}
 }
@@ -230,8 +230,8 @@ func TestCarriedTwice(t *testing.T) {
 	t.Parallel()
 	carrier := `{"resourceType":"Observation","id":"carrier","status":"final","contained":[<text>],"subject":{"reference":"Patient/a"}}`
 	for name, text := range map[string]struct {
-		text  string
-		shown bool
+		text        string
+		wantVisible bool
 	}{
 		"contained in everyone's":        {`{"resourceType":"Practitioner","id":"p","contained":[<carried>]}`, false},
 		"contained in a record":          {`{"resourceType":"Specimen","id":"p","contained":[<carried>]}`, false},
@@ -261,7 +261,7 @@ func TestCarriedTwice(t *testing.T) {
 						continue // the carrier matches no search
 					}
 					body, _ := io.ReadAll(g.get(h, target).Body)
-					if got := strings.Contains(string(body), `"carrier"`); got != text.shown {
+					if got := strings.Contains(string(body), `"carrier"`); got != text.wantVisible {
 						t.Errorf("%s of patient %s in %s by %s: shown %v: %.200s", name, patient, kind, target, got, body)
 					}
 				}
@@ -290,7 +290,7 @@ func TestReferences(t *testing.T) {
 	testWrites(t, []writeCase{
 		{"to an own record", patientA, "POST Observation", focus("", "Encounter/a1"), "", 201, "Observation/new-19=Encounter/a1"},
 		{"to another's record", patientA, "POST Observation", focus("", "Encounter/b1"), "", 403, ""},
-		{"to what is not there", patientA, "POST Observation", focus("", "Encounter/none"), "", 403, ""},
+		{"to a missing resource", patientA, "POST Observation", focus("", "Encounter/none"), "", 403, ""},
 		{"to another patient", patientA, "POST Observation", focus("", "Patient/b"), "", 403, ""},
 		{"to a shared type", patientA, "POST Observation", focus("", "Practitioner/alice"), "", 201, "Observation/new-19=alice"},
 		{"to a shared type that is not there", patientA, "POST Observation", focus("", "Practitioner/none"), "", 201, "Observation/new-19=none"},
@@ -300,7 +300,7 @@ func TestReferences(t *testing.T) {
 		{"to another's record by its version", patientA, "POST Observation", focus("", "Encounter/b1/_history/1"), "", 403, ""},
 		{"by an escape", patientA, "POST Observation", strings.Replace(focus("", "Encounter/b1"), `[{"reference"`, `[{"\u0072eference"`, 1), "", 403, ""},
 		{"by dot segments", patientA, "POST Observation", focus("", "Encounter/.."), "", 403, ""},
-		{"to what is contained", patientA, "POST Observation", focus("", "#x"), "", 201, "Observation/new-19=#x"},
+		{"to a contained resource", patientA, "POST Observation", focus("", "#x"), "", 201, "Observation/new-19=#x"},
 		{"added by an update", patientA, "PUT Observation/a1", focus("a1", "Encounter/b1"), "", 403, ""},
 		{"added by an update, own", patientA, "PUT Observation/a1", focus("a1", "Encounter/a1"), "", 200, "Observation/a1=Encounter/a1"},
 		{"there before the update", patientA, "PUT List/a1", list, "", 200, "List/a1=new"},
@@ -323,12 +323,12 @@ func TestReferencesLookAlike(t *testing.T) {
 	answers := map[string]bool{}
 	for _, id := range []string{"b1", "none"} {
 		g := newGateway(t, writable...)
-		asked := ""
-		g.server.OnRequest = func(r *http.Request) { asked += r.Method + " " }
+		methods := ""
+		g.server.OnRequest = func(r *http.Request) { methods += r.Method + " " }
 		body := observation("", "Patient/a", `,"encounter":{"reference":"Encounter/`+id+`"}`)
 		response := g.written(writeCase{holder: patientA, request: "POST Observation", body: body})
 		text, _ := io.ReadAll(response.Body)
-		answers[response.Status+string(text)+asked] = true
+		answers[response.Status+string(text)+methods] = true
 	}
 	if len(answers) != 1 {
 		t.Errorf("answers differ: %v", answers)
@@ -339,7 +339,7 @@ func TestReferencesLookAlike(t *testing.T) {
 func TestDotSegments(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)
-	g.server.OnRequest = func(r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("unexpected request for %s", r.URL.Path) }
 	for _, to := range []string{"Encounter/..", "Encounter/.", "Encounter/../Patient/b"} {
 		body := observation("", "Patient/a", `,"focus":[{"reference":"`+to+`"}]`)
 		if got := g.written(writeCase{holder: patientA, request: "POST Observation", body: body}); got.StatusCode != http.StatusForbidden {
@@ -360,7 +360,7 @@ func TestConditionalReferences(t *testing.T) {
 		{"another patient", "Patient?family=brown", "Patient/a", "", 412},
 		{"nobody", "Patient/a", "Practitioner?family=nobody", "", 412},
 		{"several", "Patient/a", "Practitioner?_id=bob,alice", "", 412},
-		{"what tells too much", "Patient/a", "Practitioner?_list=1", "", 403},
+		{"leaky search", "Patient/a", "Practitioner?_list=1", "", 403},
 		{"a type without a scope", "Patient/a", "Organization?name=mercy", "", 403},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {

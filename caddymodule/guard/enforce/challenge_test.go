@@ -175,8 +175,8 @@ func membershipOf(resourceType string) []string {
 	return slices.Clone(names)
 }
 
-// others are resources that patient a may not see, at least one for each rule. The id "no" is a placeholder.
-var others = map[string]string{
+// hiddenRecords are resources that patient a may not see, at least one for each rule. The id "no" is a placeholder.
+var hiddenRecords = map[string]string{
 	"in the compartment":               `{"resourceType":"Observation","id":"no","status":"final","subject":{"reference":"Patient/b"}}`,
 	"a Patient":                        `{"resourceType":"Patient","id":"no","name":[{"family":"Brown"}]}`,
 	"a List":                           `{"resourceType":"List","id":"no","status":"current","mode":"working","subject":{"reference":"Patient/b"},"entry":[{"item":{"reference":"Observation/a1"}}]}`,
@@ -186,7 +186,7 @@ var others = map[string]string{
 	"a Binary of a record":             `{"resourceType":"Binary","id":"no","contentType":"text/plain","securityContext":{"reference":"Observation/b1"}}`,
 	"a Binary of a patient":            `{"resourceType":"Binary","id":"no","contentType":"text/plain","securityContext":{"reference":"Patient/b"}}`,
 	"a Binary of nothing there":        `{"resourceType":"Binary","id":"no","contentType":"text/plain","securityContext":{"reference":"Observation/gone"}}`,
-	"a Binary of nobody":               `{"resourceType":"Binary","id":"no","contentType":"text/plain"}`,
+	"a Binary without a patient":       `{"resourceType":"Binary","id":"no","contentType":"text/plain"}`,
 	"a Provenance":                     `{"resourceType":"Provenance","id":"no","recorded":"2020-01-01T00:00:00Z","agent":[{"who":{"reference":"Practitioner/alice"}}],"target":[{"reference":"Observation/b1"}]}`,
 	"a Provenance of several":          `{"resourceType":"Provenance","id":"no","recorded":"2020-01-01T00:00:00Z","agent":[{"who":{"reference":"Practitioner/alice"}}],"target":[{"reference":"Observation/b1"},{"reference":"Observation/a1"},{"reference":"Device/b1"}]}`,
 	"a Provenance of a patient":        `{"resourceType":"Provenance","id":"no","recorded":"2020-01-01T00:00:00Z","agent":[{"who":{"reference":"Practitioner/alice"}}],"target":[{"reference":"Patient/b"}]}`,
@@ -232,7 +232,7 @@ func TestAsksAlike(t *testing.T) {
 		},
 		"constraint": {Scope: "patient/*.cruds?_id=no,absent", Patient: "a"},
 	}
-	for kind, text := range others {
+	for kind, text := range hiddenRecords {
 		for name, asking := range askings {
 			t.Run(kind+": "+name, func(t *testing.T) {
 				t.Parallel()
@@ -388,15 +388,15 @@ func TestConfinedByApp(t *testing.T) {
 	} {
 		t.Run(search, func(t *testing.T) {
 			t.Parallel()
-			g, asked := newGateway(t, chart...), 0
-			g.server.OnRequest = func(*http.Request) { asked++ }
+			g, requests := newGateway(t, chart...), 0
+			g.server.OnRequest = func(*http.Request) { requests++ }
 			for _, found := range g.found(patientA, search) {
 				if found == "Observation/b1" {
 					t.Errorf("finds %s", found)
 				}
 			}
-			if asked != want {
-				t.Errorf("%d requests, want %d", asked, want)
+			if requests != want {
+				t.Errorf("%d requests, want %d", requests, want)
 			}
 		})
 	}
@@ -438,14 +438,14 @@ func TestWriteConditions(t *testing.T) {
 	} {
 		g := newGateway(t, records...)
 		g.AllowsUpsert = true
-		held := ""
+		sent := ""
 		g.server.OnRequest = func(r *http.Request) {
 			if r.Method != http.MethodGet {
-				held = r.Header.Get(tt.header)
+				sent = r.Header.Get(tt.header)
 			}
 		}
-		if response := g.written(writeCase{holder: patientA, request: tt.request, body: tt.body}); response.StatusCode >= 300 || held != tt.want {
-			t.Errorf("%s: status %d, %s: %q", tt.name, response.StatusCode, tt.header, held)
+		if response := g.written(writeCase{holder: patientA, request: tt.request, body: tt.body}); response.StatusCode >= 300 || sent != tt.want {
+			t.Errorf("%s: status %d, %s: %q", tt.name, response.StatusCode, tt.header, sent)
 		}
 	}
 }
@@ -550,7 +550,7 @@ func TestOperationsRevealLittle(t *testing.T) {
 		t.Error(text)
 	}
 	both := access.Holder{Scope: "patient/*.rs user/*.rs", Patient: "a", User: interaction.Reference{Type: "Patient", ID: "b"}, UserPatient: "b"}
-	g.server.OnRequest = func(r *http.Request) { t.Errorf("%s was asked for", r.URL) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("unexpected request for %s", r.URL) }
 	if got := g.found(both, "Observation/$lastn?patient=Patient/a&subject=Patient/b"); len(got) != 0 {
 		t.Errorf("found %v", got)
 	}
@@ -596,14 +596,14 @@ func TestUnrestrictedBatchIsRejected(t *testing.T) {
 		{"another id than in the path", entryWithResource("PUT", "Observation/a1", own)},
 		{"a patch of another type", entryWithResource("PATCH", "Observation/a1", `{"resourceType":"Binary","contentType":"text/plain","data":"W10="}`)},
 		{"a fullUrl twice", twice + "," + twice},
-		{"a search, whose links are to be sealed", bundleEntry("GET", "Observation?_count=1")},
+		{"a search with links to seal", bundleEntry("GET", "Observation?_count=1")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
 			g.server.OnRequest = func(r *http.Request) {
 				if r.Method != http.MethodGet {
-					t.Errorf("%s %s was asked for", r.Method, r.URL)
+					t.Errorf("unexpected request: %s %s", r.Method, r.URL)
 				}
 			}
 			response := g.written(writeCase{holder: clinician, request: "POST ", body: `{"resourceType":"Bundle","type":"batch","entry":[` + tt.entries + `]}`})
@@ -630,7 +630,7 @@ func TestEntriesShareNoLookups(t *testing.T) {
 // more or select resources to write are never ignored.
 func TestLenientHandling(t *testing.T) {
 	t.Parallel()
-	whole := access.Holder{Scope: "user/Observation.cruds user/Patient.rs", User: clinician.User}
+	observations := access.Holder{Scope: "user/Observation.cruds user/Patient.rs", User: clinician.User}
 	for _, tt := range []struct {
 		name, request, prefer string
 		holder                access.Holder
@@ -645,14 +645,14 @@ func TestLenientHandling(t *testing.T) {
 		{"lenient, with a modifier", "GET Observation?mine:exact=x", "handling=lenient", patientA, 200, 2, "Observation"},
 		{"lenient, several types", "GET ?_type=Observation,Patient&mine=x", "handling=lenient", patientA, 200, 3, "?_type=Observation%2CPatient"},
 		{"lenient, by form", "POST Observation/_search?mine=x&status=final", "handling=lenient", patientA, 200, 2, "Observation?status=final"},
-		{"lenient, whole type", "GET Observation?mine=x", "handling=lenient", whole, 200, 3, "Observation"},
+		{"lenient, whole type", "GET Observation?mine=x", "handling=lenient", observations, 200, 3, "Observation"},
 		{"lenient, an oracle", "GET Observation?_filter=x", "handling=lenient", patientA, 403, 0, ""},
 		{"lenient, a server's page", "GET Observation?_getpages=x", "handling=lenient", patientA, 403, 0, ""},
 		{"lenient, an unknown order", "GET Observation?_sort=mine", "handling=lenient", patientA, 400, 0, ""},
 		{"lenient, an unknown chain", "GET Observation?subject:Patient.mine=x", "handling=lenient", patientA, 400, 0, ""},
 		{"lenient, conditional delete", "DELETE Observation?_id=a1&mine=x", "handling=lenient", patientA, 400, 0, ""},
 		{"lenient, conditional update", "PUT Observation?_id=a1&mine=x", "handling=lenient", patientA, 400, 0, ""},
-		{"lenient, conditional delete of a whole type", "DELETE Observation?_id=a1&mine=x", "handling=lenient", whole, 400, 0, ""},
+		{"lenient, conditional delete of a whole type", "DELETE Observation?_id=a1&mine=x", "handling=lenient", observations, 400, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

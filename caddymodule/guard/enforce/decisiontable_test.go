@@ -58,7 +58,7 @@ func TestDecisionTable(t *testing.T) {
 		}
 	}
 	if before+tableBegin+table+tableEnd+after != string(text) {
-		t.Errorf("%s is not what the guard does: go test ./caddymodule/guard/enforce -run TestDecisionTable -update", guardDocument)
+		t.Errorf("%s does not match the guard: go test ./caddymodule/guard/enforce -run TestDecisionTable -update", guardDocument)
 	}
 }
 
@@ -268,9 +268,9 @@ func outcome(status int, body []byte) string {
 			Response struct{ Status string }
 		}
 	}
-	said := strconv.Itoa(status)
+	result := strconv.Itoa(status)
 	if json.Unmarshal(body, &b) != nil || status != http.StatusOK || b.ResourceType != "Bundle" {
-		return said
+		return result
 	}
 	var entries []string
 	for _, e := range b.Entry {
@@ -284,17 +284,17 @@ func outcome(status int, body []byte) string {
 	}
 	switch {
 	case strings.HasSuffix(b.Type, "-response"):
-		return fmt.Sprintf("%s (%s)", said, strings.Join(entries, ", "))
+		return fmt.Sprintf("%s (%s)", result, strings.Join(entries, ", "))
 	case slices.Contains(entries, "all"):
-		return said + " all"
+		return result + " all"
 	case slices.Contains(entries, "own"):
-		return said + " own"
+		return result + " own"
 	case len(entries) > 0:
-		return said + " shared"
+		return result + " shared"
 	case b.Total != nil && *b.Total > 0:
-		return fmt.Sprintf("%s (%d)", said, *b.Total)
+		return fmt.Sprintf("%s (%d)", result, *b.Total)
 	}
-	return said + " none"
+	return result + " none"
 }
 
 // ownershipOf returns "own" for a record of patient a, "all" for one of patient b, and "shared" for a resource of no patient.
@@ -347,7 +347,7 @@ type decisionColumn struct {
 var (
 	ownRecord     = interaction.Reference{Type: "Observation", ID: "o"}
 	ownVital      = interaction.Reference{Type: "Observation", ID: "v"}
-	anothers      = interaction.Reference{Type: "Observation", ID: "b"}
+	otherRecord   = interaction.Reference{Type: "Observation", ID: "b"}
 	sharedRecord  = interaction.Reference{Type: "Practitioner", ID: "p"}
 	ofPatient     = access.Holder{Scope: "patient/*.cruds", Patient: "a"}
 	ofLaboratory  = access.Holder{Scope: "patient/Observation.cruds?category=http://c|laboratory", Patient: "a"}
@@ -363,18 +363,18 @@ var (
 // askers are the columns of the first table.
 var askers = []decisionColumn{
 	{"1", "`patient/*.cruds`", "own", ofPatient, ownRecord, "a"},
-	{"2", "", "another's", ofPatient, anothers, "b"},
+	{"2", "", "another's", ofPatient, otherRecord, "b"},
 	{"3", "", "shared type", ofPatient, sharedRecord, "a"},
 	{"4", "`patient/Observation.cruds?category=…`", "own, matches", ofLaboratory, ownRecord, "a"},
 	{"5", "", "own, does not match", ofLaboratory, ownVital, "a"},
-	{"6", "", "another's, matches", ofLaboratory, anothers, "b"},
+	{"6", "", "another's, matches", ofLaboratory, otherRecord, "b"},
 	{"7", "`user/*.cruds`, a Patient", "own", userPatient, ownRecord, "a"},
-	{"8", "", "another's", userPatient, anothers, "b"},
+	{"8", "", "another's", userPatient, otherRecord, "b"},
 	{"9", "`user/*.cruds`, a RelatedPerson", "their patient's", userRelated, ownRecord, "a"},
-	{"10", "", "another's", userRelated, anothers, "b"},
-	{"11", "`user/*.cruds`, a Practitioner", "anybody's", userClinician, anothers, "b"},
+	{"10", "", "another's", userRelated, otherRecord, "b"},
+	{"11", "`user/*.cruds`, a Practitioner", "anybody's", userClinician, otherRecord, "b"},
 	{"12", "`user/*.cruds`, a Person or unknown", "anything", userPerson, ownRecord, "a"},
-	{"13", "`system/*.cruds`", "anybody's", ofSystem, anothers, "b"},
+	{"13", "`system/*.cruds`", "anybody's", ofSystem, otherRecord, "b"},
 	{"14", "`openid fhirUser`, a Patient", "their Patient", ofFHIRUser, interaction.Reference{Type: "Patient", ID: "a"}, "a"},
 	{"15", "", "another Patient", ofFHIRUser, interaction.Reference{Type: "Patient", ID: "b"}, "b"},
 	{"16", "", "own record", ofFHIRUser, ownRecord, "a"},

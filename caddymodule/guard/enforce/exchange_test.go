@@ -209,7 +209,7 @@ func TestRead(t *testing.T) {
 		{"a shared type", patientA, "Practitioner/alice", 200},
 		{"own device", patientA, "Device/a1", 200},
 		{"another's device", patientA, "Device/b1", 404},
-		{"a device of nobody", patientA, "Device/free", 200},
+		{"unassigned device", patientA, "Device/free", 200},
 		{"a binary of an own record", patientA, "Binary/a1", 200},
 		{"a binary of another's record", patientA, "Binary/b1", 404},
 		{"a binary of unknown context", patientA, "Binary/free", 404},
@@ -219,7 +219,7 @@ func TestRead(t *testing.T) {
 		{"a clinician", clinician, "Observation/b1", 200},
 		{"a patient's user scope, own", access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Patient", ID: "a"}, UserPatient: "a"}, "Observation/a1", 200},
 		{"a patient's user scope, another's", access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Patient", ID: "a"}, UserPatient: "a"}, "Observation/b1", 404},
-		{"user scope of nobody known", access.Holder{Scope: "user/*.rs"}, "Observation/a1", 403},
+		{"user scope without a user", access.Holder{Scope: "user/*.rs"}, "Observation/a1", 403},
 		{"one's own record by fhirUser", access.Holder{Scope: "openid fhirUser", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, "Practitioner/alice", 200},
 		{"another's record by fhirUser", access.Holder{Scope: "openid fhirUser", User: interaction.Reference{Type: "Patient", ID: "a"}}, "Patient/b", 404},
 		{"openid alone", access.Holder{Scope: "openid", User: interaction.Reference{Type: "Patient", ID: "a"}}, "Patient/a", 403},
@@ -251,7 +251,7 @@ func testSearches(t *testing.T, resources []string, tests []searchCase) {
 				g.SupportsCompartmentSearch = byCompartment
 				g.server.OnRequest = func(r *http.Request) {
 					if !byCompartment && strings.Count(r.URL.Path, "/") > strings.Count("/fhir/R4/Type/id", "/") {
-						t.Errorf("asked %s of a server without searches in compartments", r.URL.Path)
+						t.Errorf("unexpected compartment search %s", r.URL.Path)
 					}
 				}
 				if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
@@ -277,7 +277,7 @@ func TestSearch(t *testing.T) {
 		{"several types", patientA, "?_type=Patient,Observation", "Observation/a1 Observation/a2 Patient/a"},
 		{"included", patientA, "Observation?_include=Observation:subject&_id=a1", "Observation/a1 Patient/a"},
 		{"revincluded", patientA, "Patient?_revinclude=Observation:subject", "Observation/a1 Observation/a2 Patient/a"},
-		{"included over what is hidden", access.Holder{Scope: "patient/Practitioner.rs patient/Observation.rs", Patient: "a"}, "Practitioner?_revinclude=Observation:performer&_include:iterate=Observation:subject", "Observation/a1 Practitioner/alice"},
+		{"included through a hidden resource", access.Holder{Scope: "patient/Practitioner.rs patient/Observation.rs", Patient: "a"}, "Practitioner?_revinclude=Observation:performer&_include:iterate=Observation:subject", "Observation/a1 Practitioner/alice"},
 		{"compartment", patientA, "Patient/a/Observation", "Observation/a1 Observation/a2"},
 		{"a clinician", clinician, "Observation", "Observation/a1 Observation/a2 Observation/b1"},
 		{"a clinician's pages", clinician, "Observation?_count=1", "Observation/a1 Observation/a2 Observation/b1"},
@@ -302,7 +302,7 @@ func TestBody(t *testing.T) {
 		{"as long as may be", "Observation", "application/fhir+json", "", own + strings.Repeat(" ", 200-len(own)), 201},
 		{"too long", "Observation", "application/fhir+json", "", own + strings.Repeat(" ", 201-len(own)), 413},
 		{"a form", "Observation/_search", "application/x-www-form-urlencoded", "", "_id=a1", 200},
-		{"a form that is said to be JSON", "Observation/_search", "application/fhir+json", "", "_id=a1", 415},
+		{"form labeled as JSON", "Observation/_search", "application/fhir+json", "", "_id=a1", 415},
 		{"a parameter that is refused in a form", "Observation/_search", "application/x-www-form-urlencoded", "", "_filter=x", 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestBody(t *testing.T) {
 func TestBase(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.server.OnRequest = func(r *http.Request) { t.Errorf("%s was asked for", r.URL.Path) }
+	g.server.OnRequest = func(r *http.Request) { t.Errorf("unexpected request for %s", r.URL.Path) }
 	for _, path := range []string{"/fhir/R40/Observation/a1", "/fhir/R4Observation/a1", "/fhir", "/Observation/a1"} {
 		got := g.send(access.Holder{Scope: "system/*.rs"}, httptest.NewRequest(http.MethodGet, path, nil))
 		if got.StatusCode != http.StatusNotFound {
@@ -416,7 +416,7 @@ func TestReadersWriteNothing(t *testing.T) {
 	const changed = `{"resourceType":"Observation","id":"b1","status":"amended","subject":{"reference":"Patient/b"}}`
 	for _, scope := range []string{"system/*.rs", "system/Observation.rs"} {
 		g := newGateway(t, records...)
-		g.server.OnRequest = func(r *http.Request) { t.Errorf("%s: %s %s was asked for", scope, r.Method, r.URL) }
+		g.server.OnRequest = func(r *http.Request) { t.Errorf("%s: unexpected request: %s %s", scope, r.Method, r.URL) }
 		for _, request := range []string{"DELETE Observation/b1", "PUT Observation/b1", "POST Observation", "PATCH Observation/b1", "DELETE Observation?_id=b1", "PUT Observation?_id=b1"} {
 			got := g.written(writeCase{holder: access.Holder{Scope: scope}, request: request, body: changed})
 			if got.StatusCode != http.StatusForbidden {
@@ -473,9 +473,9 @@ func TestNeeded(t *testing.T) {
 		{"a record's", "record", patientA, 200},
 		{"another's record's", "another", patientA, 404},
 		{"what depends on another in turn", "binary", patientA, 404},
-		{"what is not there", "nothing", patientA, 404},
-		{"what is everybody's", "shared", patientA, 200},
-		{"what the server has swapped", "swapped", patientA, 404},
+		{"missing resource", "nothing", patientA, 404},
+		{"shared resource", "shared", patientA, 200},
+		{"resource swapped by the server", "swapped", patientA, 404},
 		{"a type that FHIR does not have", "unheard", patientA, 404},
 		{"a dot segment", "dots", patientA, 404},
 		{"a record of the other of two patients", "another", both, 200},
@@ -530,9 +530,9 @@ func TestHistory(t *testing.T) {
 	}{
 		{"one's own versions", patientA, "Observation/moved/_history", "aa"},
 		{"another's versions", access.Holder{Scope: "patient/*.r", Patient: "b"}, "Observation/moved/_history", "bb"},
-		{"nobody's", access.Holder{Scope: "patient/*.r", Patient: "c"}, "Observation/moved/_history", "404"},
-		{"what is not there", patientA, "Observation/none/_history", "404"},
-		{"what is another's", patientA, "Observation/b1/_history", "404"},
+		{"without a patient", access.Holder{Scope: "patient/*.r", Patient: "c"}, "Observation/moved/_history", "404"},
+		{"missing resource", patientA, "Observation/none/_history", "404"},
+		{"another's resource", patientA, "Observation/b1/_history", "404"},
 		{"without all elements", patientA, "Observation/moved/_history?_elements=subject&_summary=count", "aa"},
 		{"pages", patientA, "Observation/moved/_history?_count=1", "aa"},
 		{"pages, the first of which is another's", access.Holder{Scope: "patient/*.r", Patient: "b"}, "Observation/moved/_history?_count=1", "404"},

@@ -16,13 +16,13 @@ import (
 )
 
 // newExportGateway returns a gateway for a server with exports. It stores the query of each kick-off in asked.
-func newExportGateway(t *testing.T, asked *string) *gateway {
+func newExportGateway(t *testing.T, query *string) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
 	kickOff := func(w http.ResponseWriter, r *http.Request) {
-		*asked, _ = url.QueryUnescape(r.URL.RawQuery)
+		*query, _ = url.QueryUnescape(r.URL.RawQuery)
 		if text, _ := io.ReadAll(r.Body); len(text) > 0 {
-			*asked = string(text)
+			*query = string(text)
 		}
 		if r.Header.Get("Prefer") != "respond-async" {
 			w.WriteHeader(http.StatusBadRequest)
@@ -150,11 +150,11 @@ func TestExport(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			asked := "-"
-			got := newExportGateway(t, &asked).send(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, kickOff(tt.target, ""))
-			if got.StatusCode != tt.status || asked != tt.want {
+			query := "-"
+			got := newExportGateway(t, &query).send(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, kickOff(tt.target, ""))
+			if got.StatusCode != tt.status || query != tt.want {
 				text, _ := io.ReadAll(got.Body)
-				t.Errorf("status %d, the server was asked %q, want %d, %q: %s", got.StatusCode, asked, tt.status, tt.want, text)
+				t.Errorf("status %d, request %q, want %d, %q: %s", got.StatusCode, query, tt.status, tt.want, text)
 			}
 		})
 	}
@@ -176,10 +176,10 @@ func TestExportByPost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			asked := "-"
-			got := newExportGateway(t, &asked).send(access.Holder{Scope: "system/Patient.rs"}, kickOff("POST Patient/$export", tt.body))
-			if got.StatusCode != tt.status || asked != tt.want {
-				t.Errorf("status %d, the server was asked %s, want %d, %s", got.StatusCode, asked, tt.status, tt.want)
+			query := "-"
+			got := newExportGateway(t, &query).send(access.Holder{Scope: "system/Patient.rs"}, kickOff("POST Patient/$export", tt.body))
+			if got.StatusCode != tt.status || query != tt.want {
+				t.Errorf("status %d, request %s, want %d, %s", got.StatusCode, query, tt.status, tt.want)
 			}
 		})
 	}
@@ -187,9 +187,9 @@ func TestExportByPost(t *testing.T) {
 
 func TestExportNeedsAsync(t *testing.T) {
 	t.Parallel()
-	asked := "-"
-	if got := newExportGateway(t, &asked).send(access.Holder{Scope: "system/*.rs"}, requestOf("GET $export", "")); got.StatusCode != 400 || asked != "-" {
-		t.Errorf("status %d, the server was asked %q", got.StatusCode, asked)
+	query := "-"
+	if got := newExportGateway(t, &query).send(access.Holder{Scope: "system/*.rs"}, requestOf("GET $export", "")); got.StatusCode != 400 || query != "-" {
+		t.Errorf("status %d, request %q", got.StatusCode, query)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestExportFileWithheld(t *testing.T) {
 		{"an array", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `[]`) }, 502},
 		{"a line without a type", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"a"}`) }, 502},
 		{"a Binary of something else", newHandler(wrapInBinary("text/plain", lines)), 502},
-		{"a Binary of something that is none", newHandler(wrapInBinary("ndjson", "<Patient/>")), 502},
+		{"Binary with invalid content", newHandler(wrapInBinary("ndjson", "<Patient/>")), 502},
 		{"gone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 404},
 		{"failed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, 503},
 		{"in JSON", newHandler(`{"resourceType":"Binary"}`), 502},
@@ -341,7 +341,7 @@ func TestExportLenient(t *testing.T) {
 	r := kickOff("GET $export?_outputFormat=text/csv", "")
 	r.Header.Set("Prefer", "respond-async, handling=lenient")
 	if got := newExportGateway(t, &query).send(access.Holder{Scope: "system/*.rs"}, r); got.StatusCode != http.StatusAccepted || query != "" {
-		t.Errorf("status %d, the server was asked %q", got.StatusCode, query)
+		t.Errorf("status %d, request %q", got.StatusCode, query)
 	}
 }
 
@@ -379,7 +379,7 @@ func TestJob(t *testing.T) {
 		{"its end", one, one, "DELETE", finished, 202},
 		{"its end by another token", one, all, "DELETE", finished, 404},
 		{"another method", one, one, "POST", finished, 404},
-		{"a type that was not asked for", one, one, "GET", strings.Replace(finished, `"Patient"`, `"Observation"`, 1), 403},
+		{"unrequested type", one, one, "GET", strings.Replace(finished, `"Patient"`, `"Observation"`, 1), 403},
 		{"any type where all are exported", all, all, "GET", strings.Replace(finished, `"Patient"`, `"Observation"`, 1), 200},
 		{"a file elsewhere", one, one, "GET", strings.Replace(finished, fhirtest.Address+"/Binary/patients", "https://store.example/patients", 1), 502},
 		{"no manifest", one, one, "GET", `[]`, 502},

@@ -419,17 +419,17 @@ func TestNoBackendAddress(t *testing.T) {
 	for _, h := range []access.Holder{clinician, {Scope: "system/*.cruds"}, {Scope: "system/*.rs"}, patientA} {
 		g := newGateway(t)
 		next := handler(func(w http.ResponseWriter, r *http.Request) error {
-			asked := strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4/")
-			text, ok := answers[r.Method+" "+asked]
+			target := strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4/")
+			text, ok := answers[r.Method+" "+target]
 			if !ok {
 				text = page("searchset", "/Observation?patient=a")
 			}
 			header := w.Header()
 			header.Set("Content-Type", "application/fhir+json")
-			header.Set("Content-Location", at+"/"+asked)
+			header.Set("Content-Location", at+"/"+target)
 			header.Set("Etag", `W/"1"`)
 			status := http.StatusOK
-			if r.Method == http.MethodPost && asked == "Observation" {
+			if r.Method == http.MethodPost && target == "Observation" {
 				status = http.StatusCreated
 				header.Set("Location", at+"/Observation/a1/_history/1")
 			}

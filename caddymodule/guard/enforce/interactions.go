@@ -127,7 +127,7 @@ func mayForwardAllTypes(x *exchange, _ interaction.Interaction) bool {
 }
 
 func mayForwardSearch(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().IsUnrestricted(smart.AnyType, smart.Search) || x.judge.Rights().IsUnrestricted(i.Type, smart.Search) && x.request.Method == http.MethodGet && x.handlerBeforePolicies().searchHandler().IsPlainSearch(i)
+	return x.judge.Rights().IsUnrestricted(smart.AnyType, smart.Search) || x.judge.Rights().IsUnrestricted(i.Type, smart.Search) && x.request.Method == http.MethodGet && x.handlerBeforePolicies().searchHandler().IsSingleTypeSearch(i)
 }
 
 func mayForwardCompartment(x *exchange, i interaction.Interaction) bool {

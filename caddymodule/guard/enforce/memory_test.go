@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// padded returns an Observation of patient a with the given length in bytes.
-func padded(length int) string {
+// paddedObservation returns an Observation of patient a with the given length in bytes.
+func paddedObservation(length int) string {
 	text := `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"note":[{"text":"`
 	return text + strings.Repeat("x", length-len(text)-4) + `"}]}`
 }
@@ -68,7 +68,7 @@ func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request,
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	const length = 10_000
-	body, found := padded(length), searchBundle(padded(length))
+	body, found := paddedObservation(length), searchBundle(paddedObservation(length))
 	entry := `{"request":{"method":"GET","url":"Observation/a1"}}`
 	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 2) + entry + `]}`
 	transaction := strings.Replace(batch, "batch", "transaction", 1)
@@ -101,8 +101,8 @@ func TestMemory(t *testing.T) {
 				if status != want {
 					t.Errorf("status %d, want %d: %v", status, want, err)
 				}
-				if held := g.Memory.InUse(); held != 0 {
-					t.Errorf("%d bytes are held in the end", held)
+				if inUse := g.Memory.InUse(); inUse != 0 {
+					t.Errorf("%d bytes in use at the end", inUse)
 				}
 			})
 		}
@@ -123,7 +123,7 @@ func TestBusy(t *testing.T) {
 				}
 				start, w := time.Now(), httptest.NewRecorder()
 				w.Header().Set("X-Request-Id", "1")
-				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(padded(1000))))
+				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(paddedObservation(1000))))
 				refusal, _ := errors.AsType[*guard.Error](err)
 				if status != http.StatusServiceUnavailable || !errors.Is(err, message.ErrBusy) || refusal.RetryAfter() != "10" {
 					t.Fatalf("status %d: %v", status, err)
@@ -181,8 +181,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 					t.Error("status 200")
 				}
 			}()
-			if held := g.Memory.InUse(); held != 1<<20-10_000 {
-				t.Errorf("%d bytes are held in the end", held-(1<<20-10_000))
+			if inUse := g.Memory.InUse(); inUse != 1<<20-10_000 {
+				t.Errorf("%d bytes in use at the end", inUse-(1<<20-10_000))
 			}
 		})
 	}
@@ -192,11 +192,11 @@ func TestMemoryIsGivenBack(t *testing.T) {
 type memoryRecorder struct {
 	*httptest.ResponseRecorder
 	memory *fairmemory.Memory
-	held   int64
+	inUse  int64
 }
 
 func (w *memoryRecorder) Write(p []byte) (int, error) {
-	w.held = w.memory.InUse()
+	w.inUse = w.memory.InUse()
 	return w.ResponseRecorder.Write(p)
 }
 
@@ -206,22 +206,22 @@ func TestSlowClient(t *testing.T) {
 	g := newGateway(t)
 	g.Memory = fairmemory.New(1<<20, fhirserver.MaxMemoryWait)
 	w := &memoryRecorder{httptest.NewRecorder(), g.Memory, 0}
-	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(padded(1000)))); err != nil {
+	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripBody(searchBundle(paddedObservation(1000)))); err != nil {
 		t.Fatal(err)
 	}
-	if w.held != int64(w.Body.Len()) {
-		t.Errorf("%d bytes are held of an answer of %d", w.held, w.Body.Len())
+	if w.inUse != int64(w.Body.Len()) {
+		t.Errorf("%d bytes in use for a response of %d", w.inUse, w.Body.Len())
 	}
 }
 
 // stalledClient is a client that does not read: Write returns when the client disconnects.
 type stalledClient struct {
 	*httptest.ResponseRecorder
-	gone chan struct{}
+	disconnected chan struct{}
 }
 
 func (w stalledClient) Write([]byte) (int, error) {
-	<-w.gone
+	<-w.disconnected
 	return 0, io.ErrClosedPipe
 }
 
@@ -231,7 +231,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 	token := func(issuer, subject, client string) *guard.Token {
 		return &guard.Token{Issuer: issuer, Subject: subject, ClientID: client}
 	}
-	answer := dripBody(padded(10_000))
+	answer := dripBody(paddedObservation(10_000))
 	for name, ask := range map[string]func(g *gateway, r *http.Request) error{
 		"another client":                      func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "other"), r, answer) },
 		"another person with the same client": func(g *gateway, r *http.Request) error { return g.serveToken(token("i", "bob", "app"), r, answer) },
@@ -249,12 +249,12 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g, gone := newGateway(t), make(chan struct{})
+				g, disconnected := newGateway(t), make(chan struct{})
 				g.Memory = fairmemory.New(100_000, fhirserver.MaxMemoryWait)
 				for range 12 {
 					go func() {
 						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
-						_ = g.Serve(stalledClient{httptest.NewRecorder(), gone}, r, answer, enforce.Bearer{Rights: access.New(patientA, g.TypeRules), Token: token("i", "alice", "app")})
+						_ = g.Serve(stalledClient{httptest.NewRecorder(), disconnected}, r, answer, enforce.Bearer{Rights: access.New(patientA, g.TypeRules), Token: token("i", "alice", "app")})
 					}()
 				}
 				synctest.Wait()
@@ -262,7 +262,7 @@ func TestNeighborsOfSlowClient(t *testing.T) {
 				if err := ask(g, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)); err != nil || time.Since(start) != 0 {
 					t.Errorf("answered after %v: %v", time.Since(start), err)
 				}
-				close(gone)
+				close(disconnected)
 			})
 		})
 	}
@@ -276,7 +276,7 @@ func (g *gateway) serveToken(token *guard.Token, r *http.Request, next handler) 
 func TestSlowMetadata(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory, gone := fairmemory.New(100_000, fhirserver.MaxMemoryWait), make(chan struct{})
+		memory, disconnected := fairmemory.New(100_000, fhirserver.MaxMemoryWait), make(chan struct{})
 		m := &capability.Metadata{Base: "/fhir/R4", Memory: memory, Network: func(r *http.Request) string { return r.RemoteAddr }}
 		statement := dripBody(`{"resourceType":"CapabilityStatement","description":"` + strings.Repeat("x", 10_000) + `"}`)
 		ask := func(w http.ResponseWriter, network string) error {
@@ -285,17 +285,17 @@ func TestSlowMetadata(t *testing.T) {
 			return m.ServeHTTP(w, r, statement)
 		}
 		for range 12 {
-			go ask(stalledClient{httptest.NewRecorder(), gone}, "slow")
+			go ask(stalledClient{httptest.NewRecorder(), disconnected}, "slow")
 		}
 		synctest.Wait()
-		if held := memory.InUse(); held > 50_000 {
-			t.Errorf("a network holds %d bytes", held)
+		if inUse := memory.InUse(); inUse > 50_000 {
+			t.Errorf("a network uses %d bytes", inUse)
 		}
 		start := time.Now()
 		if err := ask(httptest.NewRecorder(), "other"); err != nil || time.Since(start) != 0 {
 			t.Errorf("answered after %v: %v", time.Since(start), err)
 		}
-		close(gone)
+		close(disconnected)
 	})
 }
 
@@ -307,9 +307,9 @@ func TestMemoryOfBatch(t *testing.T) {
 	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
 	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
 	r := newRequest(http.MethodPost, "/fhir/R4", "application/fhir+json", body)
-	others := strings.Replace(padded(20_000), "Patient/a", "Patient/b", 1)
+	hidden := strings.Replace(paddedObservation(20_000), "Patient/a", "Patient/b", 1)
 	w := httptest.NewRecorder()
-	if _, err := g.serve(w, patientA, r, dripBody(searchBundle(others))); err != nil {
+	if _, err := g.serve(w, patientA, r, dripBody(searchBundle(hidden))); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(w.Body.String(), `"status":"200 OK"`); n != 20 {
@@ -324,7 +324,7 @@ func TestThousandAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		g.Limits.ResponseBytes, g.Memory = length, fairmemory.New(memory, fhirserver.MaxMemoryWait)
-		answer := dripBody(padded(length))
+		answer := dripBody(paddedObservation(length))
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
 		all.Add(1000)
@@ -344,14 +344,14 @@ func TestThousandAtOnce(t *testing.T) {
 				default:
 					t.Errorf("status %d: %v", status, err)
 				}
-				if held := g.Memory.InUse(); held > memory {
-					t.Errorf("%d bytes are held", held)
+				if inUse := g.Memory.InUse(); inUse > memory {
+					t.Errorf("%d bytes in use", inUse)
 				}
 			})
 		}
 		group.Wait()
 		if served.Load() < 900 || g.Memory.InUse() != 0 {
-			t.Errorf("%d were served and %d refused, with %d bytes held in the end", served.Load(), refused.Load(), g.Memory.InUse())
+			t.Errorf("%d were served and %d rejected, with %d bytes in use at the end", served.Load(), refused.Load(), g.Memory.InUse())
 		}
 	})
 }
@@ -365,18 +365,18 @@ func TestMemoryBeforeScopes(t *testing.T) {
 	g.Memory = memory
 	for name, ask := range map[string]func(r *http.Request) error{
 		"metadata": func(r *http.Request) error {
-			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripBody(padded(501)))
+			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripBody(paddedObservation(501)))
 		},
 		"RelatedPerson": func(r *http.Request) error {
-			_, err := g.RelatedPatients(r, dripBody(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"}, nil)
+			_, err := g.RelatedPatients(r, dripBody(paddedObservation(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"}, nil)
 			return err
 		},
 	} {
 		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, message.ErrTooCostly) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if held := memory.InUse(); held != 0 {
-			t.Errorf("%s: %d bytes are held in the end", name, held)
+		if inUse := memory.InUse(); inUse != 0 {
+			t.Errorf("%s: %d bytes in use at the end", name, inUse)
 		}
 	}
 }

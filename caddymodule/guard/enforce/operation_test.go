@@ -94,7 +94,7 @@ func TestOperation(t *testing.T) {
 	}{
 		{"everything of the own patient", nil, reader, "GET Patient/a/$everything", 200},
 		{"everything of another patient", nil, reader, "GET Patient/b/$everything", 404},
-		{"everything of nobody", nil, reader, "GET Patient/c/$everything", 404},
+		{"everything of a missing patient", nil, reader, "GET Patient/c/$everything", 404},
 		{"everything by POST", nil, reader, "POST Patient/a/$everything", 200},
 		{"everything of all under a bound scope", nil, reader, "GET Patient/$everything", 403},
 		{"everything of all under whole scopes", nil, clinician, "GET Patient/$everything", 200},
@@ -117,10 +117,10 @@ func TestOperation(t *testing.T) {
 		{"metadata of another's record", nil, reader, "GET Observation/b1/$meta", 404},
 		{"metadata of a type", nil, reader, "GET Observation/$meta", 403},
 		{"metadata of the system", nil, reader, "GET $meta", 403},
-		{"metadata of a type under a whole scope", nil, user("user/Observation.r"), "GET Observation/$meta", 200},
-		{"metadata of the system under the scope of a type", nil, user("user/Observation.r"), "GET $meta", 403},
-		{"metadata of the system under whole scopes", nil, clinician, "GET $meta", 200},
-		{"metadata of what the server takes for another", nil, reader, "GET Observation/mistaken/$meta", 404},
+		{"metadata of a type, unrestricted scope", nil, user("user/Observation.r"), "GET Observation/$meta", 200},
+		{"metadata of the system, scope of a type", nil, user("user/Observation.r"), "GET $meta", 403},
+		{"metadata of the system, unrestricted scopes", nil, clinician, "GET $meta", 200},
+		{"metadata of a swapped resource", nil, reader, "GET Observation/mistaken/$meta", 404},
 		{"adding metadata", nil, clinician, "POST Observation/a1/$meta-add", 403},
 		{"adding metadata, listed", own("$meta-add", "instance", "u"), patientA, "POST Observation/a1/$meta-add", 200},
 		{"adding metadata by GET", own("$meta-add", "instance", "u"), patientA, "GET Observation/a1/$meta-add", 405},
@@ -154,21 +154,21 @@ func TestOperation(t *testing.T) {
 				text, _ := io.ReadAll(got.Body)
 				t.Errorf("status %d, want %d: %s", got.StatusCode, tt.status, text)
 			} else if text, _ := io.ReadAll(got.Body); strings.Contains(string(text), "Brown") && tt.holder.Patient != "" {
-				t.Errorf("tells of another: %s", text)
+				t.Errorf("contains another patient's data: %s", text)
 			}
 		})
 	}
 }
 
-// askedOfOperation returns a pointer to the query of the last operation request to the FHIR server; "-" before the first.
-func (g *gateway) askedOfOperation() *string {
-	asked := "-"
+// recordOperationQuery returns a pointer to the query of the last operation request to the FHIR server; "-" before the first.
+func (g *gateway) recordOperationQuery() *string {
+	query := "-"
 	g.server.OnRequest = func(r *http.Request) {
 		if strings.Contains(r.URL.Path, "$") {
-			asked, _ = url.QueryUnescape(r.URL.RawQuery)
+			query, _ = url.QueryUnescape(r.URL.RawQuery)
 		}
 	}
-	return &asked
+	return &query
 }
 
 // requestOf returns the request for a target of the form "METHOD path".
@@ -237,7 +237,7 @@ func TestJudgedOperation(t *testing.T) {
 		{"a type without a scope", "patient/Patient.rs", "GET Patient/a/$everything", "Patient/a"},
 		{"a type with r alone", "patient/Patient.rs patient/Observation.r", "GET Patient/a/$everything", "Patient/a"},
 		{"a constraint", "patient/Patient.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
-		{"named by what is hidden alone", "patient/Patient.rs patient/Practitioner.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
+		{"referenced only by hidden resources", "patient/Patient.rs patient/Practitioner.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
 		{"last observations", "patient/*.rs", "GET Observation/$lastn", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
 		{"a whole type, of all patients", "user/Patient.rs", "GET Patient/$everything", "Patient/a"},
 		{"one of the site's that creates", "patient/*.c", "POST Patient/$creating", ""},
@@ -265,7 +265,7 @@ func TestJudgedSharedIncludes(t *testing.T) {
 		{"nothing is hidden", "patient/*.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a Practitioner/alice"},
 		{"another's record is", "patient/*.rs", searchset("Patient/a", "Practitioner/alice", "Observation/b1"), "Patient/a"},
 		{"types could be", "patient/Patient.rs patient/Practitioner.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
-		{"what is seen names it", "patient/*.rs", searchset("Observation/a1", "Practitioner/alice", "Observation/b1"), "Observation/a1 Practitioner/alice"},
+		{"referenced by a visible resource", "patient/*.rs", searchset("Observation/a1", "Practitioner/alice", "Observation/b1"), "Observation/a1 Practitioner/alice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -286,7 +286,7 @@ func TestOperationForm(t *testing.T) {
 	g := newOperationGateway(t, op)
 	g.server.OnRequest = func(r *http.Request) {
 		if r.URL.RawQuery != "code=a" {
-			t.Errorf("asked %s", r.URL.RawQuery)
+			t.Errorf("unexpected request %s", r.URL.RawQuery)
 		}
 	}
 	expectStatus(t, g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"), http.StatusOK)
@@ -325,9 +325,9 @@ func TestOperationOfPatient(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newOperationGateway(t)
-			asked := g.askedOfOperation()
-			if got := g.get(tt.holder, tt.target); got.StatusCode != tt.status || *asked != tt.want {
-				t.Errorf("status %d, the server was asked %q, want %q", got.StatusCode, *asked, tt.want)
+			query := g.recordOperationQuery()
+			if got := g.get(tt.holder, tt.target); got.StatusCode != tt.status || *query != tt.want {
+				t.Errorf("status %d, request %q, want %q", got.StatusCode, *query, tt.want)
 			}
 		})
 	}
@@ -353,10 +353,10 @@ func TestOperationParameters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newOperationGateway(t)
-			asked := g.askedOfOperation()
+			query := g.recordOperationQuery()
 			got := g.send(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("POST Patient/a/$everything", tt.body))
-			if got.StatusCode != tt.status || *asked != tt.want {
-				t.Errorf("status %d, the server was asked %q, want %d, %q", got.StatusCode, *asked, tt.status, tt.want)
+			if got.StatusCode != tt.status || *query != tt.want {
+				t.Errorf("status %d, request %q, want %d, %q", got.StatusCode, *query, tt.status, tt.want)
 			}
 		})
 	}
@@ -365,19 +365,19 @@ func TestOperationParameters(t *testing.T) {
 // Links in the response to an operation are sealed, even if the response passes unjudged.
 func TestOperationLinks(t *testing.T) {
 	t.Parallel()
-	whole, _ := operation.ParseOperation("$own", "whole", "r")
+	unrestricted, _ := operation.ParseOperation("$own", "whole", "r")
 	instance, _ := operation.ParseOperation("$list", "instance", "r")
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder
 		target string
 	}{
-		{"of a whole type", clinician, "Patient/$own"},
+		{"operation on a type", clinician, "Patient/$own"},
 		{"of a resource", access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newOperationGateway(t, whole, instance)
+			g := newOperationGateway(t, unrestricted, instance)
 			g.server.Handlers[tt.target] = newHandler(withLinks(searchset("Patient/a"), "/"+tt.target, fhirtest.Address+"?_getpages=1"))
 			var b bundle
 			if err := json.NewDecoder(g.get(tt.holder, tt.target).Body).Decode(&b); err != nil || !strings.HasPrefix(b.next(), "https://gateway.example/fhir/R4/_page/") {
@@ -394,7 +394,7 @@ func TestOperationLinks(t *testing.T) {
 // Policies apply to the responses to operations.
 func TestPoliciesOperation(t *testing.T) {
 	t.Parallel()
-	whole, _ := operation.ParseOperation("$own", "whole", "r")
+	unrestricted, _ := operation.ParseOperation("$own", "whole", "r")
 	writer := access.Holder{Scope: "user/*.cruds", User: clinician.User}
 	const observation = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 	for _, tt := range []struct {
@@ -407,27 +407,27 @@ func TestPoliciesOperation(t *testing.T) {
 	}{
 		{"called at all", writer, "deny request.operation == '$everything'", "GET Patient/a/$everything", "", 403},
 		{"another", writer, "deny request.operation == '$lastn'", "GET Patient/a/$everything", "", 200},
-		{"on what is withheld", writer, "deny resource.id == 'a'", "GET Patient/a/$everything", "", 404},
-		{"metadata of what is withheld", writer, "deny resource.id == 'a1'", "GET Observation/a1/$meta", "", 404},
-		{"metadata of what is not", writer, "deny resource.id == 'a2'", "GET Observation/a1/$meta", "", 200},
+		{"on a withheld resource", writer, "deny resource.id == 'a'", "GET Patient/a/$everything", "", 404},
+		{"metadata of a withheld resource", writer, "deny resource.id == 'a1'", "GET Observation/a1/$meta", "", 404},
+		{"metadata of a visible resource", writer, "deny resource.id == 'a2'", "GET Observation/a1/$meta", "", 200},
 		{"metadata of a type", writer, "deny resource.id == 'a2'", "GET Observation/$meta", "", 403},
 		{"metadata of the system", writer, "deny resource.id == 'a2'", "GET $meta", "", 403},
 		{"metadata of a type, where no resource is denied", writer, "deny request.operation == '$lastn'", "GET Observation/$meta", "", 200},
-		{"validation of what is denied", writer, "deny resource.id == 'a1'", "POST Observation/$validate", observation, 403},
-		{"validation of what is not", writer, "deny resource.id == 'a2'", "POST Observation/$validate", observation, 200},
-		{"an unknown one, allowed", nobody, "allow true", "GET Patient/$unknown", "", 403},
+		{"validation of a denied resource", writer, "deny resource.id == 'a1'", "POST Observation/$validate", observation, 403},
+		{"validation of an allowed resource", writer, "deny resource.id == 'a2'", "POST Observation/$validate", observation, 200},
+		{"unknown operation, allowed", nobody, "allow true", "GET Patient/$unknown", "", 403},
 		{"an export, allowed", nobody, "allow true", "GET $export", "", 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := newOperationGateway(t, whole).withRules(tt.rules)
+			g := newOperationGateway(t, unrestricted).withRules(tt.rules)
 			r := requestOf(tt.target, tt.body)
 			r.Header.Set("Prefer", "respond-async")
 			expectStatus(t, g.send(tt.holder, r), tt.status)
 		})
 	}
 	for _, target := range []string{"GET Patient/a/$everything", "GET Patient/$own"} {
-		got := newOperationGateway(t, whole).withRules("deny resource.id == 'a1'").entriesOf(writer, requestOf(target, ""))
+		got := newOperationGateway(t, unrestricted).withRules("deny resource.id == 'a1'").entriesOf(writer, requestOf(target, ""))
 		if text := strings.Join(got, " "); strings.Contains(text, "Observation/a1") || !strings.Contains(text, "Observation/a2") {
 			t.Errorf("%s: %s", target, text)
 		}
@@ -476,18 +476,18 @@ func TestValidate(t *testing.T) {
 		{"in a parameter, and in a member like it", writer, "POST Observation/$validate", `{"resourceType":"Parameters","parameter":[` + strings.TrimSuffix(searching, "}") + `,"Resource":` + own + `}]}`, 403},
 		{"in Parameters without any", writer, "POST Observation/$validate", `{"resourceType":"Parameters"}`, 400},
 		{"of another patient", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/b", 1), 403},
-		{"of nobody", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/c", 1), 403},
+		{"without a patient", writer, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient/c", 1), 403},
 		{"that names another's record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/b1"}],"subject"`, 1), 403},
-		{"that names what is not there", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/none"}],"subject"`, 1), 403},
+		{"with a reference to a missing resource", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/none"}],"subject"`, 1), 403},
 		{"that refers by a search", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation?code=a"}],"subject"`, 1), 403},
 		{"that refers by a search of another type", access.Holder{Scope: "user/Observation.cu", User: clinician.User}, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient?family=Brown", 1), 403},
 		{"that names an own record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/a2"}],"subject"`, 1), 200},
 		{"on an own record", writer, "POST Observation/a1/$validate", own, 200},
 		{"on another's record", writer, "POST Observation/b1/$validate", own, 404},
 		{"another type", writer, "POST Observation/$validate", `{"resourceType":"Patient"}`, 400},
-		{"a device of nobody", writer, "POST Device/$validate", `{"resourceType":"Device"}`, 403},
+		{"unassigned device", writer, "POST Device/$validate", `{"resourceType":"Device"}`, 403},
 		{"with an unknown parameter", writer, "POST Observation/$validate?patient=b", own, 403},
-		{"with an answer that is no outcome", writer, "POST Condition/$validate", strings.Replace(own, "Observation", "Condition", 1), 502},
+		{"with a response that is no OperationOutcome", writer, "POST Condition/$validate", strings.Replace(own, "Observation", "Condition", 1), 502},
 		{"by GET", writer, "GET Observation/a1/$validate", "", 405},
 		{"without a body", writer, "POST Observation/$validate", "", 400},
 		{"by a clinician", clinician, "POST Observation/$validate", own, 200},

@@ -124,11 +124,11 @@ func TestPagesOfPostedSearch(t *testing.T) {
 		if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK || len(b.Entry) != 4 {
 			t.Fatalf("%s: %d, %v, %d entries", h.Scope, response.StatusCode, err, len(b.Entry))
 		}
-		rest := idsOf(all)
+		remaining := idsOf(all)
 		for _, e := range b.Entry {
-			rest = slices.DeleteFunc(rest, func(id string) bool { return id == e.Resource.ID })
+			remaining = slices.DeleteFunc(remaining, func(id string) bool { return id == e.Resource.ID })
 		}
-		g.walkOn(h, b.next(), rest, len(all))
+		g.walkOn(h, b.next(), remaining, len(all))
 	}
 }
 
@@ -150,7 +150,7 @@ func TestBranchesRequestCompleteResources(t *testing.T) {
 			searched := 0
 			g.server.OnRequest = func(r *http.Request) {
 				if searched++; strings.Contains(r.URL.RawQuery, "_summary") || strings.Contains(r.URL.RawQuery, "_elements") {
-					t.Errorf("%s, %s: asked %s", tt.holder.Scope, parameter, r.URL)
+					t.Errorf("%s, %s: unexpected request %s", tt.holder.Scope, parameter, r.URL)
 				}
 			}
 			if got := g.get(tt.holder, tt.target+parameter); got.StatusCode != http.StatusOK || searched < tt.searches {
@@ -229,8 +229,8 @@ func idsOf(texts []string) []string {
 func TestPagesOfScopes(t *testing.T) {
 	t.Parallel()
 	observations, own := tiedObservations(40)
-	conditions, others := tiedResources("Condition", []string{"patient", "asserter"}, 30)
-	many := slices.Sorted(slices.Values(slices.Concat(own, others)))
+	conditions, conditionIDs := tiedResources("Condition", []string{"patient", "asserter"}, 30)
+	many := slices.Sorted(slices.Values(slices.Concat(own, conditionIDs)))
 	g := newGateway(t, slices.Concat(observations, conditions)...)
 	g.server.ShufflesTies = true
 	all := idsOf(observations)
@@ -406,8 +406,8 @@ func TestLongSearch(t *testing.T) {
 			if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK || b.next() == "" || len(b.next()) > 2000 {
 				t.Fatalf("status %d, a link of %d bytes, %v", response.StatusCode, len(b.next()), err)
 			}
-			if rest := g.read(tt.holder, b.next(), 5); len(b.Entry) != 5 || len(rest) != tt.want-5 {
-				t.Errorf("%d, and %d more", len(b.Entry), len(rest))
+			if more := g.read(tt.holder, b.next(), 5); len(b.Entry) != 5 || len(more) != tt.want-5 {
+				t.Errorf("%d, and %d more", len(b.Entry), len(more))
 			}
 		})
 	}
@@ -415,11 +415,11 @@ func TestLongSearch(t *testing.T) {
 	b := mustDecode[bundle](t, g.get(patientA, "Observation?"+search))
 	g.PageStates = &pageStates{}
 	if got := g.get(patientA, b.next()); got.StatusCode != http.StatusGone {
-		t.Errorf("a page whose state was discarded: %d", got.StatusCode)
+		t.Errorf("a page with discarded state: %d", got.StatusCode)
 	}
 	g.PageStates = nil
 	if got := g.get(patientA, b.next()); got.StatusCode != http.StatusNotFound {
-		t.Errorf("a page whose state is elsewhere: %d", got.StatusCode)
+		t.Errorf("a page with state at another gateway: %d", got.StatusCode)
 	}
 }
 
@@ -458,10 +458,10 @@ func TestServerLinks(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
 			w := httptest.NewRecorder()
-			var asked []string
+			var requests []string
 			server := linkServer{tt.self, tt.next}
 			next := handler(func(w http.ResponseWriter, r *http.Request) error {
-				asked = append(asked, strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4"))
+				requests = append(requests, strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4"))
 				return server.ServeHTTP(w, r)
 			})
 			err := g.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?_count=1", nil), next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)})
@@ -480,8 +480,8 @@ func TestServerLinks(t *testing.T) {
 			if err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, u.Path, nil), next, enforce.Bearer{Rights: access.New(patientA, g.TypeRules)}); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Contains(asked, tt.want) {
-				t.Errorf("asked %q, want %q", asked, tt.want)
+			if !slices.Contains(requests, tt.want) {
+				t.Errorf("requests %q, want %q", requests, tt.want)
 			}
 		})
 	}
@@ -511,10 +511,10 @@ func TestPagesOfServers(t *testing.T) {
 		fewest, longest    int // minimum and maximum number of matches on a page of the server
 		requests, searches int // maximum number of requests for a page, and of searches for all pages
 	}{
-		{"one page of all, whatever _count says", 300, 1000, 0, 1, 9},
+		{"one page, regardless of _count", 300, 1000, 0, 1, 9},
 		{"one page of more", 400, 1000, 0, 1, 11},
 		{"one page of very many", 1500, 10000, 0, 1, 40},
-		{"more than was asked for, with next links", 300, 120, 0, 2, 12},
+		{"more than requested, with next links", 300, 120, 0, 2, 12},
 		{"a greatest page of its own", 300, 0, 20, 4, 22},
 	} {
 		for _, holder := range []access.Holder{patientA, {Scope: "system/Observation.rs"}} {
@@ -526,21 +526,21 @@ func TestPagesOfServers(t *testing.T) {
 					g.withRules(`deny resource.subject.reference == 'Patient/b'`)
 				}
 				g.server.ShufflesTies, g.server.MinCount, g.server.MaxCount = true, tt.fewest, tt.longest
-				asked, pages, found := 0, 0, map[string]bool{}
-				g.server.OnRequest = func(*http.Request) { asked++ }
+				sent, pages, found := 0, 0, map[string]bool{}
+				g.server.OnRequest = func(*http.Request) { sent++ }
 				for at := "Observation?_count=50&subject=Patient/a"; at != ""; pages++ {
 					if holder.Patient == "" {
 						at = strings.TrimSuffix(at, "&subject=Patient/a")
 					}
 					var b bundle
-					before := asked
+					before := sent
 					response := g.get(holder, at)
 					if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK {
 						t.Fatalf("page %d: status %d, %v", pages, response.StatusCode, err)
 					}
 					at = b.next()
-					if asked-before > tt.requests || at != "" && len(b.Entry) != 50 {
-						t.Errorf("page %d: %d matches by %d requests", pages, len(b.Entry), asked-before)
+					if sent-before > tt.requests || at != "" && len(b.Entry) != 50 {
+						t.Errorf("page %d: %d matches by %d requests", pages, len(b.Entry), sent-before)
 					}
 					for _, e := range b.Entry {
 						if found[e.Resource.ID] {
@@ -549,8 +549,8 @@ func TestPagesOfServers(t *testing.T) {
 						found[e.Resource.ID] = true
 					}
 				}
-				if len(found) != len(own) || asked > tt.searches {
-					t.Errorf("%d of %d matches by %d requests", len(found), len(own), asked)
+				if len(found) != len(own) || sent > tt.searches {
+					t.Errorf("%d of %d matches by %d requests", len(found), len(own), sent)
 				}
 			})
 		}
@@ -712,15 +712,15 @@ func TestTotalsOfTruncatedPages(t *testing.T) {
 func TestChainsOfTruncatedPages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	asked := 0
+	requests := 0
 	g.server.Handlers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("_count"))
 		entries := strings.Repeat(`{"resource":{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}},`, n)
 		newHandler(`{"resourceType":"Bundle","type":"searchset","entry":[`+strings.TrimSuffix(entries, ",")+`]}`)(w, r)
-		asked++
+		requests++
 	}}
-	if got := g.get(patientA, "Patient?_has:Observation:subject:status=final"); got.StatusCode != http.StatusForbidden || asked < 2 {
-		t.Errorf("status %d after %d searches", got.StatusCode, asked)
+	if got := g.get(patientA, "Patient?_has:Observation:subject:status=final"); got.StatusCode != http.StatusForbidden || requests < 2 {
+		t.Errorf("status %d after %d searches", got.StatusCode, requests)
 	}
 }
 
@@ -804,7 +804,7 @@ func TestSharedIncludesAcrossPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, first, second, want string }{
 		{"named on another page", "", searchset("Practitioner/alice", "Observation/b1"), searchset("Observation/a1"), "Observation/a1 Practitioner/alice"},
-		{"named by what is hidden on another page", "", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
+		{"referenced by a hidden resource on another page", "", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
 		{"nothing is hidden", "", searchset("Practitioner/alice"), searchset("Patient/a"), "Patient/a Practitioner/alice"},
 		{"named by what could be hidden on the next page", "?_count=2", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
 		{"named by what could be hidden on the page before", "?_count=2", searchset("Observation/b1"), searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
@@ -819,8 +819,8 @@ func TestSharedIncludesAcrossPages(t *testing.T) {
 			g.server.Handlers["Patient/a/$everything"] = newHandler(withLinks(tt.first, "/Patient/a/$everything", fhirtest.Address+"?_getpages=1"))
 			g.server.Handlers[""] = newHandler(tt.second)
 			g.server.OnRequest = func(r *http.Request) {
-				if asked := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/$everything") && asked.Get("_count") != cmp.Or(strings.TrimPrefix(tt.query, "?_count="), "50") {
-					t.Errorf("asked for %s", r.URL)
+				if parameters := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/$everything") && parameters.Get("_count") != cmp.Or(strings.TrimPrefix(tt.query, "?_count="), "50") {
+					t.Errorf("unexpected request %s", r.URL)
 				}
 			}
 			got := g.entriesOf(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("GET Patient/a/$everything"+tt.query, ""))
@@ -834,10 +834,10 @@ func TestSharedIncludesAcrossPages(t *testing.T) {
 // A shared resource is withheld if the resource that refers to it may be on a page that has not been judged yet.
 func TestSharedIncludesBeforeLastPage(t *testing.T) {
 	t.Parallel()
-	g, asked := newOperationGateway(t), 0
+	g, requests := newOperationGateway(t), 0
 	further := func(self string) http.HandlerFunc {
-		asked++
-		return newHandler(withLinks(searchset("Patient/a", "Practitioner/alice"), self, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))
+		requests++
+		return newHandler(withLinks(searchset("Patient/a", "Practitioner/alice"), self, fhirtest.Address+"?_getpages="+strconv.Itoa(requests)))
 	}
 	g.server.Handlers["Patient/a/$everything"] = further("/Patient/a/$everything")
 	g.server.Handlers[""] = func(w http.ResponseWriter, r *http.Request) { further("?"+r.URL.RawQuery)(w, r) }
@@ -857,25 +857,25 @@ func TestSharedIncludesBeforeLastPage(t *testing.T) {
 func TestJudgedPagesEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, page string
-		limit      int64
-		most       int
+		name, page  string
+		limit       int64
+		maxRequests int
 	}{
 		{"nothing to be seen", searchset("Observation/b1"), 0, 10},
 		{"much to be seen", searchset("Observation/a1"), int64(len(searchset("Observation/a1")) + 300), 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, asked := newOperationGateway(t), 0
+			g, requests := newOperationGateway(t), 0
 			g.Limits.ResponseBytes = tt.limit
 			g.server.Handlers["Patient/a/$everything"] = newHandler(withLinks(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
 			g.server.Handlers[""] = func(w http.ResponseWriter, r *http.Request) {
-				asked++
-				newHandler(withLinks(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))(w, r)
+				requests++
+				newHandler(withLinks(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(requests)))(w, r)
 			}
 			var b bundle
-			if err := json.NewDecoder(g.get(access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || asked > tt.most {
-				t.Errorf("%v, %d pages", err, asked)
+			if err := json.NewDecoder(g.get(access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || requests > tt.maxRequests {
+				t.Errorf("%v, %d pages", err, requests)
 			}
 		})
 	}
@@ -926,11 +926,11 @@ func TestMicrosoftFHIRServer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			var asked string
+			var query string
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+tt.target, nil)
 			r.Header.Set("Prefer", "respond-async, handling=lenient")
-			if got := newExportGateway(t, &asked).send(holder(tt.scope), r); got.StatusCode != http.StatusForbidden || asked != "" {
-				t.Errorf("status %d, exported %q", got.StatusCode, asked)
+			if got := newExportGateway(t, &query).send(holder(tt.scope), r); got.StatusCode != http.StatusForbidden || query != "" {
+				t.Errorf("status %d, exported %q", got.StatusCode, query)
 			}
 		})
 	}

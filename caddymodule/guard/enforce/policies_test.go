@@ -54,7 +54,7 @@ func (p *testPolicy) ReportFailure(_ *http.Request, err error) {
 }
 
 func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) rule.Evaluation {
-	whole, open := testResources{p.t, nil}, testResources{p.t, nil}
+	decided, open := testResources{p.t, nil}, testResources{p.t, nil}
 	for _, of := range p.rules {
 		onResource := func(c string) bool { return strings.Contains(c, "resource.") }
 		isFalse := func(c string) bool { return !onResource(c) && p.evaluate(c, r) == "false" }
@@ -68,10 +68,10 @@ func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) rule.Evaluation
 			for n, c := range of.conditions {
 				of.conditions[n] = p.evaluate(c, r)
 			}
-			whole.rules = append(whole.rules, of)
+			decided.rules = append(decided.rules, of)
 		}
 	}
-	d := whole.Evaluate(context.Background(), resource.Resource{})
+	d := decided.Evaluate(context.Background(), resource.Resource{})
 	if d.Effect == rule.Deny || len(open.rules) == 0 {
 		return rule.Evaluation{Decision: d}
 	}
@@ -199,7 +199,7 @@ func TestPoliciesRead(t *testing.T) {
 		{"withheld by a rule that fails", reader, "deny resource.fails", "Patient/a", 404},
 		{"another is withheld", reader, "deny resource.id == 'a'", "Patient/b", 200},
 		{"allowed", nobody, "allow request.type == 'Patient'", "Patient/b", 200},
-		{"allowed, and still not there", nobody, "allow true", "Patient/c", 404},
+		{"allowed, but missing", nobody, "allow true", "Patient/c", 404},
 		{"beyond one's compartment", patientA, "allow request.type == 'Patient'", "Patient/b", 200},
 		{"not allowed", nobody, "allow request.type == 'Patient'", "Observation/a1", 403},
 		{"not allowed by a rule that fails", nobody, "allow request.fails", "Patient/a", 403},
@@ -207,11 +207,11 @@ func TestPoliciesRead(t *testing.T) {
 		{"beyond one's compartment by the resource", patientA, "allow resource.id == 'b'", "Patient/b", 200},
 		{"one's own besides", patientA, "allow resource.id == 'b'", "Patient/a", 200},
 		{"another resource allowed", nobody, "allow resource.id == 'b'", "Patient/a", 404},
-		{"withheld after all", nobody, "allow request.type == 'Patient';deny resource.id == 'b'", "Patient/b", 404},
-		{"allowed and withheld", nobody, "allow resource.id == 'b';deny resource.id == 'b'", "Patient/b", 404},
+		{"request allowed, resource denied", nobody, "allow request.type == 'Patient';deny resource.id == 'b'", "Patient/b", 404},
+		{"resource allowed and denied", nobody, "allow resource.id == 'b';deny resource.id == 'b'", "Patient/b", 404},
 		{"a version is withheld", reader, "deny resource.id == 'a'", "Patient/a/_history/1", 404},
-		{"depending on what is withheld", patientA, "deny resource.resourceType == 'Observation'", "Binary/a1", 404},
-		{"depending on what is there", patientA, "deny resource.resourceType == 'Patient'", "Binary/a1", 200},
+		{"dependent on a withheld resource", patientA, "deny resource.resourceType == 'Observation'", "Binary/a1", 404},
+		{"dependent on a visible resource", patientA, "deny resource.resourceType == 'Patient'", "Binary/a1", 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -226,8 +226,8 @@ func TestPoliciesText(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny false", "deny request.type == 'Device'", "deny resource.id == 'b'")
 	text := func(target string) string {
-		said, _ := io.ReadAll(g.get(reader, target).Body)
-		return string(said)
+		body, _ := io.ReadAll(g.get(reader, target).Body)
+		return string(body)
 	}
 	if got := text("Device/a1"); got != "Denied by the access rule 2 of this server." {
 		t.Errorf("denied: %q", got)
@@ -301,11 +301,11 @@ func TestPoliciesSearch(t *testing.T) {
 		{"withheld", reader, "deny resource.id == 'a2'", "Observation", "Observation/a1 Observation/b1"},
 		{"withheld, bound", patientA, "deny resource.id == 'a2'", "Observation", "Observation/a1"},
 		{"withheld on later pages", reader, "deny resource.id == 'a2'", "Observation?_count=1", "Observation/a1 Observation/b1"},
-		{"withheld by what is searched", reader, "deny 'category' in request.parameters && resource.id == 'a1'", "Observation?category=http://c|laboratory", "Observation/b1"},
-		{"withheld by what is searched, on later pages", reader, "deny 'status' in request.parameters && resource.id == 'b1'", "Observation?status=final&_count=1", "Observation/a1 Observation/a2"},
-		{"denied but for what is searched", reader, "deny !'status' in request.parameters", "Observation?status=final&_count=1", "Observation/a1 Observation/a2 Observation/b1"},
-		{"a chain over what is withheld", reader, "deny resource.resourceType == 'Patient'", "Observation?subject:Patient.family=Brown", ""},
-		{"a chain over what is not", reader, "deny resource.resourceType == 'Patient' && resource.id == 'a'", "Observation?subject:Patient.family=Brown,Adams", "Observation/b1"},
+		{"denied by a search parameter", reader, "deny 'category' in request.parameters && resource.id == 'a1'", "Observation?category=http://c|laboratory", "Observation/b1"},
+		{"denied by a search parameter, on later pages", reader, "deny 'status' in request.parameters && resource.id == 'b1'", "Observation?status=final&_count=1", "Observation/a1 Observation/a2"},
+		{"denied without a search parameter", reader, "deny !'status' in request.parameters", "Observation?status=final&_count=1", "Observation/a1 Observation/a2 Observation/b1"},
+		{"chain through a withheld resource", reader, "deny resource.resourceType == 'Patient'", "Observation?subject:Patient.family=Brown", ""},
+		{"chain through a visible resource", reader, "deny resource.resourceType == 'Patient' && resource.id == 'a'", "Observation?subject:Patient.family=Brown,Adams", "Observation/b1"},
 		{"an include is withheld", reader, "deny resource.resourceType == 'Patient'", "Observation?_id=a1&_include=Observation:subject", "Observation/a1"},
 		{"a match is withheld, and what it brings along", reader, "deny resource.resourceType == 'Observation'", "Observation?_id=a1&_include=Observation:subject", ""},
 		{"of the system", reader, "deny resource.id == 'a2'", "?_type=Observation,Patient", "Observation/a1 Observation/b1 Patient/a Patient/b"},
@@ -381,20 +381,20 @@ func TestPoliciesGetCompleteResources(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"Observation?_elements=id", "Observation?_summary=true", "Observation/a1?_elements=id"} {
 		g := newGateway(t, records...).withRules("deny resource.status == 'final'")
-		var asked []string
+		var queries []string
 		next := handler(func(w http.ResponseWriter, r *http.Request) error {
-			asked = append(asked, r.URL.RawQuery)
+			queries = append(queries, r.URL.RawQuery)
 			return g.server.ServeHTTP(w, r)
 		})
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
 		_ = g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.TypeRules)})
-		for _, query := range asked {
+		for _, query := range queries {
 			if strings.Contains(query, "_elements") || strings.Contains(query, "_summary") {
-				t.Errorf("%s: asked with %s", target, query)
+				t.Errorf("%s: unexpected query %s", target, query)
 			}
 		}
-		if len(asked) == 0 {
-			t.Errorf("%s: not asked", target)
+		if len(queries) == 0 {
+			t.Errorf("%s: no request", target)
 		}
 	}
 }
@@ -428,20 +428,20 @@ func TestPoliciesWrite(t *testing.T) {
 	}{
 		{"create", clinician, "deny resource.status == 'final'", "POST", "Observation", ofA, 201},
 		{"create denied", clinician, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
-		{"create about what is withheld", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", ofA, 403},
-		{"create naming somebody", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", by, 201},
-		{"create naming somebody who is withheld", clinician, "deny resource.resourceType == 'Practitioner'", "POST", "Observation", by, 403},
+		{"create about a withheld patient", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", ofA, 403},
+		{"create with a reference", clinician, "deny resource.resourceType == 'Patient'", "POST", "Observation", by, 201},
+		{"create with a reference to a withheld resource", clinician, "deny resource.resourceType == 'Practitioner'", "POST", "Observation", by, 403},
 		{"create denied, bound", patientA, "deny resource.status == 'amended'", "POST", "Observation", ofA, 403},
 		{"create allowed", nobody, "allow request.interaction == 'create'", "POST", "Observation", ofB, 201},
 		{"create allowed by the resource", patientA, "allow resource.subject.reference == 'Patient/b'", "POST", "Observation", ofB, 201},
 		{"create not allowed by the resource", patientA, "allow resource.status == 'draft'", "POST", "Observation", ofB, 403},
 		{"update", clinician, "deny resource.status == 'draft'", "PUT", "Observation/a1", ofA, 200},
-		{"update to what is denied", clinician, "deny resource.status == 'amended'", "PUT", "Observation/a1", ofA, 403},
-		{"update of what is withheld", clinician, "deny resource.status == 'final'", "PUT", "Observation/a1", ofA, 404},
+		{"update to a denied status", clinician, "deny resource.status == 'amended'", "PUT", "Observation/a1", ofA, 403},
+		{"update of a withheld resource", clinician, "deny resource.status == 'final'", "PUT", "Observation/a1", ofA, 404},
 		{"update beyond one's compartment", patientA, "allow resource.subject.reference == 'Patient/b'", "PUT", "Observation/b1", ofB, 200},
 		{"delete", clinician, "deny resource.status == 'draft'", "DELETE", "Observation/a1", "", 204},
 		{"delete denied", clinician, "deny request.method == 'DELETE'", "DELETE", "Observation/a1", "", 403},
-		{"delete of what is withheld", clinician, "deny resource.status == 'final'", "DELETE", "Observation/a1", "", 404},
+		{"delete of a withheld resource", clinician, "deny resource.status == 'final'", "DELETE", "Observation/a1", "", 404},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

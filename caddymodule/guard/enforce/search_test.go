@@ -36,7 +36,7 @@ var chart = append([]string{
 func TestChain(t *testing.T) {
 	t.Parallel()
 	observations := access.Holder{Scope: "patient/Observation.rs", Patient: "a"}
-	wholeObservations := access.Holder{Scope: "user/Observation.rs patient/Patient.rs", Patient: "a", User: clinician.User}
+	allObservations := access.Holder{Scope: "user/Observation.rs patient/Patient.rs", Patient: "a", User: clinician.User}
 	testSearches(t, chart, []searchCase{
 		{"own patient", patientA, "Observation?subject:Patient.name=adams", "Observation/a1 Observation/a2 Observation/a3 Observation/a4"},
 		{"another patient", patientA, "Observation?subject:Patient.name=brown", ""},
@@ -48,8 +48,8 @@ func TestChain(t *testing.T) {
 		{"two links", patientA, "Observation?encounter:Encounter.practitioner:Practitioner.name=alder", "Observation/a3"},
 		{"two links, the first hidden", patientA, "Observation?encounter:Encounter.service-provider.name=mercy", "Observation/a3"},
 		{"shared type", patientA, "Observation?performer:Practitioner.name=boyd", "Observation/a4"},
-		{"a whole grant does not see through other types", wholeObservations, "Observation?subject:Patient.name=brown", ""},
-		{"a whole grant sees what the chain may", wholeObservations, "Observation?subject:Patient.name=adams", "Observation/a1 Observation/a2 Observation/a3 Observation/a4"},
+		{"unrestricted grant, chain to a hidden patient", allObservations, "Observation?subject:Patient.name=brown", ""},
+		{"unrestricted grant, chain to a visible patient", allObservations, "Observation?subject:Patient.name=adams", "Observation/a1 Observation/a2 Observation/a3 Observation/a4"},
 		{"has", patientA, "Patient?_has:Observation:subject:status=amended", "Patient/a"},
 		{"has, by another's record alone", patientA, "Patient?_has:Encounter:subject:status=planned", ""},
 		{"has, of a shared type", patientA, "Practitioner?_has:Observation:performer:status=amended", "Practitioner/bob"},
@@ -95,7 +95,7 @@ func TestChainIsNotForwarded(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(strings.NewReader(string(body)))
 			if text := r.URL.RawQuery + string(body); strings.Contains(text, "_has") || strings.Contains(text, ".name") || strings.Contains(text, ".status") {
-				t.Errorf("%s: asked %s", target, text)
+				t.Errorf("%s: unexpected request %s", target, text)
 			}
 		}
 		g.found(patientA, target)
@@ -119,10 +119,10 @@ func TestChainIsBounded(t *testing.T) {
 
 func TestSearchParameters(t *testing.T) {
 	t.Parallel()
-	wholeType := access.Holder{Scope: "user/Observation.rs", User: clinician.User}
+	typeHolder := access.Holder{Scope: "user/Observation.rs", User: clinician.User}
 	for _, tt := range []struct {
-		query                 string
-		bound, whole, allOpen int
+		query                        string
+		bound, unrestricted, allOpen int
 	}{
 		{"status=final", 200, 200, 200},
 		{"status:missing=false", 200, 200, 200},
@@ -199,7 +199,7 @@ func TestSearchParameters(t *testing.T) {
 		{"_pretty=true", 200, 200, 200},
 	} {
 		t.Run(tt.query, func(t *testing.T) {
-			for h, want := range map[*access.Holder]int{&patientA: tt.bound, &wholeType: tt.whole, &clinician: tt.allOpen} {
+			for h, want := range map[*access.Holder]int{&patientA: tt.bound, &typeHolder: tt.unrestricted, &clinician: tt.allOpen} {
 				if got := newGateway(t, chart...).get(*h, "Observation?"+tt.query).StatusCode; got != want {
 					t.Errorf("%s: status %d, want %d", h.Scope, got, want)
 				}
@@ -229,7 +229,7 @@ func TestRevinclude(t *testing.T) {
 			g := newGateway(t, chart...)
 			g.server.OnRequest = func(r *http.Request) {
 				if strings.Contains(r.URL.RawQuery, "_revinclude") {
-					t.Errorf("asked %s", r.URL)
+					t.Errorf("unexpected request %s", r.URL)
 				}
 			}
 			if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
@@ -261,20 +261,20 @@ func TestSystemSearchParameters(t *testing.T) {
 func TestSearchIsBounded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	asked := 0
+	requests := 0
 	g.server.Handlers = map[string]http.HandlerFunc{"Observation": func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		requests++
 		if n := r.URL.Query().Get("_count"); n != "" && n != "1000" {
 			t.Errorf("_count is %s", n)
 		}
 		w.Header().Set("Content-Type", "application/fhir+json")
-		_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Observation?page=%d"}]}`, asked))
+		_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","link":[{"relation":"next","url":"http://backend.internal:8080/fhir/Observation?page=%d"}]}`, requests))
 	}}
 	g.SupportsCompartmentSearch = true
 	g.server.Handlers["Patient/a/Observation"] = g.server.Handlers["Observation"]
 	response := g.get(patientA, "Observation?_count=5000")
-	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || asked > 48 || !strings.Contains(text, "_page/") {
-		t.Errorf("status %d after %d requests: %s", response.StatusCode, asked, text)
+	if text := bodyOf(t, response); response.StatusCode != http.StatusOK || requests > 48 || !strings.Contains(text, "_page/") {
+		t.Errorf("status %d after %d requests: %s", response.StatusCode, requests, text)
 	}
 }
 
@@ -325,15 +325,15 @@ func TestAllTypes(t *testing.T) {
 	if err != nil || !strings.Contains(w.Body.String(), `"Encounter"`) {
 		t.Errorf("a server that lacks a type: %v %s", err, w.Body)
 	}
-	asked := 0
+	sent := 0
 	g := newGateway(t, chart...)
 	g.Limits = fhirserver.Limits{Requests: requests}
-	g.server.OnRequest = func(*http.Request) { asked++ }
+	g.server.OnRequest = func(*http.Request) { sent++ }
 	var page bundle
 	for target := ""; ; target = page.next() {
-		asked, page = 0, bundle{}
-		if err := json.NewDecoder(g.get(patientA, target).Body).Decode(&page); err != nil || asked > requests {
-			t.Fatalf("%d requests for a page, %v", asked, err)
+		sent, page = 0, bundle{}
+		if err := json.NewDecoder(g.get(patientA, target).Body).Decode(&page); err != nil || sent > requests {
+			t.Fatalf("%d requests for a page, %v", sent, err)
 		}
 		if page.next() == "" {
 			break
@@ -389,23 +389,23 @@ func TestIncludeAll(t *testing.T) {
 		testSearches(t, chart, []searchCase{{"what refers, " + value, own, "Patient?_revinclude=" + value, "Encounter/ea Patient/a"}})
 	}
 	g := newGateway(t, chart...)
-	var asked []string
+	var includes []string
 	g.server.OnRequest = func(r *http.Request) {
 		parameters, _ := smart.ParseParameters(r.URL.RawQuery)
 		for _, p := range parameters {
 			if p.Name == "_include" {
-				asked = append(asked, p.Value)
+				includes = append(includes, p.Value)
 			}
 		}
 	}
 	g.found(encounters, "Encounter?_include=*:*")
-	if slices.Sort(asked); slices.Contains(asked, "*:*") || slices.Contains(asked, "Encounter:service-provider") || !slices.Contains(asked, "Encounter:practitioner") {
-		t.Errorf("asked for %v", asked)
+	if slices.Sort(includes); slices.Contains(includes, "*:*") || slices.Contains(includes, "Encounter:service-provider") || !slices.Contains(includes, "Encounter:practitioner") {
+		t.Errorf("includes %v", includes)
 	}
 }
 
 // A site can make a type outside of all compartments accessible to the patient in its search parameter patient.
-func TestOwnPatient(t *testing.T) {
+func TestPatientParameterRule(t *testing.T) {
 	t.Parallel()
 	task := func(id, patient string) string {
 		return `{"resourceType":"Task","id":"` + id + `","status":"requested","intent":"order","for":{"reference":"Patient/` + patient + `"}}`
@@ -466,11 +466,11 @@ var teams = []string{
 }
 
 // A site's search parameters are judged like R4's and reveal no other resources.
-func TestOwnParameters(t *testing.T) {
+func TestSiteParameters(t *testing.T) {
 	t.Parallel()
 	doctors := access.Holder{Scope: "patient/CareTeam.rs?role=doctor", Patient: "a"}
 	own := access.Holder{Scope: "patient/Patient.rs?race=v", Patient: "a"}
-	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
+	unrestricted := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
 	for _, tt := range []searchCase{
 		{"a token", patientA, "CareTeam?role=doctor", "CareTeam/ta"},
 		{"by another's", patientA, "Patient?race=v", ""},
@@ -483,17 +483,17 @@ func TestOwnParameters(t *testing.T) {
 		{"a reference to another patient", patientA, "CareTeam?member=Patient/b", ""},
 		{"a reference that makes nothing one's own", patientA, "Observation?about=Patient/a", ""},
 		{"a reference by its type", patientA, "CareTeam?member:Practitioner=bob", "CareTeam/ta"},
-		{"a chain to what is everybody's", patientA, "CareTeam?member.name=boyd", "CareTeam/ta"},
+		{"chain to a shared resource", patientA, "CareTeam?member.name=boyd", "CareTeam/ta"},
 		{"a chain to another patient", patientA, "CareTeam?member:Patient.name=brown", ""},
 		{"a chain that names no type and may go anywhere", patientA, "Observation?about.name=brown", "403"},
-		{"a chain to another patient, without a scope for it", whole, "CareTeam?member:Patient.name=brown", "403"},
+		{"a chain to another patient, without a scope for it", unrestricted, "CareTeam?member:Patient.name=brown", "403"},
 		{"at the end of a chain", patientA, "CareTeam?patient.race=w", "CareTeam/ta CareTeam/tc"},
 		{"at the end of a chain, another's", patientA, "CareTeam?patient.race=v", ""},
 		{"has", patientA, "Practitioner?_has:CareTeam:member:status=active", "Practitioner/bob"},
 		{"has, by another's", patientA, "Practitioner?_has:CareTeam:member:status=inactive", ""},
 		{"has, by the parameter", patientA, "Patient?_has:CareTeam:patient:role=doctor", "Patient/a"},
 		{"include", patientA, "CareTeam?_include=CareTeam:member", "CareTeam/ta CareTeam/tc Practitioner/bob"},
-		{"revinclude of what is everybody's", patientA, "Practitioner?_revinclude=CareTeam:member", "CareTeam/ta Practitioner/bob"},
+		{"revinclude to a shared resource", patientA, "Practitioner?_revinclude=CareTeam:member", "CareTeam/ta Practitioner/bob"},
 		{"revinclude over another's", patientA, "Patient?_revinclude=Observation:about", "Patient/a"},
 		{"sort", patientA, "CareTeam?_sort=role", "CareTeam/ta CareTeam/tc"},
 		{"sort by a reference", patientA, "CareTeam?_sort=member", "403"},
@@ -520,22 +520,22 @@ func teamGateway(t *testing.T) *gateway {
 // A site's reference parameter is not chained by the FHIR server, because the server's definition may be broader.
 func TestSiteReferenceIsNotChainedByBackend(t *testing.T) {
 	t.Parallel()
-	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
+	unrestricted := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
 	for _, target := range []string{"CareTeam?member.name=boyd", "Practitioner?_has:CareTeam:member:status=active"} {
 		g := teamGateway(t)
 		g.server.OnRequest = func(r *http.Request) {
 			if strings.Contains(r.URL.RawQuery, "member.") || strings.Contains(r.URL.RawQuery, "_has") {
-				t.Errorf("%s: asked %s", target, r.URL)
+				t.Errorf("%s: unexpected request %s", target, r.URL)
 			}
 		}
-		if got := g.foundOrStatus(whole, target); !strings.Contains(got, "/") {
+		if got := g.foundOrStatus(unrestricted, target); !strings.Contains(got, "/") {
 			t.Errorf("%s: got %s", target, got)
 		}
 	}
 }
 
 // A patch may not change the elements that a constraint with a site's parameter evaluates.
-func TestOwnConstraintIsNotPatched(t *testing.T) {
+func TestSiteConstraintIsNotPatched(t *testing.T) {
 	t.Parallel()
 	g := teamGateway(t)
 	walks := access.Holder{Scope: "patient/Goal.cruds?description=walk", Patient: "a"}
@@ -560,7 +560,7 @@ func TestRelatedPatients(t *testing.T) {
 		{"another person", "RelatedPerson", `{"resourceType":"RelatedPerson","id":"s","patient":{"reference":"Patient/a"}}`, ""},
 		{"another type", "RelatedPerson", `{"resourceType":"Person","id":"r","link":[{"target":{"reference":"Patient/a"}}]}`, ""},
 		{"of two", "Person", `{"resourceType":"Person","id":"r","link":[{"target":{"reference":"Patient/a"}},{"target":{"reference":"Patient/b"}}]}`, "a b"},
-		{"nobody's", "Person", "", ""},
+		{"without a patient", "Person", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -621,10 +621,10 @@ func (g *gateway) read(h access.Holder, target string, size int) []string {
 
 func TestMergedPages(t *testing.T) {
 	t.Parallel()
-	whole := access.Holder{Scope: "user/Observation.s?status=final user/Observation.s?status=amended,final user/Observation.s?date=2024", User: clinician.User}
+	constrained := access.Holder{Scope: "user/Observation.s?status=final user/Observation.s?status=amended,final user/Observation.s?date=2024", User: clinician.User}
 	for _, order := range []string{"", "_sort=date", "_sort=status,-date,_id", "_sort=-_id"} {
 		for _, size := range []int{3, 7, 50} {
-			for name, h := range map[string]access.Holder{"patient": patientA, "constraints": whole} {
+			for name, h := range map[string]access.Holder{"patient": patientA, "constraints": constrained} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, order, size), func(t *testing.T) {
 					t.Parallel()
 					g := newGateway(t, wardObservations()...)
@@ -697,8 +697,8 @@ func TestTotal(t *testing.T) {
 		{"where the server finds more", patientA, "Group?_summary=count", -403},
 		{"where the server finds more, on a page", patientA, "Group?_count=1", 0},
 		{"of what a chain does not find", patientA, "Observation?subject:Patient.name=brown&_summary=count", 0},
-		{"of nothing that a chain finds", patientA, "Observation?subject:Patient.name=nobody&_summary=count", 0},
-		{"nothing that a chain finds", patientA, "Observation?subject:Patient.name=nobody", 0},
+		{"count of a chain without matches", patientA, "Observation?subject:Patient.name=nobody&_summary=count", 0},
+		{"chain without matches", patientA, "Observation?subject:Patient.name=nobody", 0},
 		{"whole", clinician, "Observation?_count=2", 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -800,7 +800,7 @@ func TestCompartmentSearch(t *testing.T) {
 		{"own patient", patientA, "Patient/a/Patient", "Patient/a"},
 		{"another's", patientA, "Patient/b/Observation", "Observation/b2"},
 		{"another's patient", patientA, "Patient/b/Patient", ""},
-		{"nobody's", patientA, "Patient/c/Observation", ""},
+		{"without a patient", patientA, "Patient/c/Observation", ""},
 		{"a practitioner's", patientA, "Practitioner/bob/Observation", "Observation/a4"},
 		{"an encounter's", patientA, "Encounter/eb/Observation", "Observation/a4 Observation/b2"},
 		{"an encounter", patientA, "Encounter/ea/Encounter", "Encounter/ea"},
@@ -834,8 +834,8 @@ func TestPostedSearch(t *testing.T) {
 			if err := json.NewDecoder(g.send(patientA, r).Body).Decode(&b); err != nil || len(b.Entry) != 3 || b.next() == "" {
 				t.Fatalf("%s: %+v, %v", path, b, err)
 			}
-			if rest := g.read(patientA, b.next(), 3); len(rest) != 24 {
-				t.Errorf("%s: %d more", path, len(rest))
+			if more := g.read(patientA, b.next(), 3); len(more) != 24 {
+				t.Errorf("%s: %d more", path, len(more))
 			}
 		}
 	}
@@ -968,7 +968,7 @@ func (m *searchModel) run() {
 	m.server.ShufflesTies, m.server.MaxCount = true, m.longest
 	m.server.OnRequest = func(r *http.Request) {
 		if m.asked++; len(r.URL.String()) > 2000 {
-			m.t.Errorf("asked by a URL of %d characters", len(r.URL.String()))
+			m.t.Errorf("request URL of %d characters", len(r.URL.String()))
 		}
 	}
 	var names []string

@@ -148,7 +148,7 @@ func TestWriteIsConditional(t *testing.T) {
 				t.Errorf("%s %s: status %d, want %d", request, header, response.StatusCode, status)
 			}
 			if !strings.Contains(g.server.Get("Observation/a1"), "Patient/b") {
-				t.Errorf("%s %s: written over what was not judged", request, header)
+				t.Errorf("%s %s: overwrote a version that was not judged", request, header)
 			}
 		}
 	}
@@ -205,8 +205,8 @@ func TestPoliciesMove(t *testing.T) {
 		rule string
 		writeCase
 	}{
-		{"deny resource.status == 'amended'", writeCase{"patched to what is denied", clinician, "PATCH Observation/a1", patch, "Content-Type: application/json-patch+json", 403, ""}},
-		{"allow resource.subject.reference == 'Patient/b'", writeCase{"from what the scopes cover to what a rule allows", patientA, "PUT Observation/a1", observation("a1", "Patient/b", ""), "", 403, ""}},
+		{"deny resource.status == 'amended'", writeCase{"patched to a denied status", clinician, "PATCH Observation/a1", patch, "Content-Type: application/json-patch+json", 403, ""}},
+		{"allow resource.subject.reference == 'Patient/b'", writeCase{"from a covered resource to one that a rule allows", patientA, "PUT Observation/a1", observation("a1", "Patient/b", ""), "", 403, ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +235,7 @@ func TestCreate(t *testing.T) {
 		{"own", patientA, "POST Observation", own, "", 201, "Observation/new-19=Patient/a"},
 		{"by v1 scopes", access.Holder{Scope: "patient/*.write", Patient: "a"}, "POST Observation", own, "", 201, "Observation/new-19=Patient/a"},
 		{"another's", patientA, "POST Observation", observation("", "Patient/b", ""), "", 403, ""},
-		{"nobody's", patientA, "POST Observation", `{"resourceType":"Observation","status":"final"}`, "", 403, ""},
+		{"without a patient", patientA, "POST Observation", `{"resourceType":"Observation","status":"final"}`, "", 403, ""},
 		{"own and another's", patientA, "POST Observation", observation("", "Patient/a", `,"performer":[{"reference":"Patient/b"}]`), "", 403, ""},
 		{"own, by performer, about another", patientA, "POST Observation", observation("", "Patient/b", `,"performer":[{"reference":"Patient/a"}]`), "", 403, ""},
 		{"another's of another server", patientA, "POST Observation", observation("", "http://backend.internal:8080/fhir/Patient/a", ""), "", 403, ""},
@@ -259,11 +259,11 @@ func TestCreate(t *testing.T) {
 		{"the other scope", mixed, "POST Observation", strings.Replace(observation("", "Patient/b", ""), "laboratory", "vital-signs", 1), "", 201, "Observation/new-19=Patient/b"},
 		{"contained of another", patientA, "POST Observation", observation("", "Patient/a", `,"contained":[{"resourceType":"Specimen","id":"s","subject":{"reference":"Patient/b"}}]`), "", 403, ""},
 		{"own device", patientA, "POST Device", `{"resourceType":"Device","patient":{"reference":"Patient/a"}}`, "", 201, "Device/new-19=Patient/a"},
-		{"a device of nobody", patientA, "POST Device", `{"resourceType":"Device"}`, "", 403, ""},
+		{"unassigned device", patientA, "POST Device", `{"resourceType":"Device"}`, "", 403, ""},
 		{"another's device", patientA, "POST Device", `{"resourceType":"Device","patient":{"reference":"Patient/b"}}`, "", 403, ""},
 		{"a binary of an own record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Observation/a1"}}`, "", 201, "Binary/new-19=Observation/a1"},
 		{"a binary of another's record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Observation/b1"}}`, "", 403, ""},
-		{"a binary of a device of nobody", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Device/free"}}`, "", 403, ""},
+		{"binary of an unassigned device", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Device/free"}}`, "", 403, ""},
 		{"a binary of no record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain"}`, "", 403, ""},
 		{"a provenance of an own record", patientA, "POST Provenance", `{"resourceType":"Provenance","target":[{"reference":"Observation/a1"}]}`, "", 201, "Provenance/new-19=Observation/a1"},
 		{"a provenance of oneself", patientA, "POST Provenance", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, "", 201, "Provenance/new-19=Patient/a"},
@@ -303,8 +303,8 @@ func TestUpdate(t *testing.T) {
 		{"only if it is not there", patientA, "PUT Observation/a1", own, `If-None-Match: *`, 412, ""},
 		{"another version of another's", patientA, "PUT Observation/b1", observation("b1", "Patient/a", ""), `If-Match: W/"7"`, 404, ""},
 		{"own device", patientA, "PUT Device/a1", `{"resourceType":"Device","id":"a1","status":"active","patient":{"reference":"Patient/a"}}`, "", 200, "Device/a1=active"},
-		{"a device of nobody becomes one's own", patientA, "PUT Device/free", `{"resourceType":"Device","id":"free","patient":{"reference":"Patient/a"}}`, "", 403, ""},
-		{"own device becomes nobody's", patientA, "PUT Device/a1", `{"resourceType":"Device","id":"a1"}`, "", 403, ""},
+		{"unassigned device becomes the patient's own", patientA, "PUT Device/free", `{"resourceType":"Device","id":"free","patient":{"reference":"Patient/a"}}`, "", 403, ""},
+		{"own device becomes unassigned", patientA, "PUT Device/a1", `{"resourceType":"Device","id":"a1"}`, "", 403, ""},
 		{"a shared type", patientA, "PUT Practitioner/alice", `{"resourceType":"Practitioner","id":"alice"}`, "", 403, ""},
 		{"own provenance", patientA, "PUT Provenance/a1", `{"resourceType":"Provenance","id":"a1","recorded":"2026","target":[{"reference":"Observation/a1"}]}`, "", 200, "Provenance/a1=2026"},
 		{"another's provenance", patientA, "PUT Provenance/b1", `{"resourceType":"Provenance","id":"b1","target":[{"reference":"Observation/a1"}]}`, "", 404, ""},
@@ -432,7 +432,7 @@ func TestFHIRPathPatch(t *testing.T) {
 		{"a path twice", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.status", `,{"name":"path","valueString":"Observation.subject"}`+amended)), "", 403, ""},
 		{"a path twice, the plain one last", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.subject", `,{"name":"path","valueString":"Observation.status"}`+amended)), "", 403, ""},
 		{"a path of two values", patientA, "PATCH Observation/a1", strings.Replace(patch(amend), `"valueString":"Observation.status"`, `"valueString":"Observation.status","valueCode":"Observation.subject"`, 1), "", 403, ""},
-		{"a name that is none", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("subject ")+code)), "", 403, ""},
+		{"invalid element name", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("subject ")+code)), "", 403, ""},
 		{"of two patients", patientA, "PATCH Observation/ab", patch(amend), "", 403, ""},
 		{"another operation", patientA, "PATCH Observation/a1", patch(change("test", "Observation.status", amended)), "", 403, ""},
 		{"an element that is named as none is", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("Subject")+code)), "", 403, ""},
@@ -443,9 +443,9 @@ func TestFHIRPathPatch(t *testing.T) {
 		{"beside a constraint", laboratory, "PATCH Observation/a1", patch(amend), "", 200, "Observation/a1=amended"},
 		{"outside a constraint", laboratory, "PATCH Observation/a2", patch(amend), "", 404, ""},
 		{"a choice of types in a constraint", access.Holder{Scope: "patient/Observation.u?date=2026", Patient: "a"}, "PATCH Observation/a1", patch(change("delete", "Observation.effective", "")), "", 403, ""},
-		{"whose provenance", patientA, "PATCH Provenance/a1", patch(change("delete", "Provenance.target[0]", "")), "", 403, ""},
-		{"whose device", patientA, "PATCH Device/a1", patch(change("delete", "Device.patient", "")), "", 403, ""},
-		{"whose binary", patientA, "PATCH Binary/a1", patch(change("delete", "Binary.securityContext", "")), "", 403, ""},
+		{"target of a provenance", patientA, "PATCH Provenance/a1", patch(change("delete", "Provenance.target[0]", "")), "", 403, ""},
+		{"patient of a device", patientA, "PATCH Device/a1", patch(change("delete", "Device.patient", "")), "", 403, ""},
+		{"security context of a binary", patientA, "PATCH Binary/a1", patch(change("delete", "Binary.securityContext", "")), "", 403, ""},
 		{"names in another case", patientA, "PATCH Observation/a1", strings.ReplaceAll(patch(change("delete", "Observation.subject", "")), `"part"`, `"Part"`), "", 403, ""},
 		{"no Parameters", patientA, "PATCH Observation/a1", `{"resourceType":"Observation"}`, "", 400, ""},
 		{"a name twice", patientA, "PATCH Observation/a1", strings.Replace(patch(amend), `"name"`, `"name":"x","name"`, 1), "", 400, ""},
@@ -501,7 +501,7 @@ func TestConditional(t *testing.T) {
 		{"delete, without search", access.Holder{Scope: "patient/*.d", Patient: "a"}, "DELETE Observation?_id=a1", "", "", 403, ""},
 		{"delete, all of one type", staff, "DELETE Observation?_id=b1", "", "", 204, "Observation/b1=!resourceType"},
 		{"delete, all of one type, searching one patient's", deleter, "DELETE Observation?_id=b1", "", "", 404, ""},
-		{"delete, all of one type, by a chain that finds nothing", chained, "DELETE Observation?subject:Patient.family=nobody&_id=b1", "", "", 404, ""},
+		{"delete, all of one type, by a chain without matches", chained, "DELETE Observation?subject:Patient.family=nobody&_id=b1", "", "", 404, ""},
 		{"delete, all of one type, by a chain", chained, "DELETE Observation?subject:Patient.family=Adams&_id=a2", "", "", 204, "Observation/a2=!resourceType"},
 		{"delete, one patient's, searching all", finder, "DELETE Observation?_id=a1", "", "", 204, "Observation/a1=!resourceType"},
 		{"delete, one patient's, searching all, another's", finder, "DELETE Observation?_id=b1", "", "", 404, ""},
@@ -639,7 +639,7 @@ func owners(reference, text string) string {
 
 // Generated writes with a patient's token change only the patient's own records. They never move a record from or to another
 // patient, nor add a reference to another patient's record.
-func TestNoWriteReachesOther(t *testing.T) {
+func TestWritesStayWithinPatient(t *testing.T) {
 	t.Parallel()
 	ofOther := regexp.MustCompile(`"reference":"[^"]*/b[^"]*"|"reference":"[^"]*\?`)
 	done := map[string]int{}
@@ -681,29 +681,29 @@ func TestNoWriteReachesOther(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	t.Parallel()
-	gone := func(reference string) string { return reference + "=!resourceType" }
+	deleted := func(reference string) string { return reference + "=!resourceType" }
 	testWrites(t, []writeCase{
-		{"own", patientA, "DELETE Observation/a1", "", "", 204, gone("Observation/a1")},
+		{"own", patientA, "DELETE Observation/a1", "", "", 204, deleted("Observation/a1")},
 		{"another's", patientA, "DELETE Observation/b1", "", "", 404, ""},
 		{"not there", patientA, "DELETE Observation/none", "", "", 404, ""},
 		{"of two patients", patientA, "DELETE Observation/ab", "", "", 403, ""},
 		{"own patient", patientA, "DELETE Patient/a", "", "", 403, ""},
 		{"another patient", patientA, "DELETE Patient/b", "", "", 403, ""},
-		{"a patient by a clinician", clinician, "DELETE Patient/b", "", "", 204, gone("Patient/b")},
-		{"within a constraint", laboratory, "DELETE Observation/a1", "", "", 204, gone("Observation/a1")},
+		{"a patient by a clinician", clinician, "DELETE Patient/b", "", "", 204, deleted("Patient/b")},
+		{"within a constraint", laboratory, "DELETE Observation/a1", "", "", 204, deleted("Observation/a1")},
 		{"outside a constraint", laboratory, "DELETE Observation/a2", "", "", 404, ""},
 		{"no permission", updater, "DELETE Observation/a1", "", "", 403, ""},
 		{"another version", patientA, "DELETE Observation/a1", "", `If-Match: W/"7"`, 412, ""},
 		{"a shared type", patientA, "DELETE Practitioner/alice", "", "", 403, ""},
-		{"a device of nobody", patientA, "DELETE Device/free", "", "", 403, ""},
-		{"own device", patientA, "DELETE Device/a1", "", "", 204, gone("Device/a1")},
+		{"unassigned device", patientA, "DELETE Device/free", "", "", 403, ""},
+		{"own device", patientA, "DELETE Device/a1", "", "", 204, deleted("Device/a1")},
 		{"cascading", patientA, "DELETE Observation/a1?_cascade=delete", "", "", 403, ""},
 		{"cascading by header", patientA, "DELETE Observation/a1", "", "X-Cascade: delete", 403, ""},
 		{"cascading, all of one type", staff, "DELETE Observation/a1?_cascade=delete", "", "", 403, ""},
 		{"cascading by header, all of one type", staff, "DELETE Observation/a1", "", "X-Cascade: delete", 403, ""},
-		{"cascading, all of all types", clinician, "DELETE Observation/a1?_cascade=delete", "", "", 204, gone("Observation/a1")},
+		{"cascading, all of all types", clinician, "DELETE Observation/a1?_cascade=delete", "", "", 204, deleted("Observation/a1")},
 		{"an unknown parameter", patientA, "DELETE Observation/a1?_expunge=true", "", "", 403, ""},
-		{"all of one type", staff, "DELETE Observation/b1", "", "", 204, gone("Observation/b1")},
+		{"all of one type", staff, "DELETE Observation/b1", "", "", 204, deleted("Observation/b1")},
 	})
 }
 
@@ -756,7 +756,7 @@ func TestDeleteMoved(t *testing.T) {
 		{"out of the constraint", laboratory, "Observation/a1", amended, "", "", 409, ""},
 		{"out of the constraint, without a patient", final, "Observation/a1", amended, "", "", 409, ""},
 		{"a Device", patientA, "Device/a1", `{"resourceType":"Device","id":"a1","patient":{"reference":"Patient/b"}}`, "", "", 409, ""},
-		{"a Device to nobody", patientA, "Device/a1", `{"resourceType":"Device","id":"a1"}`, "", "", 409, ""},
+		{"Device without a patient", patientA, "Device/a1", `{"resourceType":"Device","id":"a1"}`, "", "", 409, ""},
 		{"deleted in between", patientA, "Observation/a1", "", "", "", 204, ""},
 		{"changed within the scope", patientA, "Observation/a1", observation("a1", "Patient/a", `,"note":[{"text":"x"}]`), "", "", 204, ""},
 		{"in a batch", patientA, "Observation/a1", observation("a1", "Patient/b", ""), "batch", "", 200, "409"},
@@ -835,9 +835,9 @@ func TestDeleteSent(t *testing.T) {
 			if tt.rules != "" {
 				g = g.withRules(tt.rules)
 			}
-			asked, sent := 0, ""
+			requests, sent := 0, ""
 			g.server.Handlers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
-				asked++
+				requests++
 				newHandler(tt.statement)(w, r)
 			}}
 			g.server.OnRequest = func(r *http.Request) {
@@ -849,8 +849,8 @@ func TestDeleteSent(t *testing.T) {
 				t.Errorf("%d, sent %s, want %s", got, sent, tt.want)
 			}
 			g.written(writeCase{holder: patientA, request: "DELETE Observation/a2"})
-			if asked > 1 {
-				t.Errorf("asked for the statement %d times", asked)
+			if requests > 1 {
+				t.Errorf("%d requests for the CapabilityStatement", requests)
 			}
 		})
 	}
@@ -861,16 +861,16 @@ func TestStatementExpires(t *testing.T) {
 	t.Parallel()
 	for statement, ttl := range map[string]time.Duration{capabilityStatement("single", "Observation"): time.Hour, `no`: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			g, asked := newGateway(t), 0
+			g, requests := newGateway(t), 0
 			g.server.Handlers = map[string]http.HandlerFunc{"metadata": func(w http.ResponseWriter, r *http.Request) {
-				asked++
+				requests++
 				newHandler(statement)(w, r)
 			}}
 			for n, wait := range []time.Duration{0, ttl - time.Second, 2 * time.Second} {
 				time.Sleep(wait)
 				g.server.Put(observation("a1", "Patient/a", ""))
-				if got := g.written(writeCase{holder: patientA, request: "DELETE Observation/a1"}).StatusCode; got != 204 || asked != []int{1, 1, 2}[n] {
-					t.Errorf("after %v: %d, asked %d times", wait, got, asked)
+				if got := g.written(writeCase{holder: patientA, request: "DELETE Observation/a1"}).StatusCode; got != 204 || requests != []int{1, 1, 2}[n] {
+					t.Errorf("after %v: %d, %d requests", wait, got, requests)
 				}
 			}
 		})
@@ -885,7 +885,7 @@ func TestWriteResponse(t *testing.T) {
 		name    string
 		holder  access.Holder
 		request string
-		shown   bool
+		visible bool
 	}{
 		{"created, without read", creator, "POST Observation", false},
 		{"created", patientA, "POST Observation", true},
@@ -903,7 +903,7 @@ func TestWriteResponse(t *testing.T) {
 			g := newGateway(t, writable...)
 			response := g.written(writeCase{holder: tt.holder, request: tt.request, body: body, header: "Prefer: return=representation"})
 			text, _ := io.ReadAll(response.Body)
-			if got := strings.Contains(string(text), "Observation"); got != tt.shown || response.StatusCode/100 != 2 {
+			if got := strings.Contains(string(text), "Observation"); got != tt.visible || response.StatusCode/100 != 2 {
 				t.Errorf("status %d, body %s", response.StatusCode, text)
 			}
 			if location := response.Header.Get("Location"); !strings.HasPrefix(location, "https://gateway.example/fhir/R4/Observation/") || response.Header.Get("Etag") == "" {
@@ -1115,13 +1115,13 @@ func backportSubscription(criteria, filter, content string) string {
 
 // Holders of scopes for Subscriptions.
 var (
-	observer  = access.Holder{Scope: "user/Subscription.cruds user/Observation.rs", User: clinician.User}
-	ofLabs    = access.Holder{Scope: "system/Subscription.cruds system/Observation.rs?category=http://c|laboratory"}
-	ofOwn     = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs", Patient: "a", User: clinician.User}
-	ofOwnLabs = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs?category=http://c|laboratory", Patient: "a", User: clinician.User}
-	ofAll     = access.Holder{Scope: "system/Subscription.cruds system/*.rs"}
-	ofEvery   = access.Holder{Scope: "system/*.cruds"}
-	searching = access.Holder{Scope: "system/Subscription.cruds system/*.s"}
+	observer           = access.Holder{Scope: "user/Subscription.cruds user/Observation.rs", User: clinician.User}
+	labObserver        = access.Holder{Scope: "system/Subscription.cruds system/Observation.rs?category=http://c|laboratory"}
+	patientObserver    = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs", Patient: "a", User: clinician.User}
+	patientLabObserver = access.Holder{Scope: "user/Subscription.cruds patient/Observation.rs?category=http://c|laboratory", Patient: "a", User: clinician.User}
+	ofAll              = access.Holder{Scope: "system/Subscription.cruds system/*.rs"}
+	ofEvery            = access.Holder{Scope: "system/*.cruds"}
+	searching          = access.Holder{Scope: "system/Subscription.cruds system/*.s"}
 )
 
 func TestSubscription(t *testing.T) {
@@ -1156,14 +1156,14 @@ func TestSubscription(t *testing.T) {
 		{"an operation", observer, observationSubscription("Observation/$lastn"), 403},
 		{"a URL", observer, observationSubscription("http://hapi:8080/fhir/Observation?"), 403},
 		{"no criteria", observer, `{"resourceType":"Subscription","status":"off","channel":{` + hook + `}}`, 403},
-		{"criteria that are no string", observer, `{"resourceType":"Subscription","criteria":["Observation?"],"channel":{` + hook + `}}`, 403},
+		{"criteria is not a string", observer, `{"resourceType":"Subscription","criteria":["Observation?"],"channel":{` + hook + `}}`, 403},
 		{"criteria that escapes hide", observer, strings.Replace(observationSubscription("Xatient?"), "X", `\u0050`, 1), 403},
 		{"switched off", observer, strings.Replace(observationSubscription("Patient?"), "requested", "off", 1), 403},
-		{"the constraint among the criteria", ofLabs, observationSubscription("Observation?category=http://c|laboratory&status=final"), 201},
-		{"no constraint", ofLabs, observationSubscription("Observation?status=final"), 403},
-		{"more than the constraint", ofLabs, observationSubscription("Observation?category=http://c|laboratory,http://c|vital-signs"), 403},
-		{"one patient's, whose records the server would not judge", ofOwn, observationSubscription("Observation?subject=Patient/a"), 403},
-		{"one patient's, with the constraint", ofOwnLabs, observationSubscription("Observation?subject=Patient/a&category=http://c|laboratory"), 403},
+		{"the constraint among the criteria", labObserver, observationSubscription("Observation?category=http://c|laboratory&status=final"), 201},
+		{"no constraint", labObserver, observationSubscription("Observation?status=final"), 403},
+		{"more than the constraint", labObserver, observationSubscription("Observation?category=http://c|laboratory,http://c|vital-signs"), 403},
+		{"one patient's, with notifications that are not judged", patientObserver, observationSubscription("Observation?subject=Patient/a"), 403},
+		{"one patient's, with the constraint", patientLabObserver, observationSubscription("Observation?subject=Patient/a&category=http://c|laboratory"), 403},
 		{"everything", ofAll, observationSubscription("Patient?_has:Observation:subject:code=x"), 201},
 		{"a topic", observer, backportSubscription(topic, "", "full-resource"), 403},
 		{"a topic with a filter", observer, backportSubscription(topic, "Observation?status=final", "full-resource"), 403},
@@ -1258,7 +1258,7 @@ func TestSubscriptionInBundle(t *testing.T) {
 // Subscriptions are rejected if rules judge each resource.
 func TestSubscriptionUnderRules(t *testing.T) {
 	t.Parallel()
-	for _, h := range []access.Holder{observer, ofLabs, ofEvery} {
+	for _, h := range []access.Holder{observer, labObserver, ofEvery} {
 		tt := writeCase{name: h.Scope, holder: h, request: "POST Subscription", body: observationSubscription("Observation?category=http://c|laboratory"), status: 403}
 		tt.checkAt(newGateway(t, writable...).withRules("deny resource.status == 'amended'"))
 	}
@@ -1294,14 +1294,14 @@ func TestEffects(t *testing.T) {
 		{"a task that asks for more by URL", "Task", task(`"valueUrl":"https://f.example/fhir/Condition?x=y"`), 403},
 		{"a task that asks in a compartment", "Task", task(`"valueString":"Patient/b/Condition?code=x"`), 403},
 		{"a task that reads", "Task", task(`"valueString":"Patient/b"`), 403},
-		{"a task that reads what may be read", "Task", task(`"valueString":"Observation/b1"`), 201},
+		{"a task that reads a permitted type", "Task", task(`"valueString":"Observation/b1"`), 201},
 		{"a task that calls an operation", "Task", task(`"valueString":"Patient/b/$everything"`), 403},
 		{"a task that calls an operation by URL", "Task", task(`"valueUrl":"https://f.example/fhir/Patient/b/$everything"`), 403},
-		{"a task that asks deep inside", "Task", task(`"extension":[{"url":"http://x","extension":[{"url":"y","valueString":"Condition?"}]}]`), 403},
-		{"a request that asks", "CommunicationRequest", asking(`{"extension":[{"url":"http://x","valueString":"Condition?"}]}`), 403},
-		{"a request that sends what may be read", "CommunicationRequest", asking(`{"contentReference":{"reference":"Observation/b1"}}`), 201},
+		{"a task that searches in a nested extension", "Task", task(`"extension":[{"url":"http://x","extension":[{"url":"y","valueString":"Condition?"}]}]`), 403},
+		{"a request that searches", "CommunicationRequest", asking(`{"extension":[{"url":"http://x","valueString":"Condition?"}]}`), 403},
+		{"a request that sends a permitted type", "CommunicationRequest", asking(`{"contentReference":{"reference":"Observation/b1"}}`), 201},
 		{"a request that sends more", "CommunicationRequest", asking(`{"contentReference":{"reference":"Condition/b1"}}`), 403},
-		{"a request that tells", "CommunicationRequest", asking(`{"contentString":"Please call."}`), 201},
+		{"a request with a text", "CommunicationRequest", asking(`{"contentString":"Please call."}`), 201},
 		{"a stored message", "Bundle", `{"resourceType":"Bundle","type":"message"}`, 403},
 		{"a stored transaction", "Bundle", `{"resourceType":"Bundle","type":"transaction"}`, 403},
 		{"a Bundle of no type", "Bundle", `{"resourceType":"Bundle"}`, 403},

@@ -62,16 +62,16 @@ type Evaluation struct {
 	// Decision is the decision for the request as a whole. If it is [Deny], no resource is judged.
 	Decision
 	// Resources judges the resources of the request and of its response. It is nil if no decision depends on a resource.
-	Resources Resources
+	Resources ResourceEvaluator
 }
 
-// Resources judges the resources of one request.
-type Resources interface {
-	// MayDeny reports whether [Resources.Evaluate] may deny a resource. If so, each resource is judged, even if scopes cover
+// ResourceEvaluator judges the resources of one request.
+type ResourceEvaluator interface {
+	// MayDeny reports whether [ResourceEvaluator.Evaluate] may deny a resource. If so, each resource is judged, even if scopes cover
 	// all resources, and requests that could otherwise reveal denied resources are rejected.
 	MayDeny() bool
 
-	// MayAllow reports whether [Resources.Evaluate] may allow a resource that no scope covers.
+	// MayAllow reports whether [ResourceEvaluator.Evaluate] may allow a resource that no scope covers.
 	MayAllow() bool
 
 	// Evaluate judges a resource. Its result does not include the decision for the request as a whole.

@@ -27,7 +27,7 @@ type stallingStore struct {
 	reads  atomic.Bool // the store is read-only
 	slow   func()      // called by List
 	err    error
-	asked  atomic.Int64
+	calls  atomic.Int64
 }
 
 func (s *stallingStore) Do(ctx context.Context, calls ...*store.Call) error {
@@ -48,7 +48,7 @@ func (s *stallingStore) List(ctx context.Context, prefix string) ([]string, erro
 }
 
 func (s *stallingStore) answer(ctx context.Context) error {
-	if s.asked.Add(1); s.err != nil {
+	if s.calls.Add(1); s.err != nil {
 		return s.err
 	}
 	if !s.stalls.Load() {
@@ -100,15 +100,15 @@ func TestOutage(t *testing.T) {
 				t.Errorf("not answered within %v: %t", took, answered)
 			}
 		}
-		asked := h.asked.Load()
+		before := h.calls.Load()
 		for range 100 { // a period of three probes of 2 s each
 			if took, answered := h.get(ctx); answered || took != 0 {
 				t.Errorf("while the store is down: %t after %v", answered, took)
 			}
 			time.Sleep(60 * time.Millisecond)
 		}
-		if probes := h.asked.Load() - asked; probes != 3 {
-			t.Errorf("asked %d times in 6 s", probes)
+		if probes := h.calls.Load() - before; probes != 3 {
+			t.Errorf("%d calls in 6 s", probes)
 		}
 		h.stalls.Store(false)
 		time.Sleep(3 * time.Second)
@@ -174,8 +174,8 @@ func TestNoOutage(t *testing.T) {
 		{"callers that give up", func(ctx context.Context, h *harness) {
 			h.stalls.Store(true)
 			for range 5 {
-				gone, cancel := context.WithTimeout(ctx, time.Second)
-				h.get(gone)
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				h.get(short)
 				cancel()
 			}
 		}},

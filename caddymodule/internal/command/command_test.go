@@ -14,14 +14,14 @@ import (
 )
 
 // run runs a command line with the given gateway response, and returns the last request and the output.
-func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
+func run(t *testing.T, line []string, answer string) (request, printed string, err error) {
 	t.Helper()
 	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
 	for _, n := range []Command{sessionsCommand, grantsCommand, factorsCommand, keysCommand, logCommand} {
 		cmd := &cobra.Command{Use: n.Name}
 		n.addTo(cmd, func(*cobra.Command) (sender, error) {
 			return func(_ context.Context, r Request) ([]byte, error) {
-				if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.target(), r.Body)); answer == "" {
+				if request = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Method, r.target(), r.Body)); answer == "" {
 					return nil, errors.New("refused")
 				}
 				return []byte(answer), nil
@@ -34,14 +34,14 @@ func run(t *testing.T, line []string, answer string) (asked, printed string, err
 	root.SetIn(strings.NewReader("hospital:1\r\n\n u \n"))
 	root.SetArgs(line)
 	err = root.ExecuteContext(t.Context())
-	return asked, out.String(), err
+	return request, out.String(), err
 }
 
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		line           []string
-		asked          string
+		request        string
 		answer, prints string
 	}{
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
@@ -62,9 +62,9 @@ func TestCommands(t *testing.T) {
 			"TIME                 KIND           OUTCOME          INTERACTION  REASON\n2026-01-02 03:04:05  authorization  invalid_request               no (sent https://a.example/cb/; the closest registered is https://a.example/cb)\n",
 		},
 	} {
-		asked, printed, err := run(t, tt.line, tt.answer)
-		if asked != tt.asked || printed != tt.prints || err != nil {
-			t.Errorf("%v: asked %q, printed %q, error %v", tt.line, asked, printed, err)
+		request, printed, err := run(t, tt.line, tt.answer)
+		if request != tt.request || printed != tt.prints || err != nil {
+			t.Errorf("%v: request %q, output %q, error %v", tt.line, request, printed, err)
 		}
 		if _, printed, err := run(t, tt.line, ""); err == nil || printed != "" {
 			t.Errorf("%v: refused, but printed %q, error %v", tt.line, printed, err)
@@ -79,14 +79,14 @@ func TestIncompleteCommands(t *testing.T) {
 		"fhir-sessions end", "fhir-sessions end s --user u", "fhir-grants revoke", "fhir-grants revoke --users - --user u",
 		"fhir-grants revoke --users - --release-sub", "fhir-grants revoke --users /does/not/exist", "fhir-factors reset", "fhir-keys retire", "fhir-log",
 	} {
-		if asked, _, err := run(t, strings.Fields(line), "{}"); err == nil || asked != "" {
-			t.Errorf("%s: asked %q, error %v", line, asked, err)
+		if request, _, err := run(t, strings.Fields(line), "{}"); err == nil || request != "" {
+			t.Errorf("%s: request %q, error %v", line, request, err)
 		}
 	}
 	for _, empty := range []string{"--users", "--user", "--client"} { // an empty value, such as from an unset variable
 		line := []string{"fhir-grants", "revoke", "--user", "u", "--client", "c", empty, ""}
-		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" {
-			t.Errorf("%q: asked %q, error %v", line, asked, err)
+		if request, _, err := run(t, line, "{}"); err == nil || request != "" {
+			t.Errorf("%q: request %q, error %v", line, request, err)
 		}
 	}
 }
@@ -95,8 +95,8 @@ func TestIncompleteCommands(t *testing.T) {
 func TestIDLikeFlag(t *testing.T) {
 	t.Parallel()
 	for _, line := range [][]string{{"fhir-keys", "retire", "-djx"}, {"fhir-sessions", "end", "-djx"}, {"fhir-log", "-djx"}} {
-		if asked, _, err := run(t, line, "{}"); err == nil || asked != "" || !strings.Contains(err.Error(), "put -- before") {
-			t.Errorf("%v: asked %q, error %v", line, asked, err)
+		if request, _, err := run(t, line, "{}"); err == nil || request != "" || !strings.Contains(err.Error(), "put -- before") {
+			t.Errorf("%v: request %q, error %v", line, request, err)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The fake gateway responds to each request with only one person.
-	asked, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
-	if asked != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "revoking grants failed for 198 of 201 people" {
-		t.Errorf("last asked %q, error %v", asked, err)
+	request, _, err := run(t, []string{"fhir-grants", "revoke", "--users", file}, `{"people":[{"user":"p","status":200}]}`)
+	if request != "DELETE /fhir/grants?users=p200" || err == nil || err.Error() != "revoking grants failed for 198 of 201 people" {
+		t.Errorf("last request %q, error %v", request, err)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestShares(t *testing.T) {
 		{"another network and client", []string{"network a", "client a"}, []string{"network b", "client b"}, 2, true},
 		{"a client that is in several networks", []string{"network a", "client a"}, []string{"network b", "client a"}, 2, false},
 		{"another client in one network", []string{"network a", "client a"}, []string{"network a", "client b"}, 2, false},
-		{"nobody in particular", nil, nil, 4, false},
+		{"no holder", nil, nil, 4, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,14 @@ func TestACR(t *testing.T) {
 		provider string
 		want     string
 	}{
-		"password":                      {[]string{"pwd"}, "", "sfa"},
-		"password and code":             {[]string{"pwd", "otp", "mfa"}, "", "mfa"},
-		"password and passkey":          {[]string{"pwd", "hwk", "user", "mfa"}, "", "phr"},
-		"passkey alone":                 {[]string{"swk", "user", "mfa"}, "", "phr"},
-		"provider that says nothing":    {nil, "hospital", "sfa"},
-		"provider that says two":        {[]string{"mfa"}, "hospital", "mfa"},
-		"provider that says a key":      {[]string{"hwk", "mfa"}, "hospital", "mfa"},
-		"a key that nobody's finger is": {[]string{"hwk"}, "", "sfa"},
+		"password":                               {[]string{"pwd"}, "", "sfa"},
+		"password and code":                      {[]string{"pwd", "otp", "mfa"}, "", "mfa"},
+		"password and passkey":                   {[]string{"pwd", "hwk", "user", "mfa"}, "", "phr"},
+		"passkey alone":                          {[]string{"swk", "user", "mfa"}, "", "phr"},
+		"provider without amr":                   {nil, "hospital", "sfa"},
+		"provider with mfa":                      {[]string{"mfa"}, "hospital", "mfa"},
+		"provider with a hardware key":           {[]string{"hwk", "mfa"}, "hospital", "mfa"},
+		"hardware key without user verification": {[]string{"hwk"}, "", "sfa"},
 	} {
 		if got := oauth2.DeriveACR(tt.amr, tt.provider); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)

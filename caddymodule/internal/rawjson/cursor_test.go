@@ -456,7 +456,7 @@ func TestDepth(t *testing.T) {
 const longest = 40
 
 // forEachString calls check with strings of each length that contain one special part at each position.
-func forEachString(check func(said string)) {
+func forEachString(check func(content string)) {
 	for _, part := range []string{
 		`"`, `\`, "\x00", "\x1f", "\t", " ", "!", "#", "[", "]", "\x7f", "\x80", "\x9f", "\xa2", "\xdc", "\xff", "é", "語", "\U0001f600",
 		"\xed\xa0\x80", `\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\u12`, `\x`,
@@ -473,9 +473,9 @@ func forEachString(check func(said string)) {
 func TestEveryPlace(t *testing.T) {
 	t.Parallel()
 	layouts := []string{`"%s"`, `"%s`, `["%s"]`, `["1234","%s",1]`, `{"%s":1}`, `{"%s" : 1 }`, `{"a":"%s","%[1]s":""}`, `{"1":{"%s":[]}, "2":3}`}
-	forEachString(func(said string) {
+	forEachString(func(content string) {
 		for _, layout := range layouts {
-			text := fmt.Sprintf(layout, said)
+			text := fmt.Sprintf(layout, content)
 			want := jsontext.Value(text).IsValid()
 			for way, read := range readers {
 				if err := read(text); (err == nil) != want {
@@ -581,12 +581,12 @@ func FuzzCursor(f *testing.F) {
 			return
 		}
 		if valid := jsontext.Value(text).IsValid(); valid != (err == nil) {
-			t.Fatalf("error %v, while jsontext says %v", err, valid)
+			t.Fatalf("error %v, jsontext reports %v", err, valid)
 		}
 		loose := rawjson.NewCursor(text).AllowDuplicates()
 		looseErr := errors.Join(loose.Skip(), loose.CheckEnd())
 		if valid := jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)); valid != (looseErr == nil) {
-			t.Fatalf("duplicates allowed: error %v, while jsontext says %v", looseErr, valid)
+			t.Fatalf("duplicates allowed: error %v, jsontext reports %v", looseErr, valid)
 		}
 		if err == nil {
 			checkValue(t, text, got)
@@ -649,19 +649,19 @@ const entry = `{"fullUrl":"https://fhir.example.org/fhir/R4/Observation/%[1]d","
 // bundle returns a page of search results as servers format it, compact or indented.
 func bundle(t testing.TB, indented bool) []byte {
 	t.Helper()
-	var whole, text bytes.Buffer
-	whole.WriteString(`{"resourceType":"Bundle","id":"page","type":"searchset","total":50,"entry":[`)
+	var raw, text bytes.Buffer
+	raw.WriteString(`{"resourceType":"Bundle","id":"page","type":"searchset","total":50,"entry":[`)
 	for id := range 50 {
 		if id > 0 {
-			whole.WriteByte(',')
+			raw.WriteByte(',')
 		}
-		fmt.Fprintf(&whole, entry, id)
+		fmt.Fprintf(&raw, entry, id)
 	}
-	whole.WriteString(`]}`)
-	err := json.Compact(&text, whole.Bytes())
+	raw.WriteString(`]}`)
+	err := json.Compact(&text, raw.Bytes())
 	if indented {
 		text.Reset()
-		err = json.Indent(&text, whole.Bytes(), "", "  ")
+		err = json.Indent(&text, raw.Bytes(), "", "  ")
 	}
 	if err != nil {
 		t.Fatal(err)

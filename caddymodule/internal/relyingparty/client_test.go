@@ -70,10 +70,10 @@ func TestConnectionFaults(t *testing.T) {
 				}
 			}
 		}, "", nil},
-		{"token: gzip that is none", "http://", providertest.Token, say("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n01234567890123456789"), "", nil},
-		{"token: chunks that are none", "http://", providertest.Token, say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), "", nil},
+		{"token: invalid gzip", "http://", providertest.Token, say("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n01234567890123456789"), "", nil},
+		{"token: invalid chunks", "http://", providertest.Token, say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), "", nil},
 		{"token: no content", "http://", providertest.Token, say("HTTP/1.1 204 No Content\r\n\r\n"), "General Hospital Error - 204 error getting token", nil},
-		{"token: 100 for ever", "http://", providertest.Token, say("HTTP/1.1 100 Continue\r\n\r\n"), readTimeout, context.DeadlineExceeded},
+		{"token: endless 100 responses", "http://", providertest.Token, say("HTTP/1.1 100 Continue\r\n\r\n"), readTimeout, context.DeadlineExceeded},
 		{"keys: no TLS handshake", "https://", providertest.Keys, silent, keysTimeout, context.DeadlineExceeded},
 		{"keys: RST within the TLS handshake", "https://", providertest.Keys, sendRST, reset, nil},
 		{"userinfo: no TLS handshake", "https://", providertest.UserInfo, silent, readTimeout, context.DeadlineExceeded},
@@ -169,7 +169,7 @@ func TestFaults(t *testing.T) {
 			err := failedSignIn(t, idp, shortTimeout(tt))
 			checkFault(t, err, tt.description, tt.cause)
 			if got := count(idp, tt.endpoint); got != 1 {
-				t.Errorf("asked %d times", got)
+				t.Errorf("%d requests", got)
 			}
 		})
 	}

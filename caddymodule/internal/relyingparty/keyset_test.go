@@ -244,7 +244,7 @@ func TestKeysOfIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := count(idp, providertest.Discovery); n != 0 {
-		t.Error("asked before it was needed")
+		t.Error("requested before it was needed")
 	}
 	key, err := keys.Key(t.Context(), "key-1")
 	if err != nil || key.KeyID != "key-1" || key.Algorithm != "RS256" || !key.IsPublic() {

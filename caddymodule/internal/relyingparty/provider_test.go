@@ -112,7 +112,7 @@ func TestClientAuthentication(t *testing.T) {
 		methods      any
 		basic        bool
 	}{
-		{"not told", providertest.ClientSecret, nil, true},
+		{"methods not listed", providertest.ClientSecret, nil, true},
 		{"both", providertest.ClientSecret, []string{"client_secret_post", "client_secret_basic"}, true},
 		{"post", providertest.ClientSecret, []string{"private_key_jwt", "client_secret_post"}, false},
 		{"public", "", []string{"client_secret_basic", "none"}, false},

@@ -251,10 +251,10 @@ func TestCheckRefreshTokens(t *testing.T) {
 		offline    bool
 		fails      bool
 	}{
-		"not declared":    {nil, true, false},
-		"issued":          {[]string{"authorization_code", "refresh_token"}, true, false},
-		"not issued":      {[]string{"authorization_code"}, true, true},
-		"not to be asked": {[]string{"authorization_code"}, false, false},
+		"not declared":              {nil, true, false},
+		"issued":                    {[]string{"authorization_code", "refresh_token"}, true, false},
+		"not issued":                {[]string{"authorization_code"}, true, true},
+		"not issued, not requested": {[]string{"authorization_code"}, false, false},
 	} {
 		idp := providertest.New(issuer)
 		if tt.grantTypes != nil {
@@ -283,19 +283,19 @@ func newIntrospectingProvider(t *testing.T) *providertest.Provider {
 func TestAccessTokenIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(*providertest.Settings)
-		fault  providertest.Fault
-		off    bool
-		kept   bool
+		change     func(*providertest.Settings)
+		fault      providertest.Fault
+		off        bool
+		wantStored bool
 	}{
-		"active": {kept: true},
+		"active": {wantStored: true},
 		"by form": {change: func(s *providertest.Settings) {
 			s.Metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
-		}, kept: true},
+		}, wantStored: true},
 		"not wanted":       {off: true},
 		"no endpoint":      {change: func(s *providertest.Settings) { delete(s.Metadata, "introspection_endpoint") }},
 		"a refresh token":  {change: func(s *providertest.Settings) { s.TokenResponse = nil }},
-		"exp alone":        {change: withoutExpiry, kept: true},
+		"exp alone":        {change: withoutExpiry, wantStored: true},
 		"no expiry at all": {change: withoutExpiry, fault: providertest.JSON(http.StatusOK, map[string]any{"active": true})},
 		"not our affair":   {fault: providertest.JSON(http.StatusOK, map[string]any{"active": false})},
 		"not for us":       {fault: providertest.Status(http.StatusForbidden)},
@@ -311,8 +311,8 @@ func TestAccessTokenIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if kept := id.AccessToken != ""; kept != tt.kept {
-			t.Errorf("%s: kept %t", name, kept)
+		if stored := id.AccessToken != ""; stored != tt.wantStored {
+			t.Errorf("%s: stored %t", name, stored)
 		}
 		if expires := !tt.off && id.RefreshToken == ""; expires == id.AccessTokenExpiry.IsZero() || expires && time.Until(id.AccessTokenExpiry).Round(time.Minute) != time.Hour {
 			t.Errorf("%s: expires %v", name, id.AccessTokenExpiry)

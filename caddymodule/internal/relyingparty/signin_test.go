@@ -59,8 +59,8 @@ func TestAuthenticationURL(t *testing.T) {
 	}
 	full := r
 	full.LoginHint, full.Prompt, full.MaxAge, full.UILocales, full.ACRValues = "a@b", "login", "60", "de en", "urn:x"
-	known, own := r, r
-	known.EssentialACR, own.EssentialACR, own.ACRClaim = "2 gold", "c1", "acrs"
+	standard, custom := r, r
+	standard.EssentialACR, custom.EssentialACR, custom.ACRClaim = "2 gold", "c1", "acrs"
 	byClaims := map[string]any{"claims_parameter_supported": true}
 	noPKCE := map[string]any{"code_challenge_methods_supported": []string{"plain"}}
 	tests := []struct {
@@ -76,9 +76,9 @@ func TestAuthenticationURL(t *testing.T) {
 		{"all", nil, nil, full, with(map[string]string{
 			"login_hint": "a@b", "prompt": "login", "max_age": "60", "ui_locales": "de en", "acr_values": "urn:x",
 		})},
-		{"essential acr", byClaims, nil, known, with(map[string]string{"claims": `{"id_token":{"acr":{"essential":true,"values":["2","gold"]}}}`})},
-		{"essential acr of a provider that takes no claims", nil, nil, known, plain},
-		{"essential acr by a claim of the provider's own", nil, nil, own, with(map[string]string{"claims": `{"id_token":{"acrs":{"essential":true,"value":"c1"}}}`})},
+		{"essential acr", byClaims, nil, standard, with(map[string]string{"claims": `{"id_token":{"acr":{"essential":true,"values":["2","gold"]}}}`})},
+		{"essential acr of a provider that takes no claims", nil, nil, standard, plain},
+		{"essential acr by a claim of the provider's own", nil, nil, custom, with(map[string]string{"claims": `{"id_token":{"acrs":{"essential":true,"value":"c1"}}}`})},
 		{"no S256", noPKCE, nil, r, with(map[string]string{"code_challenge_method": "", "code_challenge": ""})},
 		{"endpoint with a query", map[string]any{"authorization_endpoint": idp.Issuer + "/authorize?tenant=1"}, nil, r, with(map[string]string{"tenant": "1"})},
 	}
@@ -259,9 +259,9 @@ func TestIDTokenRefused(t *testing.T) {
 		{"expired", providertest.ExpiredToken, nil},
 		{"expired beyond the leeway", claim("exp", claimTime(-2*time.Minute)), nil},
 		{"no expiry", claim("exp", nil), nil},
-		{"iat to come", claim("iat", claimTime(2*time.Minute)), nil},
+		{"iat in the future", claim("iat", claimTime(2*time.Minute)), nil},
 		{"no iat", claim("iat", nil), nil},
-		{"nbf to come", claim("nbf", claimTime(time.Hour)), nil},
+		{"nbf in the future", claim("nbf", claimTime(time.Hour)), nil},
 		{"azp of another, two audiences", providertest.OtherAuthorizedParty, nil},
 		{"azp of another", claim("azp", "another"), nil},
 		{"azp empty", claim("azp", ""), nil},
@@ -323,7 +323,7 @@ func TestIDTokenAccepted(t *testing.T) {
 			t.Claims["azp"] = providertest.ClientID
 		}},
 		{"expired within the leeway", claim("exp", claimTime(-30*time.Second))},
-		{"iat to come within the leeway", claim("iat", claimTime(30*time.Second))},
+		{"iat in the future, within the leeway", claim("iat", claimTime(30*time.Second))},
 		{"times with fractions", claim("iat", float64(claimTime(0))+0.5)},
 		{"no auth_time", claim("auth_time", nil)},
 	}
@@ -360,11 +360,11 @@ func TestMaxAge(t *testing.T) {
 		authTime     any
 		ok           bool
 	}{
-		{"not asked, long ago", "", claimTime(-time.Hour), true},
-		{"asked, just now", "60", claimTime(-time.Second), true},
-		{"asked, within the leeway", "60", claimTime(-90 * time.Second), true},
-		{"asked, long ago", "60", claimTime(-time.Hour), false},
-		{"asked, not told", "60", nil, false},
+		{"no max_age, old auth_time", "", claimTime(-time.Hour), true},
+		{"max_age, recent auth_time", "60", claimTime(-time.Second), true},
+		{"max_age, auth_time within the leeway", "60", claimTime(-90 * time.Second), true},
+		{"max_age, old auth_time", "60", claimTime(-time.Hour), false},
+		{"max_age, no auth_time", "60", nil, false},
 		{"zero, just now", "0", claimTime(-time.Second), true},
 		{"zero, long ago", "0", claimTime(-time.Hour), false},
 	}
@@ -378,7 +378,7 @@ func TestMaxAge(t *testing.T) {
 			if (err == nil) != tt.ok {
 				t.Fatal(err)
 			}
-			if want, told := tt.authTime.(int64); err == nil && told && identity.AuthTime.Unix() != want {
+			if want, hasAuthTime := tt.authTime.(int64); err == nil && hasAuthTime && identity.AuthTime.Unix() != want {
 				t.Errorf("auth time %v", identity.AuthTime)
 			}
 		})

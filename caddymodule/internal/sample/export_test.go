@@ -23,7 +23,7 @@ func pathBelowBase(t testing.TB, address string) string {
 
 // exportOf starts an export and waits until it is complete. It returns the status text and the references of the resources in
 // each file of the manifest.
-func exportOf(t testing.TB, s *Server, target string) (status string, held map[string][]string) {
+func exportOf(t testing.TB, s *Server, target string) (status string, ids map[string][]string) {
 	t.Helper()
 	w := send(s, http.MethodGet, target, "", async...)
 	if w.Code != http.StatusAccepted || w.Body.Len() > 0 {
@@ -46,7 +46,7 @@ func exportOf(t testing.TB, s *Server, target string) (status string, held map[s
 	if err := json.Unmarshal(w.Body.Bytes(), &m); err != nil || w.Code != http.StatusOK || m.Request != base+"/"+target || !m.RequiresAccessToken || m.TransactionTime == "" || m.Error == nil {
 		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
 	}
-	held = map[string][]string{}
+	ids = map[string][]string{}
 	for _, file := range m.Output {
 		w := send(s, http.MethodGet, pathBelowBase(t, file.URL), "", "Accept", "application/fhir+ndjson")
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/fhir+ndjson" {
@@ -57,13 +57,13 @@ func exportOf(t testing.TB, s *Server, target string) (status string, held map[s
 			if err := json.Unmarshal([]byte(line), &r); err != nil || r.ResourceType != file.Type {
 				t.Fatalf("%v: %s", err, line)
 			}
-			held[file.Type] = append(held[file.Type], r.ID)
+			ids[file.Type] = append(ids[file.Type], r.ID)
 		}
-		if len(held[file.Type]) != file.Count {
-			t.Errorf("%d of %s, not %d", len(held[file.Type]), file.Type, file.Count)
+		if len(ids[file.Type]) != file.Count {
+			t.Errorf("%d of %s, not %d", len(ids[file.Type]), file.Type, file.Count)
 		}
 	}
-	return status, held
+	return status, ids
 }
 
 func TestExport(t *testing.T) {
@@ -83,8 +83,8 @@ func TestExport(t *testing.T) {
 			if w := send(s, http.MethodPut, "Group/g", group); w.Code != http.StatusCreated {
 				t.Fatalf("%d %s", w.Code, w.Body)
 			}
-			if _, held := exportOf(t, s, target); fmt.Sprint(held) != want {
-				t.Errorf("%v, want %s", held, want)
+			if _, ids := exportOf(t, s, target); fmt.Sprint(ids) != want {
+				t.Errorf("%v, want %s", ids, want)
 			}
 		})
 	}

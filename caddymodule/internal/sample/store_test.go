@@ -72,7 +72,7 @@ func TestRecordsCompressed(t *testing.T) {
 		}
 		return
 	}
-	if held := append(bytes.Join(recordsOf(t), []byte("\n")), '\n'); !bytes.Equal(held, readable) {
+	if stored := append(bytes.Join(recordsOf(t), []byte("\n")), '\n'); !bytes.Equal(stored, readable) {
 		t.Error("records.ndjson has changed: compress it with -update")
 	}
 }
@@ -98,7 +98,7 @@ func recordsByReference(t *testing.T) map[string]map[string]any {
 		}
 		name := r["resourceType"].(string) + "/" + r["id"].(string)
 		if all[name] != nil {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s is duplicated", name)
 		}
 		all[name] = r
 	}
@@ -181,7 +181,7 @@ func TestTimesAreWithinLifetime(t *testing.T) {
 		born := all[about["reference"].(string)]["birthDate"].(string)
 		for _, element := range []string{"onsetDateTime", "recordedDate", "authoredOn", "effectiveDateTime", "issued", "date"} {
 			if at, ok := r[element].(string); ok && (at < born || at[:10] > today) {
-				t.Errorf("%s: %s is %s, of somebody born on %s", name, element, at, born)
+				t.Errorf("%s: %s is %s, for the birth date %s", name, element, at, born)
 			}
 		}
 		if reasons, ok := r["reasonReference"].([]any); ok && r["authoredOn"] != nil {

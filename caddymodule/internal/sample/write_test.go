@@ -33,10 +33,10 @@ func TestVersions(t *testing.T) {
 		{"vread", "GET", id + "/_history/1", "", nil, 200, `W/"1"`},
 		{"delete", "DELETE", id, "", nil, 204, ""},
 		{"delete again", "DELETE", id, "", nil, 204, ""},
-		{"read what is deleted", "GET", id, "", nil, 410, ""},
-		{"vread what was there", "GET", id + "/_history/3", "", nil, 200, `W/"3"`},
+		{"read a deleted resource", "GET", id, "", nil, 410, ""},
+		{"vread an earlier version", "GET", id + "/_history/3", "", nil, 200, `W/"3"`},
 		{"bring it back", "PUT", id, changed, nil, 201, `W/"5"`},
-		{"update what is not there", "PUT", "Patient/new", `{"resourceType":"Patient","id":"new"}`, nil, 201, `W/"1"`},
+		{"update a missing resource", "PUT", "Patient/new", `{"resourceType":"Patient","id":"new"}`, nil, 201, `W/"1"`},
 	} {
 		w := send(s, step.method, step.target, step.body, step.headers...)
 		if w.Code != step.status || w.Header().Get("Etag") != step.etag {
@@ -68,9 +68,9 @@ func TestConditional(t *testing.T) {
 		{"create what does not", "POST", "Patient", `{"resourceType":"Patient"}`, "gender=other", 201, "Patient/"},
 		{"update", "PUT", "Patient?gender=male", `{"resourceType":"Patient"}`, "", 200, "Patient/2/_history/2"},
 		{"update another", "PUT", "Patient?gender=male", `{"resourceType":"Patient","id":"1"}`, "", 400, ""},
-		{"update what is not there", "PUT", "Patient?gender=other", `{"resourceType":"Patient"}`, "", 201, "Patient/"},
+		{"update a missing resource", "PUT", "Patient?gender=other", `{"resourceType":"Patient"}`, "", 201, "Patient/"},
 		{"delete", "DELETE", "Patient?gender=male", "", "", 204, ""},
-		{"delete what is not there", "DELETE", "Patient?gender=other", "", "", 204, ""},
+		{"delete a missing resource", "DELETE", "Patient?gender=other", "", "", 204, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,21 +113,21 @@ func TestTransaction(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, kind, last string
-		status, left     int
+		status, count    int
 		lastStatus       string
 	}{
 		{"transaction", "transaction", "Patient/1", 200, 8, "200"},
 		{"transaction that fails", "transaction", "Patient/9", 404, 7, ""},
 		{"batch", "batch", "Patient?name=ash", 200, 8, "200"},
 		{"batch of which one fails", "batch", "Patient/9", 200, 8, "404"},
-		{"what is not supported", "batch", "_history", 200, 8, "501"},
+		{"unsupported interaction", "batch", "_history", 200, 8, "501"},
 		{"history", "history", "Patient/1", 400, 7, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newTestServer(t)
 			w := send(s, http.MethodPost, "", strings.NewReplacer("TYPE", tt.kind, "LAST", tt.last).Replace(bundleOfTwo))
-			if w.Code != tt.status || s.Store.Len() != tt.left {
+			if w.Code != tt.status || s.Store.Len() != tt.count {
 				t.Fatalf("%d, %d resources: %s", w.Code, s.Store.Len(), w.Body)
 			}
 			if tt.status != http.StatusOK {

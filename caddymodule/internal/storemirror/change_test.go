@@ -88,7 +88,7 @@ func TestFailedChange(t *testing.T) {
 // scriptedStore is a store that sends the updates of a test to its subscriber.
 type scriptedStore struct {
 	store.SharedStore
-	told chan store.Update
+	updates chan store.Update
 }
 
 func (s *scriptedStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
@@ -96,7 +96,7 @@ func (s *scriptedStore) Subscribe(ctx context.Context, tell func(store.Update)) 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case u := <-s.told:
+		case u := <-s.updates:
 			tell(u)
 		}
 	}
@@ -112,19 +112,19 @@ func TestStaleUpdateOfLocalChange(t *testing.T) {
 		script := &scriptedStore{s.here, make(chan store.Update)}
 		s.replica = storemirror.New(script, storemirror.Config{MirroredKinds: []string{"revoked"}})
 		s.follow()
-		tell := func(heard time.Time, whole bool, changes ...store.Change) {
-			script.told <- store.Update{IsComplete: whole, Changes: changes, QueriedAt: heard}
+		tell := func(queriedAt time.Time, complete bool, changes ...store.Change) {
+			script.updates <- store.Update{IsComplete: complete, Changes: changes, QueriedAt: queriedAt}
 			synctest.Wait()
 		}
 		tell(time.Now(), true)
-		asked := time.Now()
+		earlier := time.Now()
 		time.Sleep(time.Second)
 		s.put(s.replica, "revoked:1", "new")
 		s.wants("revoked:1", "new", 1)
 		time.Sleep(time.Second)
-		tell(asked, false, store.Change{Key: "revoked:1"}) // the entry was deleted before the local change
+		tell(earlier, false, store.Change{Key: "revoked:1"}) // the entry was deleted before the local change
 		s.wants("revoked:1", "new", 1)
-		tell(asked, true)
+		tell(earlier, true)
 		s.wants("revoked:1", "new", 1)
 		tell(time.Now(), false, store.Change{Key: "revoked:1", Value: []byte("new"), ExpiresAt: time.Now().Add(lifetime)})
 		s.wants("revoked:1", "new", 0)
@@ -247,7 +247,7 @@ func (d *unfollowableStore) Subscribe(ctx context.Context, tell func(store.Updat
 // The start and end of failures of the subscription are logged once each, except during an outage, which the breaker logs.
 func TestFollowFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
+	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("no change notifications"): 2} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			r := storemirror.New(&unfollowableStore{storetest.NewSharedMemory().Gateway(), err, time.Now().Add(time.Minute)}, storemirror.Config{
@@ -267,11 +267,11 @@ func TestFollowFailureIsLoggedOnce(t *testing.T) {
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var keys []string
 		var s *site
 		s = newSite(t, storemirror.Config{Notify: func(u store.Update) {
 			for _, c := range u.Changes {
-				told = append(told, c.Key)
+				keys = append(keys, c.Key)
 				s.wants(c.Key, string(c.Value), 0)
 			}
 		}})
@@ -279,8 +279,8 @@ func TestTell(t *testing.T) {
 		synctest.Wait()
 		s.stop()
 		s.follow()
-		if got := strings.Join(told, " "); got != "revoked:1 revoked:1" {
-			t.Errorf("told %q", got)
+		if got := strings.Join(keys, " "); got != "revoked:1 revoked:1" {
+			t.Errorf("changed keys %q", got)
 		}
 	})
 }
@@ -333,13 +333,13 @@ type history struct {
 }
 
 type version struct {
-	value string
-	from  time.Time
-	own   bool // whether this process made the change
+	value   string
+	from    time.Time
+	isLocal bool // whether this process made the change
 }
 
 func (h *history) change(in store.Store, key string, random *rand.Rand) {
-	v := version{value: fmt.Sprint(random.Uint32()), own: in == store.Store(h.replica)}
+	v := version{value: fmt.Sprint(random.Uint32()), isLocal: in == store.Store(h.replica)}
 	var err error
 	if random.IntN(3) == 0 {
 		v.value, err = "", in.Delete(h.t.Context(), key)
@@ -364,7 +364,7 @@ func (h *history) check(key string) {
 		if version.value == string(value) {
 			return
 		}
-		if version.own || version.from.Before(since) { // older values are not valid
+		if version.isLocal || version.from.Before(since) { // older values are not valid
 			h.t.Fatalf("%s is %q, but has been %q for %v, with a lag of %v", key, value, version.value, time.Since(version.from), h.replica.Lag())
 		}
 	}

@@ -90,7 +90,7 @@ func TestGet(t *testing.T) {
 		config storemirror.Config
 		test   func(*site)
 	}{
-		{"what is not mirrored is asked for", storemirror.Config{}, func(s *site) {
+		{"entries of other kinds are read from the store", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "code:1", "v")
 			s.wants("code:1", "v", 1)
 			s.wants("revokedx:1", "", 1)
@@ -111,13 +111,13 @@ func TestGet(t *testing.T) {
 			time.Sleep(time.Second)
 			s.wants("revoked:1", "", 0)
 		}},
-		{"what was stored before", storemirror.Config{}, func(s *site) {
+		{"earlier entries", storemirror.Config{}, func(s *site) {
 			s.stop()
 			s.put(s.elsewhere, "revoked:1", "v")
 			s.follow()
 			s.wants("revoked:1", "v", 0)
 		}},
-		{"a cached kind is asked for once", storemirror.Config{}, func(s *site) {
+		{"a cached kind is read once", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "account:1", "v")
 			synctest.Wait()
 			s.wants("account:1", "v", 1)
@@ -131,7 +131,7 @@ func TestGet(t *testing.T) {
 			s.wants("account:2", "w", 1)
 			s.wants("account:1", "w", 0)
 		}},
-		{"a cached entry is asked for again, since its expiry is not announced", storemirror.Config{}, func(s *site) {
+		{"a cached entry is read again, since its expiry is not announced", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "account:1", "v")
 			synctest.Wait()
 			s.wants("account:1", "v", 1)
@@ -147,7 +147,7 @@ func TestGet(t *testing.T) {
 			s.wants("account:3", "", 0)
 			s.wants("account:1", "", 1)
 		}},
-		{"what does not fit in the mirror is asked for, until it has expired", storemirror.Config{MaxMirrored: 2}, func(s *site) {
+		{"entries beyond the mirror's capacity are read from the store until they expire", storemirror.Config{MaxMirrored: 2}, func(s *site) {
 			for _, id := range []string{"1", "2", "3"} {
 				s.put(s.elsewhere, "revoked:"+id, "v")
 			}
@@ -176,29 +176,29 @@ func TestGet(t *testing.T) {
 type slowGateway struct {
 	store.SharedStore
 	mu   sync.Mutex
-	held chan struct{} // nil means no delay
+	gate chan struct{} // nil means no delay
 }
 
-func (s *slowGateway) hold() (release func()) {
+func (s *slowGateway) delayReads() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := make(chan struct{})
-	s.held = held
+	gate := make(chan struct{})
+	s.gate = gate
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.held = nil
-		close(held)
+		s.gate = nil
+		close(gate)
 	}
 }
 
 func (s *slowGateway) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := s.SharedStore.Get(ctx, key)
 	s.mu.Lock()
-	held := s.held
+	gate := s.gate
 	s.mu.Unlock()
-	if held != nil {
-		<-held
+	if gate != nil {
+		<-gate
 	}
 	return value, err
 }
@@ -227,7 +227,7 @@ func TestReadBeforeChangeIsNotCached(t *testing.T) {
 		{"here", func(s *site) { s.put(s.replica, "account:1", "new") }, 1},
 		{"of another entry", func(s *site) { s.put(s.elsewhere, "account:2", "new") }, 0},
 		{"all anew", func(s *site) { s.stop(); s.follow() }, 1},
-		{"elsewhere, and somebody else had asked", func(s *site) {
+		{"elsewhere, with a concurrent read", func(s *site) {
 			time.Sleep(2 * time.Second)
 			go func() { _, _ = s.replica.Get(s.t.Context(), "account:1") }()
 			synctest.Wait()
@@ -240,7 +240,7 @@ func TestReadBeforeChangeIsNotCached(t *testing.T) {
 				s, slow := slowSite(t)
 				s.put(s.elsewhere, "account:1", "old")
 				synctest.Wait()
-				release := slow.hold()
+				release := slow.delayReads()
 				read := make(chan string)
 				go func() {
 					value, _ := s.replica.Get(t.Context(), "account:1")
@@ -272,7 +272,7 @@ func TestSlowReadKeepsNoStaleValue(t *testing.T) {
 		time.Sleep(time.Minute) // the cached value expires
 		s.here.SetDown(true)
 		s.wants("account:1", "", 1)
-		defer time.AfterFunc(6*time.Second, slow.hold()).Stop()
+		defer time.AfterFunc(6*time.Second, slow.delayReads()).Stop()
 		s.unavailable("account:1")
 	})
 }
@@ -286,7 +286,7 @@ func TestConcurrentReadsShareResult(t *testing.T) {
 		s.stop()
 		time.Sleep(time.Minute) // the replica is no longer current
 		before := s.here.RoundTrips()
-		release := slow.hold()
+		release := slow.delayReads()
 		var all sync.WaitGroup
 		ask := func(ctx context.Context, want error) {
 			all.Go(func() {

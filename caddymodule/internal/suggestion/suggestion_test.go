@@ -4,7 +4,7 @@ import "testing"
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	known := []string{"issuer", "fhir_base", "redirect_uri", "response_type", "password_hash", "scope", "user", "offline_access", "online_access"}
+	candidates := []string{"issuer", "fhir_base", "redirect_uri", "response_type", "password_hash", "scope", "user", "offline_access", "online_access"}
 	for word, want := range map[string]string{
 		"isuer":           "issuer",
 		"isseur":          "issuer",
@@ -22,7 +22,7 @@ func TestNearest(t *testing.T) {
 		"":                "",
 		"resource_server": "",
 	} {
-		if got := Nearest(word, known); got != want {
+		if got := Nearest(word, candidates); got != want {
 			t.Errorf("%s: got %q, want %q", word, got, want)
 		}
 	}

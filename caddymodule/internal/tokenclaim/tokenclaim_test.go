@@ -43,7 +43,7 @@ func TestReferencedGroups(t *testing.T) {
 	for _, tt := range []struct {
 		name, path string
 		claims     map[string]any
-		whole      bool
+		complete   bool
 	}{
 		{"Entra ID's overage", "groups", map[string]any{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{}}}, false},
 		{"its short form", "groups", map[string]any{"hasgroups": true}, false},
@@ -53,8 +53,8 @@ func TestReferencedGroups(t *testing.T) {
 		{"here, too", "groups", map[string]any{"groups": "g", "hasgroups": true}, true},
 		{"none", "groups", map[string]any{"hasgroups": false}, true},
 	} {
-		if _, whole := tokenclaim.Read(tt.claims, tt.path); whole != tt.whole {
-			t.Errorf("%s: whole: %t", tt.name, whole)
+		if _, complete := tokenclaim.Read(tt.claims, tt.path); complete != tt.complete {
+			t.Errorf("%s: complete: %t", tt.name, complete)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestCheckSecret(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			if err != nil && tt.secret != "" && strings.Contains(err.Error(), tt.secret) {
-				t.Errorf("the error tells the secret: %v", err)
+				t.Errorf("the error contains the secret: %v", err)
 			}
 		})
 	}

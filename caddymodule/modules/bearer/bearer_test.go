@@ -34,10 +34,10 @@ func TestGuardForwardsAllClaims(t *testing.T) {
 			field.SetString(from.Type().Field(i).Name)
 		}
 	}
-	told := reflect.ValueOf(toAccessToken(&verified))
-	for i := range told.NumField() {
-		if name := told.Type().Field(i).Name; told.Field(i).String() != name {
-			t.Errorf("%s is %q", name, told.Field(i).String())
+	claims := reflect.ValueOf(toAccessToken(&verified))
+	for i := range claims.NumField() {
+		if name := claims.Type().Field(i).Name; claims.Field(i).String() != name {
+			t.Errorf("%s is %q", name, claims.Field(i).String())
 		}
 	}
 }
@@ -60,9 +60,9 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	m := misplacement{logger: slog.New(slog.NewTextHandler(&text, nil))}
-	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	original := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
-	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *original))
 	m.warn(r, "/fhir/R4", guard.ErrNoToken)
 	if logged := text.String(); !strings.Contains(logged, "put the rewrite after fhir_bearer") {
 		t.Errorf("logged %q", logged)
@@ -156,7 +156,7 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 		{"on loopback without TLS", "http://127.0.0.1:8080", "", "http://127.0.0.1:8080/fhir/R4"},
 		{"an IPv6 address", "https://[2001:db8::1]", "", "https://[2001:db8::1]/fhir/R4"},
 		{"told", "http://:8080", "fhir_base https://fhir.example/r4", "https://fhir.example/r4"},
-		{"told beside the site's", "https://10.0.0.1:8443", "fhir_base https://fhir.example/fhir/R4", "https://fhir.example/fhir/R4"},
+		{"configured, unlike the site's", "https://10.0.0.1:8443", "fhir_base https://fhir.example/fhir/R4", "https://fhir.example/fhir/R4"},
 		{"unknown, and not needed", "http://:8080", "scopes off", ""},
 		{"any name", "http://:8080", "", "error"},
 		{"without TLS, so behind a proxy", "http://fhir.example:8080", "", "error"},

@@ -33,7 +33,7 @@ func TestSMARTConfigurationOf(t *testing.T) {
 		},
 		{"its own capabilities", `{"capabilities":["launch-ehr","client-confidential-symmetric"]}`, []string{"authorization_code"}, []string{}, []string{"launch-ehr", "client-confidential-symmetric"}, AdvertisedFeatures{}},
 		{
-			"what the site says of it", `{"scopes_supported":["openid","roles"]}`, []string{"authorization_code"}, []string{},
+			"configured features", `{"scopes_supported":["openid","roles"]}`, []string{"authorization_code"}, []string{},
 			[]string{"launch-ehr", "permission-patient", "permission-v2", "client-confidential-symmetric"},
 			AdvertisedFeatures{Capabilities: []string{"launch-ehr"}, Scopes: []string{"patient/*.rs"}},
 		},

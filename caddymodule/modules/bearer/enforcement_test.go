@@ -31,7 +31,7 @@ func TestHolderIsCached(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		before, now     guard.Token
-		kept, mayRead   bool
+		cached, mayRead bool
 		mayReadAsBefore bool
 	}{
 		{"the same", guard.Token{Scope: "user/*.rs", FHIRUser: "Practitioner/1"}, guard.Token{Scope: "user/*.rs", FHIRUser: "Practitioner/1"}, true, true, true},
@@ -48,8 +48,8 @@ func TestHolderIsCached(t *testing.T) {
 				t.Fatalf("%+v, %v", first, err)
 			}
 			second, err := e.loadHolder(r, empty, &tt.now)
-			if err != nil || (len(second.rights.GrantsFor("Patient", smart.Read)) > 0) != tt.mayRead || (first == second) != tt.kept {
-				t.Errorf("%+v, %v, kept: %t", second, err, first == second)
+			if err != nil || (len(second.rights.GrantsFor("Patient", smart.Read)) > 0) != tt.mayRead || (first == second) != tt.cached {
+				t.Errorf("%+v, %v, cached: %t", second, err, first == second)
 			}
 		})
 	}

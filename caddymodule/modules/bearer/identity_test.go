@@ -94,7 +94,7 @@ func TestIdentityIsSetByGuardOnly(t *testing.T) {
 		token  *guard.Token
 		want   string // values of all placeholders, joined
 	}{
-		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
+		{"no earlier identity", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
 		{"no token", func(*caddy.Replacer) {}, nil, "     "},
 		{"set before", func(r *caddy.Replacer) {
 			for _, name := range requester.IdentityPlaceholders {
@@ -140,7 +140,7 @@ func TestSignInPolicyOfApps(t *testing.T) {
 		{"a person", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, false},
 		{"a person of long ago", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: long}, true},
 		{"a person of one factor", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "sfa", AuthTime: now}, true},
-		{"a token of before the claim", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", AuthTime: now}, true},
+		{"token from before the claim", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", AuthTime: now}, true},
 		{"a person of another issuer, in our words", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, true},
 		{"a person of another issuer", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "mfa", AuthTime: now}, false},
 	} {
@@ -150,7 +150,7 @@ func TestSignInPolicyOfApps(t *testing.T) {
 		}
 		own := r.WithContext(guard.WithToken(r.Context(), tt.token))
 		if err := p.check(own, &tt.token, at.isLocalToken(&tt.token)); err != nil {
-			t.Errorf("%s, asked by the picker: %v", tt.name, err)
+			t.Errorf("%s, at the picker: %v", tt.name, err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestProcessSealing(t *testing.T) {
 		opens       bool
 	}{
 		"at once":                {0, 0, "alice", true},
-		"by somebody else":       {0, 0, "mallory", false},
+		"by another person":      {0, 0, "mallory", false},
 		"just in time":           {0, time.Hour, "alice", true},
 		"too late":               {0, time.Hour + time.Second, "alice", false},
 		"by a clock a bit ahead": {time.Minute, 0, "alice", true},
@@ -127,7 +127,7 @@ func TestPageStates(t *testing.T) {
 	put := func(subject, key string, size int) error {
 		return states.PutState(t.Context(), bindingTo(subject, "patient/*.rs "+key), key, make([]byte, size), time.Hour)
 	}
-	kept := func(keys ...string) string {
+	retained := func(keys ...string) string {
 		var all []string
 		for _, key := range keys {
 			if _, err := states.GetState(t.Context(), key); err == nil {
@@ -143,25 +143,25 @@ func TestPageStates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := kept("0", "1", "2", "3"); got != "1 2 3" {
+	if got := retained("0", "1", "2", "3"); got != "1 2 3" {
 		t.Errorf("beyond the number of states, %q are left", got)
 	}
 	if err := put("alice", "large", 85); err != nil {
 		t.Fatal(err)
 	}
-	if got := kept("1", "2", "3", "large"); got != "3 large" {
+	if got := retained("1", "2", "3", "large"); got != "3 large" {
 		t.Errorf("beyond the size, %q are left", got)
 	}
 	if err := put("bob", "small", 50); err != nil {
 		t.Error(err)
 	}
-	if got := kept("3", "large", "small"); got != "3 large small" {
+	if got := retained("3", "large", "small"); got != "3 large small" {
 		t.Errorf("within the size for all, %q are left", got)
 	}
 	if err := put("carol", "other", 60); err != nil {
 		t.Error(err)
 	}
-	if got := kept("3", "large", "small", "other"); got != "small other" {
+	if got := retained("3", "large", "small", "other"); got != "small other" {
 		t.Errorf("beyond the size for all, %q are left: the client with the most bytes must lose its states", got)
 	}
 	if states.bytes != 110 || len(states.sizes) != 2 || states.sizes[bindingClient(bindingTo("bob", ""))] != 50 {

@@ -50,8 +50,8 @@ func TestHolders(t *testing.T) {
 	replacer.Set("http.auth.user.client_id", "app")
 	vars := map[string]any{caddyhttp.ClientIPVarKey: "2001:db8:1:2:3:4::5"}
 	ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, vars)
-	known := context.WithValue(ctx, caddy.ReplacerCtxKey, replacer)
-	later := expandHost{}.Detach(known)
+	identified := context.WithValue(ctx, caddy.ReplacerCtxKey, replacer)
+	later := expandHost{}.Detach(identified)
 	replacer.Set("http.auth.user.client_id", "other")
 	for _, test := range []struct {
 		name string
@@ -59,7 +59,7 @@ func TestHolders(t *testing.T) {
 		want []string
 	}{
 		{"without a guard", ctx, []string{"network 2001:db8:1:2::/64"}},
-		{"with a client", known, []string{"network 2001:db8:1:2::/64", "client other"}},
+		{"with a client", identified, []string{"network 2001:db8:1:2::/64", "client other"}},
 		{"of a request that may be over", later, []string{"network 2001:db8:1:2::/64", "client app"}},
 		{"without Caddy", t.Context(), []string{"network "}},
 	} {
@@ -104,7 +104,7 @@ func TestBusy(t *testing.T) {
 	}
 	h.handler.AcquireSlot = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
 	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
-		t.Error("the next handler is asked")
+		t.Error("the next handler was called")
 		return nil
 	})
 	const gender = `{"name":"url","valueUri":"http://hl7.org/fhir/ValueSet/administrative-gender"}`

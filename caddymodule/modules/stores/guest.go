@@ -39,7 +39,7 @@ type IssuerChecker interface {
 // watch.
 type WatchProvider interface {
 	// Watch returns the store's watch.
-	Watch() *Watch
+	Watch() *HealthMonitor
 }
 
 // A FileStore is a plugin that stores its data in a file.

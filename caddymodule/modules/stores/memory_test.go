@@ -35,7 +35,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 	}
 	later := provision()
 	if later.Memory == first.Memory {
-		t.Error("nobody uses the store, and it is still there")
+		t.Error("the unused store was not released")
 	}
 	if err := later.Cleanup(); err != nil {
 		t.Error(err)

@@ -43,10 +43,10 @@ type Set struct {
 	// Durable contains the state that must survive a restart. It may be the same store as Store.
 	Durable store.Store
 
-	sharedStores []*pooledShared
-	starters     []Starter
-	watches      map[store.Store]*Watch
-	isNew        bool // whether the durable store was empty when the issuer was assigned to it
+	sharedStores    []*pooledShared
+	starters        []Starter
+	watches         map[store.Store]*HealthMonitor
+	durableWasEmpty bool // whether the durable store was empty when the issuer was assigned to it
 }
 
 // Load loads the app's store module. If gateways share the store, or if it is volatile, it contains all state. Otherwise, codes
@@ -55,7 +55,7 @@ func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
 	}
-	s := &Set{watches: map[store.Store]*Watch{}}
+	s := &Set{watches: map[store.Store]*HealthMonitor{}}
 	var err error
 	if s.Durable, err = s.load(ctx, &c); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	s.recordVolatile()
 	if checker, ok := s.Durable.(IssuerChecker); ok {
 		var err error
-		if s.isNew, err = checker.CheckIssuer(ctx, issuer); err != nil {
+		if s.durableWasEmpty, err = checker.CheckIssuer(ctx, issuer); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ func (s *Set) checkCopyComplete(ctx context.Context) error {
 
 // RecordDataLoss records a loss of data if the durable store is empty and existed returns true.
 func (s *Set) RecordDataLoss(existed func() bool) {
-	if s.isNew && existed() {
+	if s.durableWasEmpty && existed() {
 		s.watches[s.Durable].recordLossAtStart()
 	}
 }

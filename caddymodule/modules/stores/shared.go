@@ -92,7 +92,7 @@ type pooledShared struct {
 	checkedStore *checkedStore
 	breaker      *breaker.Breaker
 	replica      *storemirror.Replica
-	watch        *Watch
+	watch        *HealthMonitor
 	logger       latestLogger
 
 	broadcasters map[string]Broadcaster

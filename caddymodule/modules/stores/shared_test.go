@@ -56,7 +56,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	unfit := errors.New("it evicts")
 	g := storetest.NewSharedMemory().Gateway()
 	s := newCheckedStore(&Remote{SharedStore: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
-	if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
+	if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("unexpected update") }); !errors.Is(err, unfit) {
 		t.Errorf("followed: %v", err)
 	}
 }
@@ -100,6 +100,6 @@ func TestListenFailureIsReported(t *testing.T) {
 		t.Errorf("watched: %v", err)
 	}
 	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {
-		t.Errorf("the store is not asked: %v", err)
+		t.Errorf("the store is not queried: %v", err)
 	}
 }

@@ -31,9 +31,9 @@ const (
 // CheckTimeout is the timeout of a store check.
 const CheckTimeout = 3 * time.Second
 
-// Watch checks a store ([store.Probe]) periodically and on each readiness probe. It logs a problem once when it begins and once
+// HealthMonitor checks a store ([store.Probe]) periodically and on each readiness probe. It logs a problem once when it begins and once
 // when it ends. A watch lives as long as its store, across reloads.
-type Watch struct {
+type HealthMonitor struct {
 	name        string // name of the module, for metrics
 	probe       func(context.Context) error
 	logsOutages bool // whether to log outages, because no breaker logs them
@@ -63,15 +63,15 @@ type watchState struct {
 // watches contains all watches, for the metrics.
 var watches sync.Map
 
-func newStoreWatch(name string, try func(context.Context) error) *Watch {
-	w := &Watch{name: name, probe: try}
+func newStoreWatch(name string, try func(context.Context) error) *HealthMonitor {
+	w := &HealthMonitor{name: name, probe: try}
 	w.logger.Store(slog.Default())
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
 // NewLocalWatch returns a watch for a store that only this process uses.
-func NewLocalWatch(name string, s store.Store) *Watch {
+func NewLocalWatch(name string, s store.Store) *HealthMonitor {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
 	w.logsOutages = true
 	w.sized, _ = s.(sizedStore)
@@ -79,7 +79,7 @@ func NewLocalWatch(name string, s store.Store) *Watch {
 }
 
 // start starts the periodic checks unless they have already been started. The store must be open.
-func (w *Watch) start() {
+func (w *HealthMonitor) start() {
 	w.startOnce.Do(func() {
 		watches.Store(w, nil)
 		go w.run()
@@ -87,12 +87,12 @@ func (w *Watch) start() {
 }
 
 // Stop ends the periodic checks.
-func (w *Watch) Stop() {
+func (w *HealthMonitor) Stop() {
 	w.cancel()
 	watches.Delete(w)
 }
 
-func (w *Watch) run() {
+func (w *HealthMonitor) run() {
 	for w.ctx.Err() == nil {
 		pause := watchInterval
 		if w.check(w.ctx) != nil {
@@ -107,7 +107,7 @@ func (w *Watch) run() {
 
 // check returns the current problem of the store, or nil if it is healthy. It checks the store unless the last check was
 // recent. It waits at most CheckTimeout.
-func (w *Watch) check(ctx context.Context) error {
+func (w *HealthMonitor) check(ctx context.Context) error {
 	select {
 	case <-w.startCheck():
 	case <-time.After(CheckTimeout):
@@ -122,7 +122,7 @@ func (w *Watch) check(ctx context.Context) error {
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // startCheck starts a check unless one is running or recent. The returned channel is closed when the check has ended.
-func (w *Watch) startCheck() <-chan struct{} {
+func (w *HealthMonitor) startCheck() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -150,7 +150,7 @@ func (w *Watch) startCheck() <-chan struct{} {
 
 // recordResult records the result of a check. A problem begins immediately but ends only after recoveryPeriod without failures,
 // so that consecutive readiness checks agree.
-func (w *Watch) recordResult(err error) {
+func (w *HealthMonitor) recordResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, now := &w.state, time.Now()
@@ -175,14 +175,14 @@ func (w *Watch) recordResult(err error) {
 	}
 }
 
-func (w *Watch) newLogger() *slog.Logger { return slog.New(&w.logger) }
+func (w *HealthMonitor) newLogger() *slog.Logger { return slog.New(&w.logger) }
 
 // isLogged reports whether the watch logs a problem. It does not log outages of a shared store, which the breaker logs.
-func (w *Watch) isLogged(err error) bool {
+func (w *HealthMonitor) isLogged(err error) bool {
 	return w.logsOutages || store.CauseOf(err) != store.CauseUnavailable
 }
 
-func (w *Watch) logProblem(err error) {
+func (w *HealthMonitor) logProblem(err error) {
 	if !w.isLogged(err) {
 		return
 	}
@@ -197,7 +197,7 @@ func (w *Watch) logProblem(err error) {
 
 // RecordMark records the mark of the store ([store.AssignIssuer]) and reports whether it is unchanged. If the mark is different
 // or missing, the store has lost its data.
-func (w *Watch) RecordMark(mark []byte) bool {
+func (w *HealthMonitor) RecordMark(mark []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if mark == nil { // the store is full and cannot contain a mark
@@ -213,20 +213,20 @@ func (w *Watch) RecordMark(mark []byte) bool {
 }
 
 // recordLoss records that the store has lost its data. The caller must hold the lock.
-func (w *Watch) recordLoss() {
+func (w *HealthMonitor) recordLoss() {
 	w.state.dataLostAt = time.Now()
 	w.newLogger().Error("store has lost its data: people must sign in again, and revoked tokens may be valid until they expire; restore a backup, or revoke all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseDataLost))
 }
 
 // recordLossAtStart records on startup that the store has lost its earlier data.
-func (w *Watch) recordLossAtStart() {
+func (w *HealthMonitor) recordLossAtStart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.recordLoss()
 }
 
 // recordVolatility records on startup why the store loses data when it is restarted, or "" if it does not.
-func (w *Watch) recordVolatility(why string) (isNew bool) {
+func (w *HealthMonitor) recordVolatility(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	isNew = why != "" && w.state.volatilityReason != why
@@ -234,12 +234,12 @@ func (w *Watch) recordVolatility(why string) (isNew bool) {
 	return isNew
 }
 
-func (w *Watch) warnVolatile(logger *slog.Logger, why string) {
+func (w *HealthMonitor) warnVolatile(logger *slog.Logger, why string) {
 	logger.Warn("store does not persist everything across its own restarts: after one, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
 // warnings returns descriptions of problems that do not prevent the gateway from working.
-func (w *Watch) warnings() (warnings []string) {
+func (w *HealthMonitor) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.hasRecentLoss() {
@@ -252,12 +252,12 @@ func (w *Watch) warnings() (warnings []string) {
 }
 
 // hasRecentLoss reports whether data loss was detected recently. The caller must hold the lock.
-func (w *Watch) hasRecentLoss() bool {
+func (w *HealthMonitor) hasRecentLoss() bool {
 	return !w.state.dataLostAt.IsZero() && time.Since(w.state.dataLostAt) < dataLossWarningTime
 }
 
 // causes returns the causes of store problems that currently apply.
-func (w *Watch) causes() map[store.Cause]bool {
+func (w *HealthMonitor) causes() map[store.Cause]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	causes := map[store.Cause]bool{store.CauseDataLost: w.hasRecentLoss(), store.CauseVolatile: w.state.volatilityReason != ""}
@@ -268,7 +268,7 @@ func (w *Watch) causes() map[store.Cause]bool {
 }
 
 // forceRecheck skips the recovery period of a problem and makes the next call to check perform a new check.
-func (w *Watch) forceRecheck() {
+func (w *HealthMonitor) forceRecheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkedAt = time.Time{}
@@ -284,7 +284,7 @@ type checkedStore struct {
 	store.CallRunner
 	remote *Remote
 	logger *slog.Logger
-	watch  *Watch
+	watch  *HealthMonitor
 
 	rejection atomic.Pointer[error] // returned instead of the store's results; nil if the store is used
 
@@ -571,7 +571,7 @@ func collectStores(to chan<- prometheus.Metric) {
 func collectProblems(to chan<- prometheus.Metric) {
 	byName := map[string]map[store.Cause]float64{}
 	watches.Range(func(key, _ any) bool {
-		w := key.(*Watch)
+		w := key.(*HealthMonitor)
 		if byName[w.name] == nil {
 			byName[w.name] = map[store.Cause]float64{}
 		}
@@ -593,9 +593,9 @@ func collectProblems(to chan<- prometheus.Metric) {
 func collectSizes(to chan<- prometheus.Metric) {
 	byName := map[string]fillLevel{}
 	watches.Range(func(key, _ any) bool {
-		if w := key.(*Watch); w.sized != nil {
+		if w := key.(*HealthMonitor); w.sized != nil {
 			entries, limit := w.sized.Size()
-			byName[w.name] = byName[w.name].maximum(fillLevel{entries, limit})
+			byName[w.name] = byName[w.name].max(fillLevel{entries, limit})
 		}
 		return true
 	})
@@ -610,11 +610,11 @@ func collectSizes(to chan<- prometheus.Metric) {
 // fillLevel is the fill level of a store. If there is no maximum, limit is 0.
 type fillLevel struct{ entries, limit int }
 
-func (f fillLevel) maximum(isOtherIssuer fillLevel) fillLevel {
-	if f.ratio() > isOtherIssuer.ratio() || f.ratio() == isOtherIssuer.ratio() && f.entries > isOtherIssuer.entries {
+func (f fillLevel) max(other fillLevel) fillLevel {
+	if f.ratio() > other.ratio() || f.ratio() == other.ratio() && f.entries > other.entries {
 		return f
 	}
-	return isOtherIssuer
+	return other
 }
 
 func (f fillLevel) ratio() float64 {

@@ -54,7 +54,7 @@ func TestStoreWatch(t *testing.T) {
 			fails.Store(false)
 			time.Sleep(recoveryPeriod + 2*troubleInterval)
 			if err := check(); err != nil || w.causes()[cause] {
-				t.Errorf("%s: %v goes on", cause, err)
+				t.Errorf("%s: %v persists after the recovery", cause, err)
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "cause="+string(cause)) {
 				t.Errorf("%s: %d lines:\n%s", cause, lines, &log)
@@ -81,7 +81,7 @@ func (volatileStore) VolatilityReason() string { return "for a test" }
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
-	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*Watch{memory: NewLocalWatch("local", memory)}}
+	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*HealthMonitor{memory: NewLocalWatch("local", memory)}}
 	m := new(Shared)
 	err := m.Open("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
@@ -93,7 +93,7 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Cleanup() })
-	shared := &Set{Store: m.replica, Durable: m.replica, sharedStores: []*pooledShared{m.pooledShared}, watches: map[store.Store]*Watch{m.replica: m.watch}}
+	shared := &Set{Store: m.replica, Durable: m.replica, sharedStores: []*pooledShared{m.pooledShared}, watches: map[store.Store]*HealthMonitor{m.replica: m.watch}}
 	for name, set := range map[string]*Set{"local": local, "shared": shared} {
 		log, w := new(bytes.Buffer), set.watches[set.Durable]
 		logger := slog.New(slog.NewTextHandler(log, nil))
@@ -177,7 +177,7 @@ func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.As(err, new(*store.IssuerMismatchError)) {
+		if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("unexpected update") }); !errors.As(err, new(*store.IssuerMismatchError)) {
 			t.Errorf("followed: %v", err)
 		}
 	}

@@ -158,7 +158,7 @@ func TestMembership(t *testing.T) {
 				t.Errorf("inside %v", got)
 			}
 			if IsInPatient(r, "") {
-				t.Error("inside the compartment of nobody")
+				t.Error("in the compartment of an empty patient id")
 			}
 			got := slices.Sorted(Patients(r))
 			if strings.Join(got, " ") != tt.patients {

@@ -72,7 +72,7 @@ func TestValues(t *testing.T) {
 		{"through arrays", Path{Elements: []string{"name", "given"}}, `"A" "B" "C"`},
 		{"whole objects", Path{Elements: []string{"related"}}, `{"type":"x","to":1} {"type":"y","to":2}`},
 		{"deep", Path{Elements: []string{"deep", "er", "still"}}, `true`},
-		{"through what is no object", Path{Elements: []string{"deep", "er", "still", "more"}}, ``},
+		{"through a value that is no object", Path{Elements: []string{"deep", "er", "still", "more"}}, ``},
 		{"not there", Path{Elements: []string{"other"}}, ``},
 		{"filter at the end", Path{Elements: []string{"telecom"}, Filters: []Filter{{Depth: 1, Element: "system", Value: "phone"}}}, `{"system":"phone","value":"1"}`},
 		{"filter on the way", Path{Elements: []string{"related", "to"}, Filters: []Filter{{Depth: 1, Element: "type", Value: "y"}}}, `2`},
@@ -227,7 +227,7 @@ func TestReader(t *testing.T) {
 		for m := range 61 {
 			name := fmt.Sprintf("element%d", m)
 			got, ok := r.Member(name)
-			if want, known := alone.Member(name); ok != known || string(got) != string(want) {
+			if want, exists := alone.Member(name); ok != exists || string(got) != string(want) {
 				t.Errorf("%s of %s: %s", name, texts[n], got)
 			}
 		}

@@ -73,7 +73,7 @@ func TestSetRefuses(t *testing.T) {
 		{"resolve to no type", "Patient", "own", "reference", "Patient.generalPractitioner.where(resolve() is Nobody)", "resolve()"},
 		{"condition of a filter", "Patient", "own", "string", "Patient.name.where(use!='old').given", "!"},
 		{"two conditions", "Patient", "own", "string", "Patient.name.where(use='old' and text='x').given", "unsupported argument of where()"},
-		{"filter by what is not there", "Patient", "own", "string", "Patient.name.where(usage='old').given", "where()"},
+		{"filter by an unknown element", "Patient", "own", "string", "Patient.name.where(usage='old').given", "where()"},
 		{"index", "Patient", "own", "string", "Patient.name[0].given", "["},
 		{"no element", "Patient", "own", "string", "Patient.nickname", `element "nickname" does not exist`},
 		{"extension of a primitive", "Patient", "own", "string", "Patient.birthDate.extension('http://x').value.ofType(string)", "extension()"},

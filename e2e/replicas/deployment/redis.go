@@ -199,7 +199,7 @@ func requestLine(address, command string) (string, error) {
 }
 
 // sendCommand sends an inline command and returns up to most lines of the response, except lengths of arrays and bulk strings.
-func sendCommand(address, command string, most int) (answer []string, err error) {
+func sendCommand(address, command string, maxLines int) (answer []string, err error) {
 	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
 	if err != nil {
 		return nil, err
@@ -212,12 +212,12 @@ func sendCommand(address, command string, most int) (answer []string, err error)
 		return nil, err
 	}
 	lines := bufio.NewScanner(c)
-	for len(answer) < most && lines.Scan() {
+	for len(answer) < maxLines && lines.Scan() {
 		if line := lines.Text(); !strings.HasPrefix(line, "*") && !strings.HasPrefix(line, "$") {
 			answer = append(answer, line)
 		}
 	}
-	if len(answer) < most {
+	if len(answer) < maxLines {
 		return nil, errors.Join(errors.New("no answer"), lines.Err())
 	}
 	return answer, nil

@@ -22,7 +22,7 @@ func (v Violation) String() string {
 	fmt.Fprintf(&b, "%s: %s\n", v.Subject, v.What)
 	for _, o := range v.Operations {
 		fmt.Fprintf(&b, "  %9.3f – %9.3f s  client %2d  %-9s %s → %s %s %s\n",
-			o.Call.Seconds(), o.Return.Seconds(), o.Client, o.Kind, o.Token, o.Result, o.Next, o.Told)
+			o.Call.Seconds(), o.Return.Seconds(), o.Client, o.Kind, o.Token, o.Result, o.Next, o.ResponseText)
 	}
 	return b.String()
 }

@@ -22,50 +22,50 @@ func TestCheck(t *testing.T) {
 		{"a code redeemed twice", UsedTwice, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(1, 2, Exchange, "", OK, "b"),
 		}},
-		{"a code used twice ends the grant", "", []Operation{
+		{"code used twice, grant revoked", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Exchange, "", Refused, ""), at(30, 31, Access, "", Refused, ""),
 		}},
-		{"a code used twice, and the grant goes on", StillGood, []Operation{
+		{"code used twice, grant still valid", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Exchange, "", Refused, ""), at(30, 31, Access, "", OK, ""),
 		}},
-		{"a code lost", NoMoreGood, []Operation{at(1, 2, Exchange, "", Refused, "")}},
-		{"a code whose first exchange had no answer", "", []Operation{
+		{"unused code rejected", NoMoreGood, []Operation{at(1, 2, Exchange, "", Refused, "")}},
+		{"code with no response to the first exchange", "", []Operation{
 			at(1, 2, Exchange, "", Unknown, ""), at(3, 4, Exchange, "", Refused, ""),
 		}},
-		{"an exchange without an answer that did not happen", "", []Operation{
+		{"exchange without a response, not executed", "", []Operation{
 			at(1, 2, Exchange, "", Unknown, ""), at(3, 4, Exchange, "", OK, "a"),
 		}},
-		{"refreshed twice within the grace: the same successor", "", []Operation{
+		{"refreshed twice within the grace period, same successor", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(5, 6, Refresh, "a", OK, "b"), at(7, 8, Refresh, "b", OK, "c"),
 		}},
-		{"refreshed twice at once: two successors", UsedTwice, []Operation{
+		{"refreshed twice concurrently, two successors", UsedTwice, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(3, 4, Refresh, "a", OK, "c"),
 		}},
-		{"refreshed again after the grace", UsedTwice, []Operation{
+		{"refreshed again after the grace period", UsedTwice, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", OK, "b"),
 		}},
-		{"used again after the grace: the end", "", []Operation{
+		{"used again after the grace period, then grant revoked", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", Refused, ""), at(17, 18, Refresh, "b", Refused, ""),
 		}},
-		{"used again after the grace, and the grant goes on", StillGood, []Operation{
+		{"used again after the grace period, grant still valid", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", Refused, ""), at(17, 18, Refresh, "b", OK, "c"),
 		}},
-		{"used again within the grace, and punished", NoMoreGood, []Operation{
+		{"used again within the grace period, grant revoked", NoMoreGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(5, 6, Refresh, "a", Refused, ""),
 		}},
-		{"no answer, and punished for asking again", NoMoreGood, []Operation{
+		{"no response, grant revoked because of the retry", NoMoreGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(5, 6, Refresh, "a", Refused, ""),
 		}},
-		{"no answer, and asked again", "", []Operation{
+		{"no response, retried", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(5, 6, Refresh, "a", OK, "b"), at(7, 8, Refresh, "b", OK, "c"),
 		}},
-		{"no answer, and asked again too late", "", []Operation{
+		{"no response, retried too late", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(15, 16, Refresh, "a", Refused, ""), at(30, 31, Access, "", Refused, ""),
 		}},
-		{"a refresh token lost", NoMoreGood, []Operation{
+		{"valid refresh token rejected", NoMoreGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(20, 21, Refresh, "b", Refused, ""),
 		}},
-		{"an access token refused without cause", NoMoreGood, []Operation{
+		{"valid access token rejected", NoMoreGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Access, "", Refused, ""),
 		}},
 		{"accepted after a revocation, within the lag", "", []Operation{
@@ -74,16 +74,16 @@ func TestCheck(t *testing.T) {
 		{"accepted after a revocation and the lag", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(10, 11, Access, "", OK, ""),
 		}},
-		{"refused, and then accepted again", StillGood, []Operation{
+		{"rejected, then accepted", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, ""),
 		}},
-		{"a revocation without an answer", "", []Operation{
+		{"revocation without a response", "", []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(20, 21, Access, "", OK, ""), at(30, 31, Access, "", Refused, ""),
 		}},
-		{"a revocation without an answer, told of by one gateway, and accepted by another", StillGood, []Operation{
+		{"revocation without a response, token rejected, later accepted", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, ""),
 		}},
-		{"another answer", Otherwise, []Operation{at(1, 2, Exchange, "", Amiss, "")}},
+		{"unexpected response", Otherwise, []Operation{at(1, 2, Exchange, "", Amiss, "")}},
 		{"refreshed after a revocation", StillGood, []Operation{
 			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(5, 6, Refresh, "a", OK, "b"),
 		}},
@@ -110,8 +110,8 @@ func TestCheck(t *testing.T) {
 // A failover may undo an unacknowledged revocation, but not an acknowledged one.
 func TestUndo(t *testing.T) {
 	seen := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, "")}
-	told := append([]Operation(nil), seen...)
-	told[1].Result = OK
+	acknowledged := append([]Operation(nil), seen...)
+	acknowledged[1].Result = OK
 	for _, test := range []struct {
 		name string
 		undo bool
@@ -120,7 +120,7 @@ func TestUndo(t *testing.T) {
 	}{
 		{"a revocation without an answer is seen, and undone", true, seen, 0},
 		{"where nothing is undone", false, seen, 1},
-		{"a revocation that was acknowledged", true, told, 1},
+		{"a revocation that was acknowledged", true, acknowledged, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if found := Check(test.ops, Rules{Lag: 5 * time.Second, Undo: test.undo}); len(found) != test.want {

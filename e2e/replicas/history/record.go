@@ -35,15 +35,15 @@ const (
 
 // Operation is a client's request and its response.
 type Operation struct {
-	Client  int           `json:"client"`
-	Kind    Kind          `json:"kind"`
-	Subject string        `json:"subject"`         // name of the grant or session
-	Token   string        `json:"token,omitempty"` // refresh token in the request
-	Next    string        `json:"next,omitempty"`  // refresh token in the response
-	Result  Result        `json:"result"`
-	Told    string        `json:"told,omitempty"` // response as text, for reports
-	Call    time.Duration `json:"call"`           // time since the start of the record
-	Return  time.Duration `json:"return"`
+	Client       int           `json:"client"`
+	Kind         Kind          `json:"kind"`
+	Subject      string        `json:"subject"`         // name of the grant or session
+	Token        string        `json:"token,omitempty"` // refresh token in the request
+	Next         string        `json:"next,omitempty"`  // refresh token in the response
+	Result       Result        `json:"result"`
+	ResponseText string        `json:"told,omitempty"` // response as text, for reports
+	Call         time.Duration `json:"call"`           // time since the start of the record
+	Return       time.Duration `json:"return"`
 }
 
 // Record contains the operations of several clients. It is safe for concurrent use.

@@ -97,8 +97,8 @@ func (p part) measure(lists []string) (all []sums, err error) {
 			return nil, err
 		}
 	}
-	said, _ := json.Marshal(map[string]any{"Replace": replace})
-	if err := os.WriteFile(overlay, said, 0o600); err != nil {
+	overlayJSON, _ := json.Marshal(map[string]any{"Replace": replace})
+	if err := os.WriteFile(overlay, overlayJSON, 0o600); err != nil {
 		return nil, err
 	}
 	run := exec.Command("go", append([]string{"run", "-overlay", overlay, "./searchquality", "-sums", "-synonyms", "english"}, lists...)...)
@@ -122,12 +122,12 @@ func sumsIn(printed string) (all []sums) {
 
 // compare returns the table columns with the losses.
 func compare(with, without []sums) string {
-	queries, lost, most, least, three := 0.0, 0.0, 0.0, 0.0, 0.0
+	queries, lost, largest, smallest, three := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i, s := range with {
 		mrr := 100 * (s.mrr - without[i].mrr)
 		queries, lost = queries+s.queries, lost+s.queries*mrr
-		most, least = max(most, mrr), min(least, mrr)
+		largest, smallest = max(largest, mrr), min(smallest, mrr)
 		three = max(three, 100*(s.three-without[i].three)/s.queries)
 	}
-	return fmt.Sprintf("| %.1f | %.1f | %.1f | %.1f |", lost/queries, most, least, three)
+	return fmt.Sprintf("| %.1f | %.1f | %.1f | %.1f |", lost/queries, largest, smallest, three)
 }

@@ -198,8 +198,8 @@ func TestRegistry(t *testing.T) {
 			tags = append(tags, before+s)
 		}
 	}
-	for _, whole := range []map[string]record{r.grandfathered, r.redundant} {
-		for s := range whole {
+	for _, records := range []map[string]record{r.grandfathered, r.redundant} {
+		for s := range records {
 			tags = append(tags, s)
 		}
 	}

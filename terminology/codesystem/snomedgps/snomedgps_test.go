@@ -39,7 +39,7 @@ func TestStandIn(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/$validate-code?url="+sct+"&code=73211009&display=diabetes+mellitus", "")
 	if strings.Contains(w.Body.String(), "not checked") {
-		t.Errorf("the name without what is in brackets: %s", w.Body)
+		t.Errorf("the name without the semantic tag: %s", w.Body)
 	}
 }
 

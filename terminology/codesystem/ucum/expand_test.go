@@ -19,7 +19,7 @@ func TestSource(t *testing.T) {
 		"/ConceptMap/$translate?system=http://unitsofmeasure.org&targetsystem=http://unitsofmeasure.org&code=mg%2FdLL": {`Error processing unit 'mg/dLL': The unit 'dLL' is unknown at character 4; no translation`},
 	})
 	if got := string(terminologytest.Core(t).Capabilities().AppendJSON(nil)); !strings.Contains(got, `"code":"2.2","isDefault":true,"compositional":true}`) {
-		t.Error("TerminologyCapabilities do not say that UCUM is compositional")
+		t.Error("TerminologyCapabilities do not list UCUM as compositional")
 	}
 }
 

@@ -18,11 +18,11 @@ import (
 
 // naiveEvaluator evaluates expressions by splitting strings. It shares only ucum-essence.xml with the tested code.
 type naiveEvaluator struct {
-	prefixes map[string]float64
-	metric   map[string]bool
-	defined  map[string]string // definition by unit: a number followed by a unit; only a number for base units
-	known    map[string]naiveValue
-	axes     map[string]int
+	prefixes  map[string]float64
+	metric    map[string]bool
+	defined   map[string]string // definition by unit: a number followed by a unit; only a number for base units
+	evaluated map[string]naiveValue
+	axes      map[string]int
 }
 
 // naiveValue is a value: the exponents of base and arbitrary units, and the decimal logarithm of the number.
@@ -58,7 +58,7 @@ func newNaiveEvaluator(t testing.TB) *naiveEvaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &naiveEvaluator{prefixes: map[string]float64{}, metric: map[string]bool{}, defined: map[string]string{}, known: map[string]naiveValue{}, axes: map[string]int{}}
+	n := &naiveEvaluator{prefixes: map[string]float64{}, metric: map[string]bool{}, defined: map[string]string{}, evaluated: map[string]naiveValue{}, axes: map[string]int{}}
 	for _, m := range prefixElement.FindAllStringSubmatch(string(data), -1) {
 		n.prefixes[m[1]] = log10(m[2])
 	}
@@ -197,7 +197,7 @@ func (n *naiveEvaluator) power(s string) (naiveValue, bool) {
 }
 
 func (n *naiveEvaluator) unit(symbol string) (naiveValue, bool) {
-	if v, ok := n.known[symbol]; ok {
+	if v, ok := n.evaluated[symbol]; ok {
 		return v, true
 	}
 	definition, ok := n.defined[symbol]
@@ -220,7 +220,7 @@ func (n *naiveEvaluator) unit(symbol string) (naiveValue, bool) {
 		n.axes[symbol] = len(n.axes)
 	}
 	v.log += log10(number)
-	n.known[symbol] = v
+	n.evaluated[symbol] = v
 	return v, ok
 }
 

@@ -119,7 +119,7 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	if _, err := (system{}).FilterValue(propertyCanonical, "mg/"); err == nil {
-		t.Error("mg/ is no unit")
+		t.Error("mg/ is not a unit")
 	}
 	const measured = "not the quantity of a base unit; those are electric charge, length, luminous intensity, mass, plane angle, temperature, time"
 	if _, err := (system{}).FilterValue(propertyProperty, "Length"); err == nil || err.Error() != measured {

@@ -37,7 +37,7 @@ func TestExpansionOfCanceledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second *CodeList
 		waited := make(chan error)
-		gone := newBudget(&cancelingContext{Context: t.Context(), leave: func() {
+		canceled := newBudget(&cancelingContext{Context: t.Context(), leave: func() {
 			go func() {
 				x, err := l.expanding(newBudget(t.Context(), l)).Codes(vs)
 				second = x
@@ -45,8 +45,8 @@ func TestExpansionOfCanceledRequest(t *testing.T) {
 			}()
 			synctest.Wait() // blocks until the second request waits
 		}}, l)
-		if _, err := l.expanding(gone).Codes(vs); !errors.Is(err, context.Canceled) {
-			t.Errorf("the one that leaves: got %v", err)
+		if _, err := l.expanding(canceled).Codes(vs); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled request: got %v", err)
 		}
 		if err := <-waited; err != nil || len(second.Entries) != 4 {
 			t.Errorf("the one that waits: got %v, %v", second, err)
@@ -71,7 +71,7 @@ func newBudget(ctx context.Context, l *library) *budget.Budget {
 }
 
 func TestExpansionsAreCached(t *testing.T) {
-	l := libraryOf(t, fixture.Animals, fixture.AllCodesOf("http://x/animals"), fixture.SingleCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
+	l := libraryOf(t, fixture.Animals, fixture.AllCodesOf("http://x/animals"), fixture.SingleConceptCodeSystem("http://x/a", "1", "c"), fixture.AllCodesOf("http://x/a"))
 	vs, _ := l.set.ValueSets.Find("http://x/animals-all")
 	first, err := l.expanding(nil).Codes(vs)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestCachedKeysCount(t *testing.T) {
 		t.Errorf("%d are kept, want 1", n)
 	}
 	if c.put(long+long, &CodeList{}, 0); countCached(c) != 1 {
-		t.Error("one is kept whose key alone is larger than the cache")
+		t.Error("an entry with a key larger than the cache was stored")
 	}
 }
 

@@ -279,7 +279,7 @@ func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules 
 func findByID(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
 	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
 	if !ok {
-		return nil, outcome.NewUnknown("", "no value set has the id "+ref.ID, outcome.Missing{Kind: "ValueSet", ID: ref.ID})
+		return nil, outcome.NewUnknown("", "no value set has the id "+ref.ID, outcome.MissingDefinition{ResourceType: "ValueSet", ID: ref.ID})
 	}
 	if ref.URL != "" && !vs.MatchesCanonical(ref.URL) {
 		return nil, outcome.BadRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.Canonical(), ref.URL)

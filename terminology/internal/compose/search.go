@@ -80,7 +80,7 @@ func (d *divider) divide() *division {
 		at = end
 	}
 	if len(rest) > 0 {
-		d.addOthers(rest)
+		d.addOtherEntries(rest)
 	}
 	return d.division
 }
@@ -119,8 +119,8 @@ func (d *divider) addRun(from, to int) {
 	d.EntryAt = append(d.EntryAt, func(doc uint32) definitions.Entry { return definitions.Entry{CodeSystem: system, Concept: doc} })
 }
 
-// addOthers adds a part for entries outside runs. Its documents are the positions in rows.
-func (d *divider) addOthers(rows []uint32) {
+// addOtherEntries adds a part for entries outside runs. Its documents are the positions in rows.
+func (d *divider) addOtherEntries(rows []uint32) {
 	c := newEntryCorpus(d.definitions, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Position: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > MaxScanned && d.indexOthers {

@@ -43,7 +43,7 @@ func TestMemoryGrows(t *testing.T) {
 		t.Error("not in memory")
 	}
 	if m.Contains(append(list, make([]byte, 1<<20)...)) {
-		t.Error("holds what has moved to the heap")
+		t.Error("contains data that has moved to the heap")
 	}
 }
 

@@ -419,7 +419,7 @@ func (p *propertyRows) sortByConcept(n int) propertyValues {
 		return propertyValues{}
 	}
 	from, order := sortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
-	values := propertyValues{from: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
+	values := propertyValues{rowOffsets: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
 	for i, row := range order {
 		r := p.rows[row]
 		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value

@@ -80,7 +80,7 @@ func (t *Table) Properties() []codesystem.Property { return t.properties }
 // AppendValues appends the values of all properties of a concept.
 func (t *Table) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
 	values := &t.values
-	for row, end := values.from.rows(c.Number); row < end; row++ {
+	for row, end := values.rowOffsets.rows(c.Number); row < end; row++ {
 		v := codesystem.Value{
 			Property: &t.properties[values.property[row]], Member: valueMembers[values.kind[row]], Text: t.concepts.texts.At(values.value[row]),
 		}
@@ -94,7 +94,7 @@ func (t *Table) AppendValues(dst []codesystem.Value, c codesystem.Concept) []cod
 
 // Values calls visit with the values of a property of a concept until visit returns false.
 func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
-	for row, end := t.values.from.rows(c.Number); row < end; row++ {
+	for row, end := t.values.rowOffsets.rows(c.Number); row < end; row++ {
 		if int(t.values.property[row]) == property && !visit(t.concepts.texts.At(t.values.value[row])) {
 			return
 		}
@@ -132,7 +132,7 @@ func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, 
 func moveArrays(t *Table, m *offheap.Memory) {
 	d, v := &t.designations, &t.values
 	offheap.Move(m, &t.concepts.code, &t.concepts.display, &t.concepts.definition, &d.value, &d.extension, &v.value, &v.coding)
-	offheap.Move(m, (*[]uint32)(&t.concepts.index), &t.concepts.parent, (*[]uint32)(&d.from), (*[]uint32)(&v.from))
+	offheap.Move(m, (*[]uint32)(&t.concepts.index), &t.concepts.parent, (*[]uint32)(&d.from), (*[]uint32)(&v.rowOffsets))
 	offheap.Move(m, (*[]uint32)(&t.parents.from), &t.parents.to, (*[]uint32)(&t.children.from), &t.children.to)
 	offheap.Move(m, &d.language, &d.use, &v.property)
 	offheap.Move(m, &t.concepts.flags)
@@ -344,11 +344,11 @@ var valueMembers = [...]string{
 
 // propertyValues contains the property values of all concepts. Those of concept i are the rows [from[i], from[i+1]).
 type propertyValues struct {
-	from     offsets
-	property []uint16 // index in Table.properties
-	kind     []valueKind
-	value    []codesystem.TextRef // value as text; for a Coding, its code
-	coding   []codesystem.TextRef // Coding as JSON, or 0; nil if there are no Codings
+	rowOffsets offsets
+	property   []uint16 // index in Table.properties
+	kind       []valueKind
+	value      []codesystem.TextRef // value as text; for a Coding, its code
+	coding     []codesystem.TextRef // Coding as JSON, or 0; nil if there are no Codings
 }
 
 // Status returns the status of a concept, or "" if it is active.

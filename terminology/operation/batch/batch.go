@@ -27,7 +27,7 @@ const (
 
 // handle performs a $validate-code for each parameter validation, which contains its Parameters. The other parameters are
 // common to all validations. If a validation fails, an OperationOutcome replaces its result.
-func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	var common, single []parameters.Input
 	size, again := 0, 0 // size: common resources in bytes; again: other common parameters in steps
 	for _, in := range inputs {

@@ -19,7 +19,7 @@ func init() {
 	api.Register(api.Operation{Type: "CodeSystem", Name: "lookup", HasInstanceLevel: true, Handle: handle})
 }
 
-func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	p, err := c.Parameters(inputs)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ type Concept struct {
 	Supplements []string
 
 	// Missing is the complete code system if only a lookup-only substitute is loaded.
-	Missing []outcome.Missing
+	Missing []outcome.MissingDefinition
 }
 
 // ConceptProperty is a property of a concept.
@@ -122,7 +122,7 @@ func lookup(l *definitions.Set, q *Query) (*Concept, error) {
 		return nil, err
 	}
 	e, err := l.Systems.Concept(&q.Coding)
-	var missing []outcome.Missing
+	var missing []outcome.MissingDefinition
 	if err != nil {
 		lookupOnly, ok := l.Systems.LookupOnlyConcept(&q.Coding)
 		if !ok {

@@ -17,7 +17,7 @@ func init() {
 	api.Register(api.Operation{Type: "CodeSystem", Name: "subsumes", HasInstanceLevel: true, Handle: handle})
 }
 
-func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	p, err := c.Parameters(inputs)
 	if err != nil {
 		return nil, nil, err

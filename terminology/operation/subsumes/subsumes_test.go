@@ -20,7 +20,7 @@ func TestHierarchyMeaning(t *testing.T) {
 		fixture.WantContains(t, w.Body.String(), `"valueCode":"`+want+`"`)
 		w, _ = terminologytest.Call(t, h, "GET", "/metadata?mode=terminology", "")
 		if got := strings.Contains(w.Body.String(), `"subsumption":true`); got != (want == "subsumes") {
-			t.Errorf("%s: TerminologyCapabilities tell of subsumption: %t", meaning, got)
+			t.Errorf("%s: TerminologyCapabilities list subsumption: %t", meaning, got)
 		}
 	}
 }

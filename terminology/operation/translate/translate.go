@@ -29,7 +29,7 @@ func init() {
 	api.Register(api.Operation{Type: "ConceptMap", Name: "translate", HasInstanceLevel: true, Handle: handle, Capability: `"translation":{"needsMap":true}`})
 }
 
-func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	r, err := readRequest(c, inputs)
 	if err != nil {
 		return nil, nil, err
@@ -138,7 +138,7 @@ type Result struct {
 	Matches []Match
 
 	// Missing are the missing concept maps that could change the result.
-	Missing []outcome.Missing
+	Missing []outcome.MissingDefinition
 }
 
 // Match is a mapping of a concept in a concept map.
@@ -261,7 +261,7 @@ func (x *translator) finish() *Result {
 	case r.Found:
 		r.Missing = nil
 	case r.Missing == nil && len(r.Matches) == 0 && x.query.ConceptMap == nil && !x.query.isLoadedReference():
-		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map that is not loaded could contain the code
+		r.Missing = []outcome.MissingDefinition{{ResourceType: "ConceptMap"}} // any concept map that is not loaded could contain the code
 	}
 	return r
 }
@@ -347,7 +347,7 @@ func (x *translator) translateInOtherMap(c *parameters.Coding, chain []*definiti
 	other, ok := x.definitions.Maps.ConceptMap(reference)
 	switch {
 	case !ok:
-		x.result.Missing = append(x.result.Missing, outcome.Missing{Kind: "ConceptMap", Canonical: reference})
+		x.result.Missing = append(x.result.Missing, outcome.MissingDefinition{ResourceType: "ConceptMap", Canonical: reference})
 		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, to which %s refers, is not loaded", reference, chain[len(chain)-1].Canonical()))
 		return nil
 	case slices.Contains(chain, other):

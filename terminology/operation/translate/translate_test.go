@@ -48,7 +48,7 @@ func matches(t *testing.T, body []byte) (result bool, list []string) {
 		if p.Name == "result" {
 			result = p.ValueBoolean
 		}
-		var told []string
+		var parts []string
 		for _, q := range p.Part {
 			text := q.ValueCode + q.ValueCoding.Code
 			switch q.Name {
@@ -59,10 +59,10 @@ func matches(t *testing.T, body []byte) (result bool, list []string) {
 			case "originMap", "used-conceptmap":
 				text = strings.TrimPrefix(q.ValueCanonical, "http://x/")
 			}
-			told = append(told, text)
+			parts = append(parts, text)
 		}
 		if p.Name == "match" {
-			list = append(list, strings.Join(told, " "))
+			list = append(list, strings.Join(parts, " "))
 		}
 	}
 	return result, list
@@ -80,7 +80,7 @@ func TestTranslate(t *testing.T) {
 		{"several targets", "url=http://x/plain&system=http://x/a&code=1", true, []string{"equivalent one plain|1", "wider uno plain|1 targetComment=see"}},
 		{"disjoint is a match, but no translation", "url=http://x/plain&system=http://x/a&code=2", false, []string{"disjoint two plain|1"}},
 		{"no target", "url=http://x/plain&system=http://x/a&code=3", false, []string{"unmatched plain|1 targetComment=none"}},
-		{"no target, as R5 says it", "url=http://x/plain&system=http://x/a&code=4", false, []string{"unmatched plain|1"}},
+		{"no target, in R5 form", "url=http://x/plain&system=http://x/a&code=4", false, []string{"unmatched plain|1"}},
 		{"product, comment and relationship", "url=http://x/plain&system=http://x/a&code=5", true, []string{"narrower five http://x/p=v plain|1 sourceComment=from"}},
 		{"not mapped", "url=http://x/plain&system=http://x/a&code=6", false, nil},
 		{"unmapped: fixed", "url=http://x/fixed&system=http://x/a&code=6", true, []string{"relatedto rest fixed|1"}},
@@ -94,7 +94,7 @@ func TestTranslate(t *testing.T) {
 		{"other map: of another", "url=http://x/ours&system=http://x/a&code=5", true, []string{"narrower five http://x/p=v ours|1 middle|1 plain|1 sourceComment=from"}},
 		{"other map: not here", "url=http://x/lost&system=http://x/a&code=1", false, nil},
 		{"groups of several targets", "url=http://x/groups&system=http://x/a&code=1", true, []string{"relatedto one groups", "relatedto I groups"}},
-		{"groups of one target have their say together", "url=http://x/groups&system=http://x/a&code=2", true, []string{"relatedto two groups"}},
+		{"groups with one target are combined", "url=http://x/groups&system=http://x/a&code=2", true, []string{"relatedto two groups"}},
 		{"one target", "url=http://x/groups&system=http://x/a&code=1&targetsystem=http://x/c", true, []string{"relatedto I groups"}},
 		{"source version", "url=http://x/groups&system=http://x/a&version=1&code=1", true, []string{"relatedto one groups"}},
 		{"source value set", "source=http://x/vs&system=http://x/a&code=1&targetsystem=http://x/c", true, []string{"relatedto I groups"}},
@@ -169,7 +169,7 @@ func TestTranslateInline(t *testing.T) {
 	err := terminologytest.ServeError(&api.Handler{Library: h.Library, HasOtherServers: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
 		strings.NewReader(fixture.ParametersOf(own, `{"name":"code","valueCode":"5"}`))))
 	if err != nil {
-		t.Errorf("others are asked, who do not have the map: %v", err)
+		t.Errorf("other servers without the map are called: %v", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestTranslateDependency(t *testing.T) {
 		name, code, dependency string
 		want                   string
 	}{
-		{"not told", "1", "", "male-1 female-1 both-1"},
+		{"no dependency given", "1", "", "male-1 female-1 both-1"},
 		{"told", "1", dependency("http://x/sex", male), "male-1 both-1"},
 		{"another value", "1", dependency("http://x/sex", concept(`{"system":"http://x/s","code":"u"}`, "")), "both-1"},
 		{"another element", "1", dependency("http://x/age", male), "male-1 female-1 both-1"},

@@ -29,7 +29,7 @@ func init() {
 	)
 }
 
-func handleInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handleInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	r, err := readRequest(c, inputs, true)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +37,7 @@ func handleInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.I
 	return r.handle(c, l, ValidateInValueSet)
 }
 
-func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
+func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	r, err := readRequest(c, inputs, false)
 	if err != nil {
 		return nil, nil, err
@@ -46,8 +46,8 @@ func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters
 }
 
 // handle performs a validation. It fetches missing definitions if they could change the result.
-func (r *request) handle(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
-	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.Missing, error) {
+func (r *request) handle(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.MissingDefinition, error) {
+	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.MissingDefinition, error) {
 		l, err := c.WithRequestResources(l, r.common)
 		if err != nil {
 			return nil, api.MissingDefinitions(err), err
@@ -140,7 +140,7 @@ type Result struct {
 	UnknownVersions, UnknownSystems []string
 
 	// Missing are the definitions that could change the result.
-	Missing []outcome.Missing
+	Missing []outcome.MissingDefinition
 
 	concept jsontext.Value // validated CodeableConcept, or nil
 }

@@ -91,7 +91,7 @@ func TestValidated(t *testing.T) {
 		return `{"name":"coding","valueCoding":` + string(text) + `}`
 	}
 	of := func(code string) string { return coding("http://x/teams", code, "") }
-	shown := func(display string) string { return coding("http://x/teams", "ward", display) }
+	withDisplay := func(display string) string { return coding("http://x/teams", "ward", display) }
 	lenient, concrete, only := `{"name":"lenient-display-validation","valueBoolean":true}`, `{"name":"abstract","valueBoolean":false}`, `{"name":"valueset-membership-only","valueBoolean":true}`
 	wrong := func(what, display string) string {
 		return "Wrong " + what + " '" + display + "' for http://x/teams#ward. Valid display is 'Ward 7 Team' (en) (for the language(s) '--')"
@@ -108,7 +108,7 @@ func TestValidated(t *testing.T) {
 			messages: []string{"The concept 'shut' has a status of inactive and its use should be reviewed"}}},
 		{"inactive by status", []string{of("gone")}, validationSummary{result: true, inactive: true, status: "retired", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
 			messages: []string{"The concept 'gone' has a status of retired and inactive and its use should be reviewed"}}},
-		{"inactive by a status that says so", []string{of("worse")}, validationSummary{result: true, inactive: true, status: "DISCOURAGED", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
+		{"inactive by its status", []string{of("worse")}, validationSummary{result: true, inactive: true, status: "DISCOURAGED", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
 			messages: []string{"The concept 'worse' has a status of DISCOURAGED and its use should be reviewed"}}},
 		{"the property goes before the standards status", []string{of("both")}, validationSummary{result: true, inactive: true, status: "retired", issues: []string{"warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
 			messages: []string{"The concept 'both' has a status of retired and inactive and its use should be reviewed"}}},
@@ -129,14 +129,14 @@ func TestValidated(t *testing.T) {
 			messages: []string{"A definition for CodeSystem CodeSystem/a:b could not be found, so the code cannot be validated", "Coding.system must be an absolute reference, not a local reference", notFound("CodeSystem/a:b#ward")}}},
 		{"an unknown system", []string{coding("urn:oid:1.2.3", "ward", "")}, validationSummary{unknown: "urn:oid:1.2.3", issues: []string{"error not-found UNKNOWN_CODESYSTEM@Coding.system", notIn},
 			messages: []string{"A definition for CodeSystem urn:oid:1.2.3 could not be found, so the code cannot be validated", notFound("urn:oid:1.2.3#ward")}}},
-		{"the right display in another case", []string{shown("ward 7 TEAM")}, validationSummary{result: true}},
-		{"wide spaces", []string{shown("Ward  7 Team")}, validationSummary{issues: []string{"error invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", "Ward  7 Team")}}},
-		{"spaces around", []string{shown(" ward 7 Team "), lenient}, validationSummary{result: true, issues: []string{"warning invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", " ward 7 Team ")}}},
-		{"no space between words", []string{shown("Ward7Team")}, validationSummary{issues: []string{"error invalid-display Display_Name_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("Display Name", "Ward7Team")}}},
+		{"the right display in another case", []string{withDisplay("ward 7 TEAM")}, validationSummary{result: true}},
+		{"wide spaces", []string{withDisplay("Ward  7 Team")}, validationSummary{issues: []string{"error invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", "Ward  7 Team")}}},
+		{"spaces around", []string{withDisplay(" ward 7 Team "), lenient}, validationSummary{result: true, issues: []string{"warning invalid-display Display_Name_WS_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("whitespace in Display Name", " ward 7 Team ")}}},
+		{"no space between words", []string{withDisplay("Ward7Team")}, validationSummary{issues: []string{"error invalid-display Display_Name_for__should_be_one_of__instead_of@Coding.display"}, messages: []string{wrong("Display Name", "Ward7Team")}}},
 		{"abstract", []string{of("all")}, validationSummary{result: true}},
 		{"abstract and not allowed", []string{of("all"), concrete}, validationSummary{issues: []string{"error code-rule ABSTRACT_CODE_NOT_ALLOWED@Coding.code", notIn},
 			messages: []string{"Code 'http://x/teams#all' is abstract, and not allowed in this context", notFound("http://x/teams#all")}}},
-		{"abstract, not allowed, and only membership asked for", []string{of("all"), concrete, only}, validationSummary{issues: []string{notIn}, messages: []string{notFound("http://x/teams#all")}}},
+		{"abstract, not allowed, membership only", []string{of("all"), concrete, only}, validationSummary{issues: []string{notIn}, messages: []string{notFound("http://x/teams#all")}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestValidationInput(t *testing.T) {
 		{"a code without a system", valueSet, []string{url, code}, 400, []string{"system"}, ""},
 		{"an empty code", valueSet, []string{url, `{"name":"code","valueCode":""}`, fixture.URI("system", "http://x/colours")}, 400, []string{"empty"}, ""},
 		{"a code and a Coding", valueSet, []string{url, code, fixture.URI("system", "http://x/colours"), coding(red)}, 400, []string{"exactly one"}, ""},
-		{"a code whose system the value set has", valueSet, []string{url, code, infer}, 200, []string{valid}, ""},
+		{"code with a system of the value set", valueSet, []string{url, code, infer}, 200, []string{valid}, ""},
 		{"a code in a context", valueSet, []string{`{"name":"context","valueUri":"http://x/Paint#Paint.colour"}`, code}, 200, []string{valid}, ""},
 		{"a Coding with a display beside it", valueSet, []string{url, coding(red), `{"name":"display","valueString":"x"}`}, 200, []string{valid}, ""},
 		{"a Coding without a system", valueSet, []string{url, coding(`"code":"red"`)}, 200, []string{invalid, `"warning"`, "Coding has no system"}, ""},
@@ -251,7 +251,7 @@ func TestValidationInput(t *testing.T) {
 		{"in a version of a code system", system, []string{code, fixture.URI("url", "http://x/colours|1.0.0")}, 200, []string{valid, `"valueUri":"http://x/colours"`}, ""},
 		{"in a version of a code system that is not here", system, []string{code, fixture.URI("url", "http://x/colours|9")}, 200, []string{invalid, "Valid versions: 1.0.0"}, "include"},
 		{"in a code system that system names", system, []string{code, fixture.URI("system", "http://x/colours")}, 200, []string{valid, `"valueString":"Red"`}, ""},
-		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + fixture.SingleCodeSystem("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
+		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + fixture.SingleConceptCodeSystem("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
 		{"in a code system: a Coding without a system", system, []string{colour, coding(`"code":"red"`)}, 200, []string{invalid, "Coding has no system"}, ""},
 		{"in a code system: a Coding of another", system, []string{colour, coding(`"system":"http://x/y","code":"red"`)}, 400, []string{"http://x/y"}, ""},
 		{"in a code system: a CodeableConcept", system, []string{colour, concept(`{"system":"http://x/y","code":"red"},{` + red + `}`)}, 200, []string{valid}, "http://x/y could"},
@@ -274,7 +274,7 @@ func TestValidationInput(t *testing.T) {
 // TestInferInAnyCase checks that a code without a system matches regardless of case if its code system is case-insensitive (R4
 // CodeSystem.caseSensitive).
 func TestInferInAnyCase(t *testing.T) {
-	insensitive := strings.Replace(fixture.SingleCodeSystem("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
+	insensitive := strings.Replace(fixture.SingleConceptCodeSystem("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
 	h := &api.Handler{Library: terminologytest.Library(t, insensitive, fixture.AllCodesOf("http://x/ci"))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/ci-all&code=aBC&inferSystem=true", "")
 	fixture.WantContains(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
@@ -307,7 +307,7 @@ func TestValidateDetails(t *testing.T) {
 		want        []string
 		not         string
 	}{
-		{"any display where no language is asked for", "url=http://x/active&code=red&display=ROT", []string{`"valueBoolean":true`}, "issue"},
+		{"any display without a requested language", "url=http://x/active&code=red&display=ROT", []string{`"valueBoolean":true`}, "issue"},
 		{"display in the language", "url=http://x/active&code=red&display=Rot&displayLanguage=de", []string{`"valueBoolean":true`}, "issue"},
 		{"display in another language", "url=http://x/active&code=red&display=Red&displayLanguage=de", []string{`"valueBoolean":false`, "Valid display is one of 2 choices: 'Rot' (de) or 'Rot (CH)' (de-CH)"}, ""},
 		{"inactive ones are not in it", "url=http://x/active&code=pink", []string{`"valueBoolean":false`, "valid but is not active"}, ""},
@@ -687,9 +687,9 @@ func TestListedUnchecked(t *testing.T) {
 		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set enumerates, cannot be checked"`)
 }
 
-// TestListedUncheckedOthers checks that other servers are called first if an enumerated code cannot be checked because its code
+// TestUncheckedCodeCallsServers checks that other servers are called first if an enumerated code cannot be checked because its code
 // system is missing. If they fail, the local result is used.
-func TestListedUncheckedOthers(t *testing.T) {
+func TestUncheckedCodeCallsServers(t *testing.T) {
 	h := &api.Handler{HasOtherServers: true, Library: terminologytest.Library(t, fixture.ComposedValueSet("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
 	w := httptest.NewRecorder()
 	err := terminologytest.ServeError(h, w, httptest.NewRequest(http.MethodGet, "/ValueSet/$validate-code?url=http://x/lists&system=http://x/gone&code=a", nil))

@@ -21,7 +21,7 @@ func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.
 	l.Use(func() {
 		var v *validator
 		if v, err = newValidator(l, vs, q, b); err == nil {
-			v.expansions = expansions
+			v.codeLists = expansions
 			result, err = v.result()
 		}
 	})
@@ -29,7 +29,7 @@ func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.
 }
 
 type validator struct {
-	expansions      *compose.CodeListCache
+	codeLists       *compose.CodeListCache
 	codingValidator codingValidator
 	codings         []parameters.Coding
 }
@@ -126,7 +126,7 @@ func (v *validator) inferSystem(c *parameters.Coding) error {
 // missingValueSet adds an issue if err is about a missing imported value set. It returns any other error.
 func (v *validator) missingValueSet(err error) error {
 	var e *outcome.Error
-	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
+	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].ResourceType != "ValueSet" {
 		return err
 	}
 	v.codingValidator.missing.valueSets = append(v.codingValidator.missing.valueSets, e.Missing...)
@@ -193,7 +193,7 @@ func (v *validator) declaredSystems() (systems []string, hasGrammar bool, err er
 
 // expandedSystems returns the code systems of the expansion's entries with the given code.
 func (v *validator) expandedSystems(c *parameters.Coding) (systems []string, err error) {
-	x, err := (&compose.Expander{Definitions: v.codingValidator.definitions, Cache: v.expansions, Rules: &v.codingValidator.query.Rules, Budget: v.codingValidator.budget}).Codes(v.codingValidator.valueSet)
+	x, err := (&compose.Expander{Definitions: v.codingValidator.definitions, Cache: v.codeLists, Rules: &v.codingValidator.query.Rules, Budget: v.codingValidator.budget}).Codes(v.codingValidator.valueSet)
 	if err != nil {
 		return nil, err
 	}
@@ -235,10 +235,10 @@ func (v *validator) summarize(results []codingResult) *Result {
 }
 
 // missingDefinitions returns the missing definitions of all codings.
-func (v *validator) missingDefinitions() []outcome.Missing {
+func (v *validator) missingDefinitions() []outcome.MissingDefinition {
 	list := append(v.codingValidator.missing.valueSets, missingSystems(v.codingValidator.definitions, v.codings)...)
 	for _, reference := range slices.Concat(v.codingValidator.missing.versions, v.codingValidator.missing.uncheckedSystems) {
-		definitions.AppendUnique(&list, outcome.Missing{Kind: "CodeSystem", Canonical: reference})
+		definitions.AppendUnique(&list, outcome.MissingDefinition{ResourceType: "CodeSystem", Canonical: reference})
 	}
 	return list
 }
@@ -291,7 +291,7 @@ func (v *validator) addStatusIssues(list []codingResult) {
 }
 
 // missingSystems returns those code systems of the codings that are not loaded.
-func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []outcome.Missing) {
+func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []outcome.MissingDefinition) {
 	for i := range codings {
 		c := &codings[i]
 		index := t.Systems.CodeSystem(c.System, c.Version)
@@ -383,10 +383,10 @@ func (v *codingValidator) addNotInValueSet(c *parameters.Coding) {
 
 // missingDefinitions lists the definitions that codings need but that are not loaded.
 type missingDefinitions struct {
-	versions         []string          // canonicals of code system versions
-	systems          []string          // URLs of code systems of which no version is loaded
-	uncheckedSystems []string          // canonicals of code systems whose codes were accepted without checking
-	valueSets        []outcome.Missing // imported value sets
+	versions         []string                    // canonicals of code system versions
+	systems          []string                    // URLs of code systems of which no version is loaded
+	uncheckedSystems []string                    // canonicals of code systems whose codes were accepted without checking
+	valueSets        []outcome.MissingDefinition // imported value sets
 }
 
 // isConcept reports whether the codings belong to a CodeableConcept, of which only one coding must be valid.

@@ -77,7 +77,7 @@ func countReadable(t *testing.T, s *boltstore.Store) (n int) {
 // contains the remedy and the file is unchanged.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
-	whole := validFile(t)
+	valid := validFile(t)
 	size := os.Getpagesize()
 	damages := map[string]func(file []byte, at int) []byte{
 		"zeroed": func(file []byte, at int) []byte { clear(file[at:min(len(file), at+size)]); return file },
@@ -94,8 +94,8 @@ func TestDamagedPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			refused := 0
-			for at := size; at < len(whole); at += size {
-				file := damage(bytes.Clone(whole), at)
+			for at := size; at < len(valid); at += size {
+				file := damage(bytes.Clone(valid), at)
 				s, path, log := openDamaged(t, file)
 				if err := s.Open(); err != nil {
 					checkRefused(t, fmt.Sprint("page ", at/size), path, file, err)
@@ -104,7 +104,7 @@ func TestDamagedPages(t *testing.T) {
 					t.Errorf("page %d: %d entries, log %q", at/size, n, log)
 				}
 			}
-			if pages := len(whole)/size - 1; refused < pages/3 || refused == pages {
+			if pages := len(valid)/size - 1; refused < pages/3 || refused == pages {
 				t.Errorf("of %d damages, %d are found", pages, refused)
 			}
 		})
@@ -119,7 +119,7 @@ func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 			t.Errorf("%s: %q is not in %v", what, want, err)
 		}
 	}
-	if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, file) {
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, file) {
 		t.Errorf("%s: the file is another: %v", what, err)
 	}
 }
@@ -168,7 +168,7 @@ func TestDamagedWhileInUse(t *testing.T) {
 	}
 }
 
-// Page types of bbolt.
+// Page types in bbolt files.
 const (
 	branchPage = 1
 	leafPage   = 2
@@ -261,7 +261,7 @@ func TestFlippedBytes(t *testing.T) {
 			}
 		}},
 		{"a page has another id", func(t *testing.T, f []byte) { findPage(t, f, leafPage, 3, damagedValue(20))[0] ^= 1 }},
-		{"a page goes on beyond the last", func(t *testing.T, f []byte) {
+		{"a page overflows past the last page", func(t *testing.T, f []byte) {
 			page := findPage(t, f, leafPage, 3, damagedValue(20))
 			binary.NativeEndian.PutUint32(page[12:], 1<<31)
 		}},
@@ -275,11 +275,11 @@ func TestFlippedBytes(t *testing.T) {
 		}},
 		{"a free page less", func(_ *testing.T, f []byte) { dropElement(freePages(f)) }},
 	}
-	whole := validFile(t)
+	valid := validFile(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			file := bytes.Clone(whole)
+			file := bytes.Clone(valid)
 			test.flip(t, file)
 			s, path, _ := openDamaged(t, file)
 			if err := s.Open(); err != nil {
@@ -291,7 +291,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// If one of the two meta pages is damaged, the other is used.
+// If one of the two meta pages of a file is damaged, the other is used.
 func TestFlippedMeta(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()
@@ -365,7 +365,7 @@ func TestMovedFile(t *testing.T) {
 	t.Run("comes back", func(t *testing.T) {
 		s, path := open(t)
 		if err := s.Open(); err == nil {
-			t.Error("a reload goes well while there is no file")
+			t.Error("a reload succeeds without the file")
 		}
 		if err := os.Rename(path+".moved", path); err != nil {
 			t.Fatal(err)

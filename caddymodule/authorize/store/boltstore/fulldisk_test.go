@@ -56,6 +56,6 @@ func fillDisk(t *testing.T, path string) {
 		t.Errorf("a trial: %v", err)
 	}
 	if _, err := s.Get(t.Context(), "first"); err != nil {
-		t.Errorf("what was there: %v", err)
+		t.Errorf("existing entry: %v", err)
 	}
 }

@@ -275,8 +275,8 @@ func (s *Store) writeQueue(f *openFile) {
 	}
 }
 
-// classifyWriteError converts the error of a full disk, or of an exceeded quota or process limit, into a [store.Fault] with
-// [store.CauseFull]. After such an error, the file is unchanged.
+// classifyWriteError converts errors of a full disk, quota or process limit into a [store.Fault]. They leave the file
+// unchanged.
 func classifyWriteError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all errors

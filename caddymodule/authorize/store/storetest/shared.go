@@ -23,7 +23,7 @@ type SharedSuite struct {
 	Lifetime time.Duration
 }
 
-// Run runs the tests.
+// Run runs the tests as subtests of t.
 func (s SharedSuite) Run(t *testing.T) {
 	for _, tt := range []struct {
 		name string

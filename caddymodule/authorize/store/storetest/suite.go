@@ -35,10 +35,10 @@ type Suite struct {
 	ApproximateLimit bool
 }
 
-// Run tests the stores created by newStore with synctest's clock.
+// Run runs the tests of a [Suite] with synctest's clock. newStore creates the stores.
 func Run(t *testing.T, newStore New) { Suite{New: newStore}.Run(t) }
 
-// Run runs the tests.
+// Run runs the tests as subtests of t.
 func (s Suite) Run(t *testing.T) {
 	for _, tt := range slices.Concat(callTests, stepTests, entriesTests) {
 		if s.ApproximateLimit && tt.needsExactLimit {

@@ -100,11 +100,11 @@ func TestCopy(t *testing.T) {
 		put(t, file, "code:over", "v", time.Second)
 		time.Sleep(30 * time.Minute)
 		want := readContents(t, file)
-		told := 0
-		o := storecopy.Options{Source: "a", Progress: func(storecopy.Counts) { told++ }}
+		progressCalls := 0
+		o := storecopy.Options{Source: "a", Progress: func(storecopy.Counts) { progressCalls++ }}
 		counts, err := storecopy.Run(t.Context(), file, shared, o)
-		if err != nil || counts != (storecopy.Counts{Read: 1001, Copied: 1001, Compared: 1001}) || told < 10 {
-			t.Errorf("%+v, told %d times, %v", counts, told, err)
+		if err != nil || counts != (storecopy.Counts{Read: 1001, Copied: 1001, Compared: 1001}) || progressCalls < 10 {
+			t.Errorf("%+v, %d progress calls, %v", counts, progressCalls, err)
 		}
 		readContents(t, shared).check(t, want)
 		if _, err := storecopy.Run(t.Context(), shared, back, files); err != nil {
@@ -117,12 +117,12 @@ func TestCopy(t *testing.T) {
 // interruptedStore is a store that fails after some steps.
 type interruptedStore struct {
 	store.CopyableStore
-	left int
-	err  error
+	remainingSteps int
+	err            error
 }
 
 func (c *interruptedStore) Do(ctx context.Context, calls ...*store.Call) error {
-	if c.left--; c.left < 0 {
+	if c.remainingSteps--; c.remainingSteps < 0 {
 		return c.err
 	}
 	return c.CopyableStore.Do(ctx, calls...)
@@ -364,12 +364,12 @@ func TestEntryReportedTwice(t *testing.T) {
 // stepCounter counts the steps that change a store.
 type stepCounter struct {
 	store.CopyableStore
-	most, n int // maximum number of calls in a step
+	maxCalls, n int // maximum number of calls in a step
 }
 
 func (s *stepCounter) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) > 1 && calls[0].Op == store.Put {
-		s.most, s.n = max(s.most, len(calls)), s.n+1
+		s.maxCalls, s.n = max(s.maxCalls, len(calls)), s.n+1
 	}
 	return s.CopyableStore.Do(ctx, calls...)
 }
@@ -377,7 +377,7 @@ func (s *stepCounter) Do(ctx context.Context, calls ...*store.Call) error {
 // A batch has the configured number of entries, or fewer if they are large.
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct{ batch, size, most, steps int }{
+	for name, tt := range map[string]struct{ batch, size, maxCalls, steps int }{
 		"by default":    {0, 10, storecopy.DefaultBatch, 10},
 		"as many as":    {900, 10, 900, 3},
 		"large entries": {900, 12800, 90, 23},
@@ -388,8 +388,8 @@ func TestBatch(t *testing.T) {
 			for i := range 2000 {
 				put(t, from, fmt.Sprint("refresh:", i), string(make([]byte, tt.size)), time.Hour)
 			}
-			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Batch: tt.batch}); err != nil || to.most != tt.most || to.n != tt.steps {
-				t.Errorf("%d steps with up to %d entries: %v", to.n, to.most, err)
+			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Batch: tt.batch}); err != nil || to.maxCalls != tt.maxCalls || to.n != tt.steps {
+				t.Errorf("%d steps with up to %d entries: %v", to.n, to.maxCalls, err)
 			}
 		})
 	}
@@ -478,7 +478,7 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			another.ID = "another"
 			c.Clients = append(c.Clients, another)
 			authorizetest.AllowRefreshTokens(c)
-			c.Store, c.Durable = s, s
+			c.Store, c.DurableStore = s, s
 		})
 	}
 	for name, apps := range map[string][]string{"into an empty store": nil, "merged": {"app", "app"}} {

@@ -22,7 +22,7 @@ func TestNew(t *testing.T) {
 		{"a URL", Config{DSN: "postgres://fhir@db/fhir?sslmode=verify-full"}, ""},
 		{"no connection string at all", Config{DSN: "nonsense"}, "connection string"},
 		{"an address to listen", Config{DSN: "host=db", ListenAddress: "primary:5433"}, ""},
-		{"a port to listen that is none", Config{DSN: "host=db", ListenAddress: "primary:x"}, "invalid listen address"},
+		{"invalid listen port", Config{DSN: "host=db", ListenAddress: "primary:x"}, "invalid listen address"},
 		{"a table in a schema", Config{DSN: "host=db", Table: "gateway.store"}, ""},
 		{"a table that would be SQL", Config{DSN: "host=db", Table: "x; DROP TABLE y"}, "invalid table"},
 		{"a long table", Config{DSN: "host=db", Table: strings.Repeat("x", 41)}, "invalid table"},
@@ -45,13 +45,13 @@ func TestNew(t *testing.T) {
 func TestPasswordIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dsn, want string }{
-		{"a port that is none, in a URL", "postgres://fhir:hunter2@db:x/fhir", "the port is not a number"},
-		{"a port that is none", "password=hunter2 port=x", "the port is not a number"},
+		{"invalid port in a URL", "postgres://fhir:hunter2@db:x/fhir", "the port is not a number"},
+		{"invalid port", "password=hunter2 port=x", "the port is not a number"},
 		{"spaces around the equals sign", "host=db port=abc user=fhir password = 'hunter2 s3c'", "the port is not a number"},
 		{"a quote that does not end", "host=db password = 'hunter2", "neither a URL nor keyword=value pairs"},
 		{"an unquoted space", "host=db password=x hunter2", "neither a URL nor keyword=value pairs"},
-		{"TLS that is unknown", "host=db password=hunter2 sslmode=perhaps", "invalid TLS parameters"},
-		{"a certificate that is not there", "host=db password = hunter2 sslmode=verify-full sslrootcert=/nowhere", "invalid TLS parameters"},
+		{"unknown sslmode", "host=db password=hunter2 sslmode=perhaps", "invalid TLS parameters"},
+		{"missing root certificate", "host=db password = hunter2 sslmode=verify-full sslrootcert=/nowhere", "invalid TLS parameters"},
 		{"target_session_attrs with a typing error", "host=db target_session_attrs=hunter2", "target_session_attrs"},
 		{"a number of connections", "host=db password=x pool_max_conns=hunter2", "pool_"},
 		{"a colon and an at sign in the password", "postgres://fhir@x:hunter2@db/fhir", "%40"},
@@ -190,13 +190,13 @@ func TestClock(t *testing.T) {
 	t.Parallel()
 	var c clock
 	if off := time.Until(c.now()).Abs(); off > time.Minute {
-		t.Errorf("before it is told: off by %v", off)
+		t.Errorf("before the first response: off by %v", off)
 	}
 	answered := time.Now()
 	ahead := answered.Add(time.Hour)
 	c.update(ahead, answered.Add(-2*time.Second), answered) // read a second ago
 	if off := c.now().Sub(ahead.Add(time.Second)); off < 0 || off > time.Minute {
-		t.Errorf("told an hour ahead: off by %v", off)
+		t.Errorf("after a response an hour ahead: off by %v", off)
 	}
 }
 

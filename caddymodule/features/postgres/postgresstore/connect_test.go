@@ -13,7 +13,7 @@ import (
 func TestConnectionErrorHasCause(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		code, says string
+		code, message string
 	}{
 		"starting":             {"57P03", "the database system is starting up"},
 		"too many connections": {"53300", "sorry, too many clients already"},
@@ -21,14 +21,14 @@ func TestConnectionErrorHasCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, port := refusingServer(t, "SFATAL\x00C"+tt.code+"\x00M"+tt.says+"\x00\x00")
+			host, port := refusingServer(t, "SFATAL\x00C"+tt.code+"\x00M"+tt.message+"\x00\x00")
 			s, err := New(Config{DSN: "host=" + host + " port=" + port + " user=u dbname=d", Timeout: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			for call, err := range map[string]error{"Open": s.Open(t.Context()), "Delete": s.Delete(t.Context(), "k")} {
-				if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "TLS") {
+				if err == nil || !strings.Contains(err.Error(), tt.message) || strings.Contains(err.Error(), "TLS") {
 					t.Errorf("%s: %v", call, err)
 				}
 			}

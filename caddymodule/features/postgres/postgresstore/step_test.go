@@ -68,15 +68,15 @@ func TestRefusedStep(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		failed int
-		held   [][]byte
+		stored [][]byte
 		want   error
 		call   *store.Call
 	}{
 		{"both", 1, [][]byte{{}, nil}, store.ErrNotFound, take},
 		{"the second", 1, [][]byte{{}, []byte("v")}, store.ErrExists, add},
 		{"the first", 2, [][]byte{nil, nil}, store.ErrNotFound, take},
-		{"one that could succeed by now", 1, [][]byte{nil, []byte("v")}, store.ErrExists, add},
-		{"for lack of room", -1, nil, store.ErrFull, add},
+		{"a call that could succeed by now", 1, [][]byte{nil, []byte("v")}, store.ErrExists, add},
+		{"full store", -1, nil, store.ErrFull, add},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			take.Err, add.Err = nil, nil
@@ -84,7 +84,7 @@ func TestRefusedStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.callError(tt.failed, tt.held); !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
+			if err := p.callError(tt.failed, tt.stored); !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
 				t.Errorf("error %v, of the call %v, want %v", err, tt.call.Err, tt.want)
 			}
 		})

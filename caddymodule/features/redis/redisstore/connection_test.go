@@ -12,10 +12,10 @@ func TestSentinels(t *testing.T) {
 	t.Parallel()
 	old, next := master{"old:6379", 3}, master{"next:6379", 4}
 	for _, tt := range []struct {
-		name  string
-		known master
-		told  []master
-		want  master
+		name     string
+		current  master
+		reported []master
+		want     master
 	}{
 		{"all agree", master{}, []master{old, old, old}, old},
 		{"one knows of a failover", old, []master{old, next, old}, next},
@@ -25,8 +25,8 @@ func TestSentinels(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := &sentinels{nodes: make([]*redis.SentinelClient, 3), current: tt.known}
-			if got, err := s.chooseMaster(tt.told, nil); err != nil || got != tt.want || s.current != tt.want {
+			s := &sentinels{nodes: make([]*redis.SentinelClient, 3), current: tt.current}
+			if got, err := s.chooseMaster(tt.reported, nil); err != nil || got != tt.want || s.current != tt.want {
 				t.Errorf("the master is %v, %v; want %v", got, err, tt.want)
 			}
 		})

@@ -21,9 +21,9 @@ func TestClock(t *testing.T) {
 			time.Sleep(back)
 			c.addSample(server, sent)
 		}
-		want := func(when string, most time.Duration) {
+		want := func(when string, tolerance time.Duration) {
 			t.Helper()
-			if off := (c.offset() - time.Hour).Abs(); off > most {
+			if off := (c.offset() - time.Hour).Abs(); off > tolerance {
 				t.Errorf("%s: %v off", when, off)
 			}
 		}

@@ -27,24 +27,24 @@ const (
 	entryKind    = "roster-entry"
 	changePrefix = "roster-change:"
 
-	// maxStoredChanges is the number of changes that the store keeps for other gateways. A gateway that missed more reads all
-	// entries.
+	// maxStoredChanges is the number of changes that the store retains for other gateways. A gateway that has missed more
+	// changes reads all entries.
 	maxStoredChanges = 1024
 
 	// pollInterval is the interval at which a gateway polls the store for changes by other gateways.
 	pollInterval = 2 * time.Second
 )
 
-// A head is the latest change. Each change replaces it, so changes by several gateways are serialized.
+// A head identifies the latest change. Each change replaces it, so changes by several gateways are serialized.
 type head struct {
 	Number           uint64            `json:"number"`           // sequence number of the change
-	ID               string            `json:"id"`               // random, because after a restore another change can have the same number
-	LatestGeneration oauth2.Generation `json:"latest,omitempty"` // the greatest generation of all entries, including removed ones
+	ID               string            `json:"id"`               // random, because after a restore another change may have the same number
+	LatestGeneration oauth2.Generation `json:"latest,omitempty"` // highest generation of all entries, including removed ones
 }
 
-// A change is one of the latest changes. It is stored under its number modulo [maxStoredChanges].
+// A change describes one of the latest changes. Its key is its number modulo [maxStoredChanges].
 type change struct {
-	Head       head   `json:"head"`   // after the change
+	Head       head   `json:"head"`   // head after the change
 	PreviousID string `json:"before"` // ID of the previous head
 	Kind       Kind   `json:"kind"`
 	Name       string `json:"name"`
@@ -54,7 +54,8 @@ func changeKey(number uint64) string {
 	return changePrefix + strconv.FormatUint(number%maxStoredChanges, 10)
 }
 
-// A storedEntry is the value of an entry. The key of an entry is a digest, because a store may not accept every name as a key.
+// A storedEntry is the value of an entry in the store. The key of the entry is a digest, because a store may not accept every
+// name as a key.
 type storedEntry struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
@@ -63,27 +64,27 @@ type storedEntry struct {
 
 func (n entryID) storeKey() string { return store.Key(entryKind, n.key()) }
 
-// A Roster reads and changes the entries of a durable store. It is safe for concurrent use.
+// A Roster reads and changes the entries in a durable store. It is safe for concurrent use.
 type Roster struct {
 	store  store.Store
 	loaded *LoadedEntries
 
-	readErr atomic.Pointer[error] // error of the latest reading
+	readErr atomic.Pointer[error] // error of the latest read; see ReadError
 }
 
-// LoadedEntries contains the entries that were last read. The roster of a later configuration may take it over.
+// LoadedEntries contains the entries that were last read. After a reload, the new roster may reuse it.
 type LoadedEntries struct {
-	mu     sync.Mutex // locked while entries are read or changed, so that an earlier reading never replaces a later one
+	mu     sync.Mutex // held while entries are read or changed, so that an older result never replaces a newer one
 	latest atomic.Pointer[loadedState]
 }
 
 type loadedState struct {
 	snapshot  *Snapshot
-	head      *head  // nil without a head
-	headValue []byte // stored value of the head
+	head      *head  // nil if the store contains no head
+	headValue []byte // stored value of head
 }
 
-// Snapshot returns the entries; nil before they are first read.
+// Snapshot returns the entries; nil until they have been read.
 func (k *LoadedEntries) Snapshot() *Snapshot {
 	if state := k.latest.Load(); state != nil {
 		return state.snapshot
@@ -91,13 +92,13 @@ func (k *LoadedEntries) Snapshot() *Snapshot {
 	return nil
 }
 
-// New returns the roster of a store.
+// New returns the roster in a store. It reuses the loaded entries.
 func New(s store.Store, loaded *LoadedEntries) *Roster { return &Roster{store: s, loaded: loaded} }
 
-// Snapshot is [LoadedEntries.Snapshot].
+// Snapshot returns the result of [LoadedEntries.Snapshot].
 func (r *Roster) Snapshot() *Snapshot { return r.loaded.Snapshot() }
 
-// Read reads changes, and reports whether the entries have changed.
+// Read reads changes and reports whether the entries have changed.
 func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	r.loaded.mu.Lock()
 	defer r.loaded.mu.Unlock()
@@ -107,7 +108,7 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	return r.Snapshot() != before, err
 }
 
-// ReadError returns the error of the latest reading; nil if it succeeded. It does not block.
+// ReadError returns the error of the latest read; nil if it succeeded. It does not block.
 func (r *Roster) ReadError() error {
 	if err := r.readErr.Load(); err != nil {
 		return *err
@@ -115,7 +116,7 @@ func (r *Roster) ReadError() error {
 	return nil
 }
 
-// refresh reads the changes. It requires the lock.
+// refresh reads changes. The caller must hold r.loaded.mu.
 func (r *Roster) refresh(ctx context.Context) error {
 	values, err := store.ReadValues(ctx, r.store, headKey)
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *Roster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// load returns the state for a head's value. Without a head, it reads all entries.
+// load returns the state for the stored value of a head. If it cannot apply the changes since before, it reads all entries.
 func (r *Roster) load(ctx context.Context, before *loadedState, value []byte) (*loadedState, error) {
 	h, err := store.FromJSON[head](value)
 	if err != nil {
@@ -146,7 +147,8 @@ func (r *Roster) load(ctx context.Context, before *loadedState, value []byte) (*
 	return &loadedState{snapshot: snapshot, head: h, headValue: value}, err
 }
 
-// applyChanges returns the snapshot before with the changes up to a head; nil if some of these are no longer stored.
+// applyChanges returns the snapshot of before with all changes up to the head to; nil if the store no longer contains some of
+// these changes.
 func (r *Roster) applyChanges(ctx context.Context, before *loadedState, to *head) (*Snapshot, error) {
 	if before == nil || before.head == nil || to == nil || to.Number <= before.head.Number || to.Number-before.head.Number > maxStoredChanges {
 		return nil, nil
@@ -164,7 +166,7 @@ func (r *Roster) applyChanges(ctx context.Context, before *loadedState, to *head
 		}
 		return nil
 	})
-	if err != nil || last != *to { // if the store has failed, the following call fails too
+	if err != nil || last != *to { // if the store has failed, reading all entries fails too
 		return nil, nil
 	}
 	entries := make(map[entryID]*Entry, len(names))
@@ -176,7 +178,7 @@ func (r *Roster) applyChanges(ctx context.Context, before *loadedState, to *head
 	return before.snapshot.withEntries(entries), err
 }
 
-// loadAll reads all entries. Entries that are changed in the meantime are read after a later change to the head.
+// loadAll reads all entries. Entries that are changed in the meantime are read again, because the head changes after them.
 func (r *Roster) loadAll(ctx context.Context) (*Snapshot, error) {
 	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
@@ -187,7 +189,7 @@ func (r *Roster) loadAll(ctx context.Context) (*Snapshot, error) {
 	return newSnapshot(entries), err
 }
 
-// loadEntries reads the entries with the given keys.
+// loadEntries reads the entries with the given keys into a map.
 func (r *Roster) loadEntries(ctx context.Context, keys []string, to map[entryID]*Entry) error {
 	return store.EachBatch(ctx, r.store, keys, func(chunk []*storedEntry) error {
 		for _, e := range chunk {
@@ -197,8 +199,8 @@ func (r *Roster) loadEntries(ctx context.Context, keys []string, to map[entryID]
 	})
 }
 
-// Watch polls for changes until ctx is canceled, and calls changed after each change, even if [Roster.Change] has already
-// read it. During an outage of the store, the known entries stay active.
+// Watch polls for changes until ctx is canceled. It calls changed after each change, even if [Roster.Change] has already read
+// the change. During an outage of the store, the loaded entries stay active.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
 	var notified *Snapshot
 	ticker := time.NewTicker(pollInterval)
@@ -220,14 +222,15 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 	}
 }
 
-// unreadableKey is the key of the head that [Roster.Reset] replaced. Replaced entries have keys with unreadablePrefix.
+// unreadableKey is the key under which [Roster.Reset] stores an unreadable head, unreadablePrefix the prefix of the keys for
+// unreadable entries.
 const (
 	unreadableKey    = "roster:unreadable"
 	unreadablePrefix = "roster-unreadable:"
 )
 
-// Change changes an entry. Each change sees the previous change by any gateway. check may reject the change, and can read
-// the entries before it in [Roster.Snapshot]. If alter, check or the store fails, nothing is changed.
+// Change changes an entry. It is based on the previous change by any gateway. check may reject the change; in it,
+// [Roster.Snapshot] returns the entries before the change. If alter, check or the store fails, nothing is changed.
 func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
 	r.loaded.mu.Lock()
 	defer r.loaded.mu.Unlock()
@@ -247,7 +250,7 @@ func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alter
 	})
 }
 
-// prepare reads changes by other gateways, and stores the first head if the store contains none.
+// prepare reads changes by other gateways. If the store contains no head, it stores the first one.
 func (r *Roster) prepare(ctx context.Context) error {
 	err := r.refresh(ctx)
 	if err == nil && r.loaded.latest.Load().head == nil {
@@ -269,8 +272,8 @@ func (r *Roster) createHead(ctx context.Context) error {
 	return err
 }
 
-// newVersion returns the entry to store; nil removes it. The generation of a new entry is the time, so it is greater than
-// earlier generations even if the entries were lost or restored from a backup.
+// newVersion returns the entry to store, or nil to remove it. The generation of a new entry is based on the time, so it is
+// higher than earlier generations even if the entries were lost or restored from a backup.
 func (r *Roster) newVersion(kind Kind, name string, before *Entry, alter Alteration) (*Entry, error) {
 	after, err := alter(before)
 	switch {
@@ -286,7 +289,7 @@ func (r *Roster) newVersion(kind Kind, name string, before *Entry, alter Alterat
 	return &added, nil
 }
 
-// storeEntry stores an entry, or removes it if e is nil, unless another change was made in the meantime.
+// storeEntry stores an entry, or removes it if e is nil. If another change was made in the meantime, it returns an error.
 func (r *Roster) storeEntry(ctx context.Context, n entryID, e *Entry) error {
 	current := r.loaded.latest.Load()
 	next := head{Number: current.head.Number + 1, ID: oauth2.RandomToken(), LatestGeneration: current.head.LatestGeneration}
@@ -309,7 +312,7 @@ func (r *Roster) storeEntry(ctx context.Context, n entryID, e *Entry) error {
 	return nil
 }
 
-// storeCall returns the call that stores an entry, or removes it if e is nil.
+// storeCall returns the call that stores an entry, or that removes it if e is nil.
 func (n entryID) storeCall(e *Entry) (*store.Call, error) {
 	if e == nil {
 		return &store.Call{Op: store.Delete, Key: n.storeKey()}, nil
@@ -325,8 +328,8 @@ func putCall(key string, v any) (*store.Call, error) {
 // ErrReadable is returned by [Roster.Reset] if the entries can be read.
 var ErrReadable = errors.New("nothing to reset: all stored clients and users can be read")
 
-// Reset replaces unreadable values with the entries that were last read, or removes them if none were read. The unreadable
-// values are kept under other keys.
+// Reset replaces unreadable values by the entries that were last read, or removes them if there are none. The unreadable values
+// are stored under other keys.
 func (r *Roster) Reset(ctx context.Context) error {
 	r.loaded.mu.Lock()
 	defer r.loaded.mu.Unlock()
@@ -360,7 +363,8 @@ func (r *Roster) Reset(ctx context.Context) error {
 	return r.refresh(ctx)
 }
 
-// nextHead returns the head after that of a state. Other gateways do not mistake it for a change that they know.
+// nextHead returns a head that follows the head of a state. Its random ID distinguishes it from all changes that other gateways
+// have read.
 func (state *loadedState) nextHead() head {
 	next := head{ID: oauth2.RandomToken(), LatestGeneration: oauth2.Generation(time.Now().UnixNano())}
 	if state != nil && state.head != nil {
@@ -369,7 +373,7 @@ func (state *loadedState) nextHead() head {
 	return next
 }
 
-// repairCalls returns the calls that replace the unreadable entries.
+// repairCalls returns the calls that replace or remove the unreadable entries.
 func (r *Roster) repairCalls(ctx context.Context) (calls []*store.Call, err error) {
 	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
@@ -404,7 +408,7 @@ func (r *Roster) repairCalls(ctx context.Context) (calls []*store.Call, err erro
 // A Kind is the kind of an entry.
 type Kind string
 
-// The kinds of entries, as in the admin API.
+// Kinds of entries, as in the admin API.
 const (
 	Clients Kind = "clients"
 	Users   Kind = "users"
@@ -416,11 +420,11 @@ const MaxEntries = 25_000
 // An Entry is a client or a user.
 type Entry struct {
 	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
-	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // digest of a client's generated secret
+	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // SHA-256 digest of a client's generated secret
 	Since        time.Time       `json:"since"`                   // time when the entry was added
 
-	// Generation is set when the entry is added, and is greater than that of every earlier entry. Grants are bound to it,
-	// so that a later entry with the same name never inherits them.
+	// Generation is set when the entry is added, and is higher than that of every earlier entry. Grants are bound to it, so
+	// that a later entry with the same name does not inherit them.
 	Generation oauth2.Generation `json:"generation,omitempty"`
 }
 
@@ -429,10 +433,10 @@ func (e Entry) equal(other Entry) bool {
 }
 
 var (
-	// ErrNotFound is returned for a name without an entry.
+	// ErrNotFound is returned if there is no entry with the name.
 	ErrNotFound = errors.New("is not in the store")
 
-	// ErrExists is returned if an entry is added a second time.
+	// ErrExists is returned if an entry with the name already exists.
 	ErrExists = errors.New("is already in the store")
 
 	// ErrInvalid is returned for an entry that cannot be active.
@@ -442,10 +446,10 @@ var (
 	ErrFull = fmt.Errorf("the limit of %d stored clients or users is reached: remove some, or let users sign in at an identity provider", MaxEntries)
 )
 
-// An Alteration returns the entry to store in place of the current one. Nil means no entry.
+// An Alteration returns the entry to store in place of the current entry. A nil entry means that there is none.
 type Alteration func(*Entry) (*Entry, error)
 
-// Add adds an entry, or fails with [ErrExists].
+// Add returns an alteration that adds an entry. It returns [ErrExists] if the entry exists.
 func Add(e Entry) Alteration {
 	return func(old *Entry) (*Entry, error) {
 		if old != nil {
@@ -455,7 +459,7 @@ func Add(e Entry) Alteration {
 	}
 }
 
-// Replace replaces an entry, or fails with [ErrNotFound].
+// Replace returns an alteration that replaces an entry. It returns [ErrNotFound] if the entry does not exist.
 func Replace(replace func(Entry) (Entry, error)) Alteration {
 	return func(old *Entry) (*Entry, error) {
 		if old == nil {
@@ -466,7 +470,7 @@ func Replace(replace func(Entry) (Entry, error)) Alteration {
 	}
 }
 
-// Remove removes an entry, or fails with [ErrNotFound].
+// Remove returns an alteration that removes an entry. It returns [ErrNotFound] if the entry does not exist.
 func Remove() Alteration {
 	return func(old *Entry) (*Entry, error) {
 		if old == nil {
@@ -476,13 +480,13 @@ func Remove() Alteration {
 	}
 }
 
-// A Snapshot contains all entries at one time. A nil Snapshot is empty.
+// A Snapshot contains all entries at a point in time. A nil Snapshot is empty.
 type Snapshot struct {
-	entries *snapshotmap.Map[Entry] // by [entryID.key]
+	entries *snapshotmap.Map[Entry] // entries by [entryID.key]
 	sizes   map[Kind]int
 }
 
-// entryID identifies an entry, which may be of a kind that only later versions support.
+// entryID identifies an entry. Its kind may be one that only later versions of the software support.
 type entryID struct {
 	kind Kind
 	name string
@@ -496,7 +500,7 @@ func parseEntryID(key string) entryID {
 	return entryID{Kind(kind), name}
 }
 
-// Get returns the entry with a kind and name; nil if it does not exist.
+// Get returns the entry with a kind and name, or nil if there is none.
 func (r *Snapshot) Get(kind Kind, name string) *Entry {
 	if r == nil {
 		return nil
@@ -555,7 +559,7 @@ type namedEntry struct {
 	entry Entry
 }
 
-// sorted returns all entries, oldest first: on conflict the older entry wins.
+// sorted returns all entries, oldest first. If entries conflict, the oldest entry wins.
 func (r *Snapshot) sorted() (all []namedEntry) {
 	if r == nil {
 		return nil
@@ -573,8 +577,8 @@ func sortByAge(all []namedEntry) {
 	})
 }
 
-// diff returns the entries that are new or changed compared with another snapshot, oldest first, and the names of the
-// entries that only the other snapshot has.
+// diff returns the entries that are new or changed compared with other, oldest first, and the IDs of the entries that only
+// other has.
 func (r *Snapshot) diff(other *Snapshot) (changed []namedEntry, removed []entryID) {
 	if other == nil {
 		return r.sorted(), nil

@@ -127,16 +127,16 @@ func TestFollowing(t *testing.T) {
 	here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
 	agree := func(name string) {
 		t.Helper()
-		whole := New(shared, new(LoadedEntries))
-		for _, r := range []*Roster{there, whole} {
+		fresh := New(shared, new(LoadedEntries))
+		for _, r := range []*Roster{there, fresh} {
 			if _, err := r.Read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got, want := namesIn(there.Snapshot()), namesIn(whole.Snapshot()); !slices.Equal(got, want) || there.Snapshot().Len(Users) != len(want) {
+		if got, want := namesIn(there.Snapshot()), namesIn(fresh.Snapshot()); !slices.Equal(got, want) || there.Snapshot().Len(Users) != len(want) {
 			t.Errorf("%s: %d users, want %d", name, len(got), len(want))
 		}
-		for name, e := range whole.Snapshot().All(Users) {
+		for name, e := range fresh.Snapshot().All(Users) {
 			if !e.equal(*there.Snapshot().Get(Users, name)) {
 				t.Errorf("%s: another entry of %s", name, name)
 			}
@@ -202,7 +202,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("%s: heard %d times, %v", name, heard, namesIn(there.Snapshot()))
 			}
 		}
-		shared.down.Store(true)
+		shared.unavailable.Store(true)
 		time.Sleep(10 * pollInterval)
 		if synctest.Wait(); heard != 2 || there.Snapshot().Len(Users) != 2 {
 			t.Errorf("after an outage: heard %d times, %v", heard, namesIn(there.Snapshot()))
@@ -228,8 +228,8 @@ func TestGenerations(t *testing.T) {
 		mustChange(t, r, Users, "a", Add(empty))
 		added := r.Snapshot().Get(Users, "a").Generation
 		mustChange(t, r, Users, "a", Replace(func(e Entry) (Entry, error) { return e, nil }))
-		if kept := r.Snapshot().Get(Users, "a").Generation; kept != added || added <= latest {
-			t.Errorf("%d after %d, kept as %d", added, latest, kept)
+		if generation := r.Snapshot().Get(Users, "a").Generation; generation != added || added <= latest {
+			t.Errorf("generation %d after %d, stored as %d", added, latest, generation)
 		}
 		mustChange(t, r, Users, "a", Remove())
 		latest = added
@@ -259,9 +259,9 @@ func TestFullRoster(t *testing.T) {
 // countingStore counts listings, and fails on request.
 type countingStore struct {
 	store.Store
-	lists atomic.Int64
-	down  atomic.Bool
-	fail  func(calls []*store.Call) error
+	lists       atomic.Int64
+	unavailable atomic.Bool
+	fail        func(calls []*store.Call) error
 }
 
 func (s *countingStore) List(ctx context.Context, prefix string) ([]string, error) {
@@ -270,7 +270,7 @@ func (s *countingStore) List(ctx context.Context, prefix string) ([]string, erro
 }
 
 func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
-	if s.down.Load() {
+	if s.unavailable.Load() {
 		return store.ErrUnavailable
 	}
 	if s.fail != nil {
@@ -286,8 +286,8 @@ func TestUnreadable(t *testing.T) {
 	const unreadable = `{"v":99}`
 	entry := entryID{Users, "a"}
 	for name, tt := range map[string]struct {
-		damage func(s store.Store) error
-		kept   string // key of the unreadable value that is kept
+		damage      func(s store.Store) error
+		retainedKey string // key of the unreadable value that is kept
 	}{
 		"the head": {func(s store.Store) error { return s.Put(t.Context(), headKey, []byte(unreadable), store.Forever) }, unreadableKey},
 		"an entry": {func(s store.Store) error {
@@ -317,14 +317,14 @@ func TestUnreadable(t *testing.T) {
 		if err := there.Reset(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		whole := New(shared, new(LoadedEntries))
-		for _, r := range []*Roster{there, whole} {
+		fresh := New(shared, new(LoadedEntries))
+		for _, r := range []*Roster{there, fresh} {
 			if _, err := r.Read(t.Context()); err != nil || r.ReadError() != nil || r.Snapshot().Len(Users) != 1 {
 				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.ReadError(), namesIn(r.Snapshot()))
 			}
 		}
-		if kept, err := shared.Get(t.Context(), tt.kept); string(kept) != unreadable || err != nil {
-			t.Errorf("%s: kept %s, %v", name, kept, err)
+		if value, err := shared.Get(t.Context(), tt.retainedKey); string(value) != unreadable || err != nil {
+			t.Errorf("%s: stored value %s, %v", name, value, err)
 		}
 		if err := there.Reset(t.Context()); !errors.Is(err, ErrReadable) {
 			t.Errorf("%s: another reset: %v", name, err)

@@ -11,32 +11,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Resolver adds an entry of a kind to a server's configuration, or returns why it cannot.
+// A Resolver adds an entry of a kind to the configuration of a server. It returns an error if the entry is invalid.
 type Resolver func(to *authorize.Config, kind Kind, e Entry) error
 
 // An Updater adds the entries of a roster to an authorization server. When the roster changes, it replaces the server.
 type Updater struct {
-	Roster  *Roster      // entries to add
-	Resolve Resolver     // decodes an entry
-	Logger  *slog.Logger // reports inactive entries
+	Roster  *Roster      // roster with the entries to add
+	Resolve Resolver     // adds an entry to a configuration
+	Logger  *slog.Logger // logger for inactive entries
 
-	mu               sync.Mutex              // locked while the server is replaced
-	configuredServer *authorize.Server       // server without the roster
-	activeServer     *authorize.Server       // server with the roster
+	mu               sync.Mutex              // held while the server is replaced
+	configuredServer *authorize.Server       // server without the entries of the roster
+	activeServer     *authorize.Server       // server with the entries of the roster
 	replace          func(*authorize.Server) // activates a server
-	snapshot         *Snapshot               // active snapshot
+	snapshot         *Snapshot               // snapshot whose entries were applied to activeServer
 	activeIDs        map[entryID]serverIDs   // active entries
-	problems         map[entryID]problem     // problems of inactive entries
+	problems         map[entryID]problem     // why entries are inactive
 }
 
 // problem is the reason why an entry is inactive.
 type problem struct {
 	err      error
-	conflict bool // with another entry; removing that entry activates this entry
+	conflict bool // whether the entry conflicts with another entry; removing that entry activates this one
 }
 
 // Attach sets the server of the configuration and the function that replaces it. The server's [authorize.Config.CheckComplete]
-// must be [Updater.EnsureLoaded]. Attach activates the entries that have been read, and reads nothing.
+// must be [Updater.EnsureLoaded]. Attach activates the entries that are already loaded but does not read the store.
 func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.Server)) {
 	u.mu.Lock()
 	u.configuredServer, u.activeServer, u.replace = configured, configured, replace
@@ -44,7 +44,7 @@ func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.S
 	u.apply()
 }
 
-// Len returns the number of entries of a kind as last read.
+// Len returns the number of entries of a kind when the roster was last read.
 func (u *Updater) Len(kind Kind) int { return u.Roster.Snapshot().Len(kind) }
 
 // Problem returns why an entry is inactive; nil if it is active.
@@ -54,7 +54,7 @@ func (u *Updater) Problem(kind Kind, name string) error {
 	return u.problems[entryID{kind, name}].err
 }
 
-// Snapshot reads and activates the roster, and returns it.
+// Snapshot reads the roster, activates its entries and returns them.
 func (u *Updater) Snapshot(ctx context.Context) (*Snapshot, error) {
 	if _, err := u.Roster.Read(ctx); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (u *Updater) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return u.Roster.Snapshot(), nil
 }
 
-// Change changes an entry, immediately at this gateway and shortly after at other gateways. If the resulting entry could
-// not be active, the change is refused and nothing is changed.
+// Change changes an entry. The change takes effect immediately at this gateway and shortly after at other gateways. If the
+// resulting entry could not be active, Change returns [ErrInvalid] and changes nothing.
 func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alteration) error {
 	n := entryID{kind, name}
 	err := u.Roster.Change(ctx, kind, name, alter, func(_, after *Entry) error {
@@ -82,7 +82,7 @@ func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alte
 	return err
 }
 
-// checkEntry returns an error if an entry cannot be active together with the others.
+// checkEntry returns an error if an entry cannot be active together with the other entries.
 func (u *Updater) checkEntry(m namedEntry) error {
 	u.apply()
 	u.mu.Lock()
@@ -101,7 +101,7 @@ func (u *Updater) Reset(ctx context.Context) (*Snapshot, error) {
 	return u.Snapshot(ctx)
 }
 
-// Run reads the roster and follows it until ctx is canceled.
+// Run reads the roster and follows its changes until ctx is canceled.
 func (u *Updater) Run(ctx context.Context) {
 	if _, err := u.Roster.Read(ctx); err == nil {
 		u.apply()
@@ -109,7 +109,8 @@ func (u *Updater) Run(ctx context.Context) {
 	u.Roster.Watch(ctx, u.apply, u.Logger)
 }
 
-// EnsureLoaded reads the roster unless it has been read, because an unread roster may contain an unknown client or user.
+// EnsureLoaded reads the roster if it has not been read yet. Until then, an unknown client or user may be in the roster, so the
+// first read that finds entries returns an error to make the caller retry.
 func (u *Updater) EnsureLoaded(ctx context.Context) error {
 	if u.Roster.Snapshot() != nil {
 		return nil
@@ -123,7 +124,7 @@ func (u *Updater) EnsureLoaded(ctx context.Context) error {
 	return nil
 }
 
-// apply activates a server with the roster as last read. Entries that cannot be active are left out.
+// apply activates a server with the entries that were last read. Entries that cannot be active are omitted.
 func (u *Updater) apply() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +134,7 @@ func (u *Updater) apply() {
 	}
 	draft, problems := u.newDraft(snapshot)
 	server, err := draft.Server()
-	if err != nil { // must not happen: the configuration and the entries have been accepted
+	if err != nil { // should not happen: the configuration and the entries have been accepted
 		u.Logger.Error("stored clients and users not activated", "error", err)
 		return
 	}
@@ -147,8 +148,8 @@ func (u *Updater) apply() {
 	u.replace(server)
 }
 
-// serverIDs is the client_id or user name of a resolved entry. It may differ from the name of the entry if another version
-// of the software wrote the entry.
+// serverIDs contains the client_id or user name of a resolved entry. It may differ from the name of the entry if another
+// version of the software wrote the entry.
 type serverIDs struct{ client, user string }
 
 func (r serverIDs) removeFrom(from *authorize.Draft) {
@@ -160,8 +161,8 @@ func (r serverIDs) removeFrom(from *authorize.Draft) {
 	}
 }
 
-// addToDraft adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes
-// nothing.
+// addToDraft adds an entry to a draft. If the entry is invalid or conflicts with another entry, it returns an error and does
+// not change the draft.
 func (u *Updater) addToDraft(draft *authorize.Draft, m namedEntry) (r serverIDs, err error) {
 	var c authorize.Config
 	if err := u.Resolve(&c, m.kind, m.entry); err != nil {
@@ -182,8 +183,8 @@ func (u *Updater) addToDraft(draft *authorize.Draft, m namedEntry) (r serverIDs,
 	return r, nil
 }
 
-// newDraft returns a draft with the entries of a snapshot, and the problems of inactive entries. If a snapshot is active, it
-// places only the differences.
+// newDraft returns a draft with the entries of a snapshot, and the problems of inactive entries. If a snapshot is already
+// active, it applies only the differences if possible.
 func (u *Updater) newDraft(snapshot *Snapshot) (*authorize.Draft, map[entryID]problem) {
 	changed, removed := snapshot.diff(u.snapshot)
 	if u.snapshot != nil {
@@ -194,8 +195,8 @@ func (u *Updater) newDraft(snapshot *Snapshot) (*authorize.Draft, map[entryID]pr
 	return u.rebuildDraft(snapshot.sorted())
 }
 
-// updateDraft returns the draft of the active snapshot with differences; nil if these may activate or deactivate other entries,
-// because the older of two conflicting entries wins.
+// updateDraft returns the draft of the active snapshot with the given differences. It returns nil if a difference may activate
+// or deactivate other entries, because the older of two conflicting entries wins.
 func (u *Updater) updateDraft(changed []namedEntry, removed []entryID) (*authorize.Draft, map[entryID]problem) {
 	draft, problems, added := u.activeServer.Draft(), maps.Clone(u.problems), map[entryID]serverIDs{}
 	for _, m := range changed {
@@ -236,7 +237,8 @@ func hasConflict(problems map[entryID]problem) bool {
 	return false
 }
 
-// tryAdd places an entry. If that fails, the problem distinguishes a conflict with another entry from an invalid entry.
+// tryAdd adds an entry to a draft. If that fails, the problem distinguishes a conflict with another entry of the roster from an
+// invalid entry.
 func (u *Updater) tryAdd(draft *authorize.Draft, m namedEntry) (serverIDs, problem) {
 	r, err := u.addToDraft(draft, m)
 	if err == nil {
@@ -246,7 +248,7 @@ func (u *Updater) tryAdd(draft *authorize.Draft, m namedEntry) (serverIDs, probl
 	return r, problem{err, aloneErr == nil}
 }
 
-// rebuildDraft returns a draft with all members of a snapshot, oldest first.
+// rebuildDraft returns a draft with all entries of a snapshot, added from oldest to newest.
 func (u *Updater) rebuildDraft(members []namedEntry) (*authorize.Draft, map[entryID]problem) {
 	draft, problems := u.configuredServer.Draft(), map[entryID]problem{}
 	u.activeIDs = make(map[entryID]serverIDs, len(members))

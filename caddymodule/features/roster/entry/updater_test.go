@@ -33,7 +33,7 @@ func newAttachedUpdater(t *testing.T, s store.Store, logger *slog.Logger) *Updat
 	t.Helper()
 	u := &Updater{Roster: New(s, new(LoadedEntries)), Resolve: clientEntry, Logger: logger}
 	configured, err := authorize.New(authorize.Config{
-		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: logger, CheckComplete: u.EnsureLoaded,
+		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, DurableStore: s, Logger: logger, CheckComplete: u.EnsureLoaded,
 		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
 	})
 	if err != nil {
@@ -166,13 +166,13 @@ func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(LoadedEntries)), map[string]string{"a": `"a"`})
 	updater := newUpdater(t, shared)
-	shared.down.Store(true)
+	shared.unavailable.Store(true)
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {
 		if got := sendAuthorizationRequest(updater, id); got != want {
 			t.Errorf("during an outage: %s: %d, want %d", id, got, want)
 		}
 	}
-	shared.down.Store(false)
+	shared.unavailable.Store(false)
 	sendAuthorizationRequest(updater, "x") // reads the roster
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
 		if got := sendAuthorizationRequest(updater, id); got != want {
@@ -273,7 +273,7 @@ func TestFollowingAfterOtherReads(t *testing.T) {
 				}
 				time.Sleep(pollInterval + time.Millisecond)
 				if got := sendAuthorizationRequest(there, "a"); got != http.StatusBadRequest {
-					t.Errorf("a removed client goes on: %d", got)
+					t.Errorf("a removed client still works: %d", got)
 				}
 			})
 		})

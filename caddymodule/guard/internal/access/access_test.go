@@ -53,7 +53,7 @@ func TestDocument(t *testing.T) {
 		{"no entries", `{"resourceType":"Bundle","type":"collection"}`, false, false},
 		{"entries of everybody alone", documentOf("collection", practitioner), false, false},
 		{"an entry without a resource", documentOf("collection", observationA, `"fullUrl":"urn:uuid:2"`), false, false},
-		{"an entry that is no object", documentOf("collection", observationA)[:len(documentOf("collection", observationA))-2] + `,1]}`, false, false},
+		{"entry is not an object", documentOf("collection", observationA)[:len(documentOf("collection", observationA))-2] + `,1]}`, false, false},
 		{"a Bundle in the Bundle", documentOf("collection", observationA, `"resource":`+documentOf("collection", observationA)), false, false},
 		{"a patient of another server with the same id", documentOf("collection", strings.Replace(patientA, "gateway", "elsewhere", 1)), false, false},
 		{"an entry of another server, by relative reference", documentOf("collection", `"fullUrl":"https://elsewhere.example/Observation/1",`+strings.TrimPrefix(strings.Replace(observationA, `"resourceType"`, `"id":"1","resourceType"`, 1), `"fullUrl":"urn:uuid:1",`)), false, false},
@@ -96,7 +96,7 @@ func TestDocumentNeeds(t *testing.T) {
 	}{
 		{"elsewhere", documentOf("collection", observationA, provenance), 1},
 		{"in the Bundle", documentOf("collection", observation, provenance), 0},
-		{"in the Bundle, of nobody else", documentOf("collection", strings.Replace(observationA, `"resourceType"`, `"id":"1","resourceType"`, 1), provenance), 1},
+		{"in the Bundle, of the same patient", documentOf("collection", strings.Replace(observationA, `"resourceType"`, `"id":"1","resourceType"`, 1), provenance), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

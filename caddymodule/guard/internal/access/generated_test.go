@@ -44,7 +44,7 @@ func TestGenerated(t *testing.T) {
 		}
 	}
 	if covered < samples/100 || written < samples/200 {
-		t.Errorf("only %d covered and %d written of %d: the samples say little", covered, written, samples)
+		t.Errorf("only %d covered and %d written of %d: the samples cover too little", covered, written, samples)
 	}
 }
 

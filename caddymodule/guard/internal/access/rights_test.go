@@ -32,7 +32,7 @@ func TestGrants(t *testing.T) {
 		{"user, a Practitioner with a patient in context", Holder{Scope: "user/*.rs", Patient: "a", User: practitioner}, ""},
 		{"user, a Patient", Holder{Scope: "user/*.rs", User: patient, UserPatient: "a"}, "a"},
 		{"user, a RelatedPerson", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "RelatedPerson", ID: "r"}, UserPatient: "a"}, "a"},
-		{"user, a RelatedPerson of nobody", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "RelatedPerson", ID: "r"}}, nothing},
+		{"user, a RelatedPerson without a patient", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "RelatedPerson", ID: "r"}}, nothing},
 		{"user, a Person", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "p"}}, nothing},
 		{"user, unknown", Holder{Scope: "user/*.rs"}, nothing},
 		{"user, unknown, with a patient in context", Holder{Scope: "user/*.rs", Patient: "a"}, nothing},
@@ -64,10 +64,10 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	const create, read, update, remove, search = smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search
 	for _, tt := range []struct {
-		scope, resourceType string
-		permission          smart.Permission
-		granted, whole      bool
-		onlyWhole           bool
+		scope, resourceType   string
+		permission            smart.Permission
+		granted, unrestricted bool
+		needsUnrestricted     bool
 	}{
 		{"system/*.rs", "Observation", read, true, true, false},
 		{"system/*.rs", "Observation", read | search, true, true, false},
@@ -106,10 +106,10 @@ func TestPermissions(t *testing.T) {
 			if got := len(r.GrantsFor(tt.resourceType, tt.permission)) > 0; got != tt.granted {
 				t.Errorf("granted %v", got)
 			}
-			if got := r.RequiresUnrestricted(tt.resourceType, tt.permission); got != tt.onlyWhole {
+			if got := r.RequiresUnrestricted(tt.resourceType, tt.permission); got != tt.needsUnrestricted {
 				t.Errorf("only whole %v", got)
 			}
-			if got := r.IsUnrestricted(tt.resourceType, tt.permission); got != tt.whole {
+			if got := r.IsUnrestricted(tt.resourceType, tt.permission); got != tt.unrestricted {
 				t.Errorf("whole %v", got)
 			}
 		})
@@ -195,7 +195,7 @@ func TestHasOne(t *testing.T) {
 }
 
 // If policies judge each resource, no type is covered unconditionally, but the same resources are covered.
-func TestJudged(t *testing.T) {
+func TestRightsUnderPolicies(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
 		before := New(Holder{Scope: "system/Group.r"}, NewTypeRules(nil))
@@ -220,7 +220,7 @@ func TestByRule(t *testing.T) {
 	}
 	res := resource.Resource{Type: "Patient", ID: "a"}
 	if r.IsUnrestricted("Patient", smart.Read) || r.Covers(g, res).Covered || r.CoversNew(g, res).Covered {
-		t.Error("covers what no rule was asked about")
+		t.Error("covers a resource that no rule has judged")
 	}
 }
 
@@ -230,18 +230,18 @@ func TestChallengeScopes(t *testing.T) {
 	doctor := Holder{Scope: "openid user/Patient.rs", User: practitioner}
 	bound := Holder{Scope: "launch/patient patient/Patient.rs", Patient: "a"}
 	for _, tt := range []struct {
-		name, of   string
-		permission smart.Permission
-		whole      bool
-		holder     Holder
-		want       string
+		name, of     string
+		permission   smart.Permission
+		unrestricted bool
+		holder       Holder
+		want         string
 	}{
 		{"the permission", "Observation", smart.Read, false, bound, "patient/Observation.r"},
 		{"two permissions", "Observation", smart.Update | smart.Search, false, bound, "patient/Observation.us"},
 		{"on all types", "", smart.Search, false, bound, "patient/*.s"},
 		{"on all of a type, for one patient", "Observation", smart.Search, true, bound, ""},
-		{"of a type that nobody bound changes", "Practitioner", smart.Update, false, bound, ""},
-		{"of a type that everybody reads", "Practitioner", smart.Read, false, bound, "patient/Practitioner.r"},
+		{"update of a shared type", "Practitioner", smart.Update, false, bound, ""},
+		{"read of a shared type", "Practitioner", smart.Read, false, bound, "patient/Practitioner.r"},
 		{"at the user's level", "Observation", smart.Search, true, doctor, "user/Observation.s"},
 		{"at each level, once", "Observation", smart.Read, false, Holder{Scope: "patient/Patient.r user/Patient.r patient/Patient.s", Patient: "a", User: practitioner}, "patient/Observation.r user/Observation.r"},
 		{"at the level that suffices", "Observation", smart.Read, true, Holder{Scope: "patient/Patient.r user/Patient.r", Patient: "a", User: practitioner}, "user/Observation.r"},
@@ -251,11 +251,11 @@ func TestChallengeScopes(t *testing.T) {
 		{"after the relationship", "Observation", smart.Read, false, Holder{Scope: "patient/*.s", RelationshipEnded: true}, ""},
 		{"by who may use no user scopes", "Observation", smart.Read, false, Holder{Scope: "user/*.s", User: interaction.Reference{Type: "Person", ID: "x"}}, ""},
 		{"without resource scopes", "Observation", smart.Read, false, Holder{Scope: "openid fhirUser", User: practitioner}, ""},
-		{"what no permission allows", "Observation", 0, false, doctor, ""},
+		{"no permission", "Observation", 0, false, doctor, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := New(tt.holder, NewTypeRules(nil)).MissingScopes(tt.of, tt.permission, tt.whole); got != tt.want {
+			if got := New(tt.holder, NewTypeRules(nil)).MissingScopes(tt.of, tt.permission, tt.unrestricted); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

@@ -33,10 +33,10 @@ func refersTo(to string) string {
 func ruleResults(t *testing.T, r *Rule, resourceType string) string {
 	t.Helper()
 	s := NewTypeRules(TypeRules{resourceType: r})
-	var said []string
+	var results []string
 	say := func(ok bool, text string) {
 		if ok {
-			said = append(said, text)
+			results = append(results, text)
 		}
 	}
 	rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, s)
@@ -57,14 +57,14 @@ func ruleResults(t *testing.T, r *Rule, resourceType string) string {
 		say(v.Covered, "writes "+strings.TrimSpace(sample.name+" "+neededResources(v)))
 	}
 	for _, c := range s.Confine(Search{Type: resourceType, Patient: "a"}) {
-		said = append(said, "searches "+smart.EncodeParameters(c.Parameters))
+		results = append(results, "searches "+smart.EncodeParameters(c.Parameters))
 	}
 	say(s.HasExactTotal(resourceType), "counted")
 	say(s.IsPatientOnly(resourceType), "own")
 	say(s.IsForAllPatients(resourceType), "everyone's")
 	say(s.MayBeReferenced(resourceType), "named")
 	say(!s.MayNeedLookups(resourceType), "by itself")
-	return strings.Join(said, "; ")
+	return strings.Join(results, "; ")
 }
 
 func TestRules(t *testing.T) {

@@ -405,8 +405,8 @@ func AttachmentURLs(res resource.Resource) []string {
 	return all
 }
 
-// NamesOnlyPatient reports whether a resource's references of compartment membership refer to the patient and to no other.
-func NamesOnlyPatient(res resource.Resource, patient string) bool {
+// ReferencesOnlyPatient reports whether a resource's references of compartment membership refer to the patient and to no other.
+func ReferencesOnlyPatient(res resource.Resource, patient string) bool {
 	return patientRecord{patient: patient}.namesOnlyPatient(res)
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// own is the base URL of the resources in tests.
-const own = "https://own.example/fhir"
+// localBase is the base URL of the resources in tests.
+const localBase = "https://own.example/fhir"
 
 // observationOf returns an Observation of a patient with additional members.
 func observationOf(patient, more string) string {
@@ -23,24 +23,24 @@ func observationOf(patient, more string) string {
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	const (
-		whole    = "system/*.rs"
-		bound    = "patient/*.cruds"
-		lab      = "patient/Observation.rs?category=http://c|laboratory"
-		labAll   = "system/Observation.rs?category=http://c|laboratory&status=final"
-		category = `,"category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
+		unrestricted = "system/*.rs"
+		bound        = "patient/*.cruds"
+		lab          = "patient/Observation.rs?category=http://c|laboratory"
+		labAll       = "system/Observation.rs?category=http://c|laboratory&status=final"
+		category     = `,"category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
 	)
 	for _, tt := range []struct {
 		name, scope, resource string
 		want                  bool
 		needed                string
 	}{
-		{"a whole grant", whole, observationOf("b", ""), true, ""},
+		{"unrestricted grant", unrestricted, observationOf("b", ""), true, ""},
 		{"a grant for the type", "system/Observation.rs", observationOf("b", ""), true, ""},
 		{"a grant for another type", "system/Patient.rs", observationOf("b", ""), false, ""},
 		{"own", bound, observationOf("a", ""), true, ""},
 		{"another's", bound, observationOf("b", ""), false, ""},
-		{"nobody's", bound, `{"resourceType":"Observation","id":"o"}`, false, ""},
-		{"by an absolute reference", bound, `{"resourceType":"Observation","subject":{"reference":"` + own + `/Patient/a"}}`, true, ""},
+		{"without a patient", bound, `{"resourceType":"Observation","id":"o"}`, false, ""},
+		{"by an absolute reference", bound, `{"resourceType":"Observation","subject":{"reference":"` + localBase + `/Patient/a"}}`, true, ""},
 		{"of another server's patient", bound, `{"resourceType":"Observation","subject":{"reference":"https://other.example/fhir/Patient/a"}}`, false, ""},
 		{"own and another's", bound, observationOf("b", `,"performer":[{"reference":"Patient/a"}]`), true, ""},
 		{"own Patient", bound, `{"resourceType":"Patient","id":"a"}`, true, ""},
@@ -60,7 +60,7 @@ func TestCovers(t *testing.T) {
 		{"a contained record of the patient", bound, observationOf("a", `,"contained":[`+observationOf("a", "")+`]`), true, ""},
 		{"a contained record of another", bound, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), false, ""},
 		{"a contained record that another patient has performed", bound, observationOf("a", `,"contained":[`+observationOf("a", `,"performer":[{"reference":"Patient/b"}]`)+`]`), false, ""},
-		{"a contained record of nobody", bound, observationOf("a", `,"contained":[{"resourceType":"Observation","id":"c"}]`), true, ""},
+		{"contained record without a patient", bound, observationOf("a", `,"contained":[{"resourceType":"Observation","id":"c"}]`), true, ""},
 		{"a contained Patient", bound, observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), true, ""},
 		{"a contained Patient, without a scope for Patients", "patient/Observation.rs", observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), false, ""},
 		{"two contained records by the id that it names", bound, observationOf("a", `,"contained":[{"resourceType":"Organization","id":"o"},{"resourceType":"Practitioner","id":"o"}],"performer":[{"reference":"#o"}]`), false, ""},
@@ -72,17 +72,17 @@ func TestCovers(t *testing.T) {
 		{"a contained Task", bound, observationOf("a", `,"contained":[{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"}}]`), true, ""},
 		{"a contained Task for another", bound, observationOf("a", `,"contained":[{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"}}]`), false, ""},
 		{"a contained Task for a contained Patient", bound, observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p"},{"resourceType":"Task","id":"t","for":{"reference":"#p"}}]`), false, ""},
-		{"a contained record of the patient by the server's address", bound, observationOf("a", `,"contained":[`+observationOf("a", "")[:len(observationOf("a", ""))-1]+`,"performer":[{"reference":"`+own+`/Patient/a"}]}]`), true, ""},
-		{"what is contained and has no type", bound, observationOf("a", `,"contained":[{"id":"c"}]`), false, ""},
-		{"a contained record of another, under a whole grant", whole, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), true, ""},
-		{"contained in what is shared", bound, `{"resourceType":"Practitioner","id":"p","contained":[` + observationOf("b", "") + `]}`, false, ""},
+		{"a contained record of the patient by the server's address", bound, observationOf("a", `,"contained":[`+observationOf("a", "")[:len(observationOf("a", ""))-1]+`,"performer":[{"reference":"`+localBase+`/Patient/a"}]}]`), true, ""},
+		{"contained resource without a type", bound, observationOf("a", `,"contained":[{"id":"c"}]`), false, ""},
+		{"a contained record of another, unrestricted grant", unrestricted, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), true, ""},
+		{"contained in a shared resource", bound, `{"resourceType":"Practitioner","id":"p","contained":[` + observationOf("b", "") + `]}`, false, ""},
 
 		{"shared with everyone", bound, `{"resourceType":"Practitioner","id":"p"}`, true, ""},
 		{"own device", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/a"}}`, true, ""},
 		{"another's device", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/b"}}`, false, ""},
-		{"a device of nobody", bound, `{"resourceType":"Device","id":"d"}`, true, ""},
-		{"a device of whom cannot be told", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient?identifier=1"}}`, false, ""},
-		{"a device of somebody told by identifier", bound, `{"resourceType":"Device","id":"d","patient":{"identifier":{"value":"1"}}}`, false, ""},
+		{"unassigned device", bound, `{"resourceType":"Device","id":"d"}`, true, ""},
+		{"device with a conditional patient reference", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient?identifier=1"}}`, false, ""},
+		{"device with a patient identifier", bound, `{"resourceType":"Device","id":"d","patient":{"identifier":{"value":"1"}}}`, false, ""},
 		{"own group", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/a"}}]}`, true, ""},
 		{"a group of two", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/a"}},{"entity":{"reference":"Patient/b"}}]}`, false, ""},
 		{"a group of others", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/b"}}]}`, false, ""},
@@ -92,10 +92,10 @@ func TestCovers(t *testing.T) {
 		{"a binary of the patient", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Patient/a"}}`, true, ""},
 		{"a binary of another", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Patient/b"}}`, true, "Patient/b"},
 		{"a binary of a record", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Observation/o"}}`, true, "Observation/o"},
-		{"a binary of nobody", bound, `{"resourceType":"Binary","id":"b"}`, false, ""},
+		{"binary without a security context", bound, `{"resourceType":"Binary","id":"b"}`, false, ""},
 		{"a binary of another server's record", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"https://other.example/fhir/Observation/o"}}`, false, ""},
-		{"a binary of what cannot be told", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"urn:uuid:1"}}`, false, ""},
-		{"a binary of what is contained", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"#o"}}`, false, ""},
+		{"binary with an unresolvable security context", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"urn:uuid:1"}}`, false, ""},
+		{"binary of a contained resource", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"#o"}}`, false, ""},
 		{"a provenance of the patient", bound, `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, true, ""},
 		{"a provenance of the patient and another", bound, `{"resourceType":"Provenance","target":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, true, "Patient/b"},
 		{"a provenance of the patient and a record", bound, `{"resourceType":"Provenance","target":[{"reference":"Patient/a"},{"reference":"Observation/o"}]}`, true, "Observation/o"},
@@ -138,13 +138,13 @@ func TestCoversNewByScope(t *testing.T) {
 		{"own and what may be another's", "patient/*.cud", observationOf("a", `,"performer":[{"reference":"Patient?identifier=1"}]`), false},
 		{"own and another server's", "patient/*.cud", observationOf("a", `,"performer":[{"reference":"https://other.example/fhir/Patient/a"}]`), false},
 		{"own, and one who is about another's", "patient/*.cud", observationOf("a", `,"focus":[{"reference":"Patient/b"}]`), true},
-		{"nobody's", "patient/*.cud", `{"resourceType":"Observation","id":"o"}`, false},
+		{"without a patient", "patient/*.cud", `{"resourceType":"Observation","id":"o"}`, false},
 		{"own Patient", "patient/*.cud", `{"resourceType":"Patient","id":"a"}`, true},
 		{"another Patient", "patient/*.cud", `{"resourceType":"Patient","id":"b"}`, false},
 		{"own device", "patient/*.cud", `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/a"}}`, true},
-		{"a device of nobody", "patient/*.cud", `{"resourceType":"Device","id":"d"}`, false},
+		{"unassigned device", "patient/*.cud", `{"resourceType":"Device","id":"d"}`, false},
 		{"a constraint that does not hold", "patient/Observation.cud?status=final", observationOf("a", ""), false},
-		{"a whole grant", "system/*.cud", observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), true},
+		{"unrestricted grant", "system/*.cud", observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), true},
 		{"a whole grant, another type", "system/Patient.cud", observationOf("a", ""), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -170,20 +170,20 @@ func TestSharedRules(t *testing.T) {
 		resource string
 		want     bool
 	}{
-		{"as ever", nil, device, true},
+		{"default rule", nil, device, true},
 		{"closed", TypeRules{"Device": closedRule}, mine, false},
-		{"by the compartment, which it is not in", TypeRules{"Device": nil}, mine, false},
+		{"compartment rule, outside the compartment", TypeRules{"Device": nil}, mine, false},
 		{"everyone", TypeRules{"Basic": everyoneRule}, `{"resourceType":"Basic","id":"b"}`, true},
-		{"contained, of a type that is closed", TypeRules{"Specimen": closedRule}, observationOf("a", `,"contained":[{"resourceType":"Specimen","id":"s"}]`), false},
-		{"closed though it is in the compartment", TypeRules{"Observation": closedRule}, observationOf("a", ""), false},
-		{"unassigned, without a parameter that says whose it is", TypeRules{"Organization": unassignedRule}, organization, false},
+		{"contained, of a closed type", TypeRules{"Specimen": closedRule}, observationOf("a", `,"contained":[{"resourceType":"Specimen","id":"s"}]`), false},
+		{"closed, inside the compartment", TypeRules{"Observation": closedRule}, observationOf("a", ""), false},
+		{"unassigned, without a patient parameter", TypeRules{"Organization": unassignedRule}, organization, false},
 		{"another type's rule", TypeRules{"Device": closedRule}, organization, true},
 		{"a Task for the patient", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
 		{"a Contract of the patient", TypeRules{"Contract": patientRule}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
 		{"a Contract of the patient and another", TypeRules{"Contract": patientRule}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
 		{"a Task for another", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
 		{"a Task for a group", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
-		{"a Task for nobody", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t"}`, false},
+		{"Task without a patient", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t"}`, false},
 		{"a Task for a patient elsewhere", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
 		{"a Task for a contained patient", TypeRules{"Task": patientRule}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
 		{"a Task, without the rule", nil, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"}}`, false},
@@ -249,9 +249,9 @@ func TestMatches(t *testing.T) {
 }
 
 // rightsOf returns the rights of scopes with their launch context, and the grant of the first scope.
-func rightsOf(t *testing.T, scopes string, own TypeRules) (*Rights, Grant) {
+func rightsOf(t *testing.T, scopes string, rules TypeRules) (*Rights, Grant) {
 	t.Helper()
-	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewTypeRules(own))
+	r := New(Holder{Scope: scopes, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewTypeRules(rules))
 	if want := len(strings.Fields(scopes)); len(r.Grants) != want {
 		t.Fatalf("%d grants, want %d", len(r.Grants), want)
 	}
@@ -260,7 +260,7 @@ func rightsOf(t *testing.T, scopes string, own TypeRules) (*Rights, Grant) {
 
 func parse(t *testing.T, text string) resource.Resource {
 	t.Helper()
-	res, err := resource.Parse([]byte(text), own)
+	res, err := resource.Parse([]byte(text), localBase)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestCoversNew(t *testing.T) {
 		{"own", `{"resourceType":"Observation","subject":{"reference":"Patient/a"}}`, both},
 		{"own, of another server", `{"resourceType":"Observation","subject":{"reference":"http://other.example/fhir/Patient/a"}}`, nothing},
 		{"another's", `{"resourceType":"Observation","subject":{"reference":"Patient/b"}}`, nothing},
-		{"nobody's", `{"resourceType":"Observation"}`, nothing},
+		{"without a patient", `{"resourceType":"Observation"}`, nothing},
 		{"of two", `{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`, readOnly},
 		{"of two, one of another server", `{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"http://other.example/fhir/Patient/b"}]}`, readOnly},
 		{"own and a search", `{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient?identifier=1"}]}`, readOnly},
@@ -312,10 +312,10 @@ func TestCoversNew(t *testing.T) {
 		{"a type of no patient", `{"resourceType":"ValueSet","id":"v"}`, nothing},
 		{"own device", `{"resourceType":"Device","patient":{"reference":"Patient/a"}}`, both},
 		{"another's device", `{"resourceType":"Device","patient":{"reference":"Patient/b"}}`, nothing},
-		{"a device of nobody", `{"resourceType":"Device"}`, readOnly},
+		{"unassigned device", `{"resourceType":"Device"}`, readOnly},
 		{"a binary of the patient", `{"resourceType":"Binary","securityContext":{"reference":"Patient/a"}}`, both},
 		{"a binary of a record", `{"resourceType":"Binary","securityContext":{"reference":"Observation/x"}}`, needing},
-		{"a binary of a device, which may be nobody's", `{"resourceType":"Binary","securityContext":{"reference":"Device/x"}}`, readOnly},
+		{"binary of a device that may be unassigned", `{"resourceType":"Binary","securityContext":{"reference":"Device/x"}}`, readOnly},
 		{"a binary of what everyone reads", `{"resourceType":"Binary","securityContext":{"reference":"Organization/x"}}`, readOnly},
 		{"a binary of nothing", `{"resourceType":"Binary"}`, nothing},
 		{"a provenance of the patient", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, both},

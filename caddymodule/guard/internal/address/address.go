@@ -390,7 +390,7 @@ type Bases struct {
 
 // keyBases contains the base URLs of one key.
 type keyBases struct {
-	name  string
+	key   string
 	bases []string // most recently added last
 }
 
@@ -428,7 +428,7 @@ func (b *Bases) Add(name, base string) {
 	defer b.mu.Unlock()
 	i := b.index(name)
 	if i < 0 {
-		b.keys = append(b.keys[max(0, len(b.keys)+1-maxKeys):], keyBases{name: name})
+		b.keys = append(b.keys[max(0, len(b.keys)+1-maxKeys):], keyBases{key: name})
 		i = len(b.keys) - 1
 	}
 	k := &b.keys[i]
@@ -438,7 +438,7 @@ func (b *Bases) Add(name, base string) {
 }
 
 func (b *Bases) index(name string) int {
-	return slices.IndexFunc(b.keys, func(k keyBases) bool { return k.name == name })
+	return slices.IndexFunc(b.keys, func(k keyBases) bool { return k.key == name })
 }
 
 var basePattern = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~%!$&()*+,;=:@-]+)*$`)

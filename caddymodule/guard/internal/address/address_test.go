@@ -210,17 +210,17 @@ func TestReplacerProperty(t *testing.T) {
 	for range 3000 {
 		value, _ := randomJSON(r, 4)
 		text := escapedJSON(r, value)
-		whole := rewriteInPieces(message.JSON, text, len(text)+1, backend)
+		inOnePiece := rewriteInPieces(message.JSON, text, len(text)+1, backend)
 		var got any
-		if err := json.Unmarshal([]byte(whole), &got); err != nil {
-			t.Fatalf("%v\n%s\nof\n%s", err, whole, text)
+		if err := json.Unmarshal([]byte(inOnePiece), &got); err != nil {
+			t.Fatalf("%v\n%s\nof\n%s", err, inOnePiece, text)
 		}
 		gotText, _ := json.Marshal(got)
 		wantText, _ := json.Marshal(expectedRewrite(value, "", false))
 		if string(gotText) != string(wantText) {
 			t.Fatalf("got\n%s\nwant\n%s\nof\n%s", gotText, wantText, text)
 		}
-		if size := 1 + r.IntN(len(text)+1); rewriteInPieces(message.JSON, text, size, backend) != whole {
+		if size := 1 + r.IntN(len(text)+1); rewriteInPieces(message.JSON, text, size, backend) != inOnePiece {
 			t.Fatalf("in pieces of %d differs: %s", size, text)
 		}
 	}
@@ -235,9 +235,9 @@ func FuzzRewriting(f *testing.F) {
 		if size = 1 + (size&0xffff)%(len(text)+1); format != int(message.XML) {
 			format = int(message.JSON)
 		}
-		whole := rewriteInPieces(message.Format(format), text, len(text)+1, backend)
-		if got := rewriteInPieces(message.Format(format), text, size, backend); got != whole {
-			t.Errorf("in pieces of %d: %q, not %q", size, got, whole)
+		inOnePiece := rewriteInPieces(message.Format(format), text, len(text)+1, backend)
+		if got := rewriteInPieces(message.Format(format), text, size, backend); got != inOnePiece {
+			t.Errorf("in pieces of %d: %q, not %q", size, got, inOnePiece)
 		}
 		var found, foundInPieces message.Links
 		var out []byte

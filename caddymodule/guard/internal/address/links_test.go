@@ -122,7 +122,7 @@ func TestReplaceXMLLinks(t *testing.T) {
 	for _, tt := range []struct{ name, before, links, after string }{
 		{"before the entries", `<?xml version="1.0" encoding="UTF-8"?><Bundle xmlns="http://hl7.org/fhir"><total value="1"/>`, link + "\n  " + link, `<entry><resource/></entry></Bundle>`},
 		{"with a prefix", `<f:Bundle xmlns:f="http://hl7.org/fhir">`, `<f:link><f:relation value="next"/><f:url value='http://backend/fhir?_getpages=1&#x26;x=2'/></f:link>`, `</f:Bundle>`},
-		{"before what is cut off", `<Bundle>`, link, `<entry><resource><Pat`},
+		{"before truncation", `<Bundle>`, link, `<entry><resource><Pat`},
 		{"in an entry", `<Bundle><entry><resource><Bundle>` + link + `</Bundle></resource></entry></Bundle>`, "", ""},
 		{"of a Patient", `<Patient><link><other/></link></Patient>`, "", ""},
 	} {
@@ -164,7 +164,7 @@ func TestOfEntry(t *testing.T) {
 		{"behind texts", `{"entry":[{` + text + `,` + server + `}]}`, false},
 		{"in the next entry", `{"entry":[{` + text + `},{` + nested + `},{` + server + `}]}`, false},
 		{"of a response", `{"link":[{"url":"x"}],"entry":[{` + text + `,` + response + `}]}`, false},
-		{"in what is cut off", `{"entry":[{` + server + `,"resource":{"a":"`, false},
+		{"in a truncated entry", `{"entry":[{` + server + `,"resource":{"a":"`, false},
 		{"of a response without location", `{"entry":[{"response":{"status":"204"}},{` + response + `}]}`, false},
 		{"of nothing", `{"entry":[{` + nested + `},{` + text + `}]}`, true},
 		{"of no Bundle", `{"contained":[{"entry":[{` + server + `}]}]}`, true},

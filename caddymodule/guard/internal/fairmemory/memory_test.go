@@ -263,7 +263,7 @@ func TestAheadIsBounded(t *testing.T) {
 	})
 }
 
-func TestGone(t *testing.T) {
+func TestWaiterCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		newGrownShare(t, m, 80)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -279,16 +279,16 @@ func TestGone(t *testing.T) {
 func TestRelease(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := newGrownShare(t, m, 50), newGrownShare(t, m, 50)
-		left := growInBackground(t.Context(), second, 10)
+		waiter := growInBackground(t.Context(), second, 10)
 		second.Release()
-		wantResult(t, left, ErrBusy)
+		wantResult(t, waiter, ErrBusy)
 		if err := second.Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow after Release = %v, want %v", err, ErrBusy)
 		}
 		first.Release()
 		first.Release()
 		if m.InUse() != 0 {
-			t.Errorf("%d bytes are held in the end", m.InUse())
+			t.Errorf("%d bytes in use at the end", m.InUse())
 		}
 	})
 }
@@ -323,14 +323,14 @@ func TestThousand(t *testing.T) {
 				if fill(t.Context(), m, rand.New(rand.NewPCG(1, uint64(i)))) {
 					served.Add(1)
 				}
-				if held := m.InUse(); held > size {
-					t.Errorf("%d bytes are held", held)
+				if inUse := m.InUse(); inUse > size {
+					t.Errorf("%d bytes in use", inUse)
 				}
 			})
 		}
 		group.Wait()
 		if m.InUse() != 0 {
-			t.Errorf("%d bytes are held in the end", m.InUse())
+			t.Errorf("%d bytes in use at the end", m.InUse())
 		}
 		if n := served.Load(); n < MaxWaiting/2 || time.Since(start) != 0 {
 			t.Errorf("%d of %d grew, in %v", n, MaxWaiting, time.Since(start))
@@ -494,9 +494,9 @@ func TestDeadlock(t *testing.T) {
 			"some wait for persons, others for the client",
 			[]holder{{"alice", "app", 12, 1}, {"bob", "app", 12, 1}, {"alice", "app", 12, 5}, {"bob", "app", 12, 5}, {"carol", "app", 2, 5}}, 4,
 		},
-		{"none: one can go on", []holder{{"alice", "app", 10, 10}, {"alice", "other", 10, 0}}, -1},
+		{"none: one can proceed", []holder{{"alice", "app", 10, 10}, {"alice", "other", 10, 0}}, -1},
 		{
-			"none: one waits for a client of which another holder can go on",
+			"none: one waits for a client with another holder that can proceed",
 			[]holder{{"alice", "app", 12, 1}, {"alice", "app", 12, 5}, {"bob", "app", 26, 0}}, -1,
 		},
 	} {

@@ -289,7 +289,7 @@ type policyJudgment struct {
 // conditionalPolicy is a policy that depends on resources.
 type conditionalPolicy struct {
 	policy    rule.Policy
-	resources rule.Resources
+	resources rule.ResourceEvaluator
 }
 
 // evaluatePolicies judges a call by all policies, except for metadata, which is public and requested without a token.
@@ -498,7 +498,7 @@ func (x *Judge) isAttachment(ctx context.Context, patient string, addresses []st
 		if e.ParsedResource.Type != "DocumentReference" || !slices.ContainsFunc(access.AttachmentURLs(e.ParsedResource), func(url string) bool { return slices.Contains(addresses, url) }) {
 			continue
 		}
-		if !access.NamesOnlyPatient(e.ParsedResource, patient) {
+		if !access.ReferencesOnlyPatient(e.ParsedResource, patient) {
 			return false, nil
 		}
 		if found {

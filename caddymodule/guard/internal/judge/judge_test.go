@@ -157,22 +157,22 @@ func TestCheckCurrent(t *testing.T) {
 	gone := message.NewResponse(http.StatusGone, nil)
 	deletion := `{"request":{"method":"DELETE","url":"Patient/1"},"response":{"status":"204"}}`
 	for name, tt := range map[string]struct {
-		server pathResponses
-		shown  bool
+		server  pathResponses
+		visible bool
 	}{
-		"the current version":             {pathResponses{"Patient/1": responseWithBody(plain)}, true},
-		"a denied one":                    {pathResponses{"Patient/1": responseWithBody(star)}, false},
-		"another resource":                {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Patient","id":"2"}`)}, false},
-		"another type":                    {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Person","id":"1"}`)}, false},
-		"no resource":                     {pathResponses{"Patient/1": responseWithBody(`[]`)}, false},
-		"not found":                       {pathResponses{}, false},
-		"a refusal":                       {pathResponses{"Patient/1": message.NewResponse(http.StatusForbidden, nil)}, false},
-		"a failure":                       {pathResponses{"Patient/1": message.NewResponse(http.StatusInternalServerError, nil)}, false},
-		"deleted":                         {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + plain + `}`)}, true},
-		"denied, then deleted":            {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + star + `},{"resource":` + plain + `}`)}, false},
-		"deleted, without versions":       {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion)}, false},
-		"deleted, with another's":         {pathResponses{"Patient/1": gone, "Patient/1/_history": history(`{"resource":{"resourceType":"Patient","id":"2"}}`)}, false},
-		"deleted, and no history is told": {pathResponses{"Patient/1": gone}, false},
+		"the current version":        {pathResponses{"Patient/1": responseWithBody(plain)}, true},
+		"a denied one":               {pathResponses{"Patient/1": responseWithBody(star)}, false},
+		"another resource":           {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Patient","id":"2"}`)}, false},
+		"another type":               {pathResponses{"Patient/1": responseWithBody(`{"resourceType":"Person","id":"1"}`)}, false},
+		"no resource":                {pathResponses{"Patient/1": responseWithBody(`[]`)}, false},
+		"not found":                  {pathResponses{}, false},
+		"a refusal":                  {pathResponses{"Patient/1": message.NewResponse(http.StatusForbidden, nil)}, false},
+		"a failure":                  {pathResponses{"Patient/1": message.NewResponse(http.StatusInternalServerError, nil)}, false},
+		"deleted":                    {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + plain + `}`)}, true},
+		"denied, then deleted":       {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + star + `},{"resource":` + plain + `}`)}, false},
+		"deleted, without versions":  {pathResponses{"Patient/1": gone, "Patient/1/_history": history(deletion)}, false},
+		"deleted, with another's":    {pathResponses{"Patient/1": gone, "Patient/1/_history": history(`{"resource":{"resourceType":"Patient","id":"2"}}`)}, false},
+		"deleted, without a history": {pathResponses{"Patient/1": gone}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +189,7 @@ func TestCheckCurrent(t *testing.T) {
 			if err == nil {
 				err = of.CheckCurrent(t.Context(), interaction.Reference{Type: "Patient", ID: "1"})
 			}
-			if (err == nil) != tt.shown {
+			if (err == nil) != tt.visible {
 				t.Error(err)
 			}
 		})

@@ -473,7 +473,7 @@ const maxSharedListed = 2000
 func (j *judgedOperation) finishWithShared(ctx context.Context, out *message.Bundle, rest *paging.BranchPosition, had []string) (*message.Response, error) {
 	if j.operation.Name == "$everything" {
 		var err error
-		if had, err = j.addShared(ctx, out, had); err != nil {
+		if had, err = j.addSharedResources(ctx, out, had); err != nil {
 			return nil, err
 		}
 	}
@@ -486,9 +486,9 @@ func (j *judgedOperation) finishWithShared(ctx context.Context, out *message.Bun
 	return j.finish(ctx, out, rest)
 }
 
-// addShared adds the shared resources that entries refer to and that no earlier page contained, by one search per type. It
+// addSharedResources adds the shared resources that entries refer to and that no earlier page contained, by one search per type. It
 // returns the updated list of these resources.
-func (j *judgedOperation) addShared(ctx context.Context, out *message.Bundle, had []string) ([]string, error) {
+func (j *judgedOperation) addSharedResources(ctx context.Context, out *message.Bundle, had []string) ([]string, error) {
 	for _, e := range out.Entries {
 		if name := e.ParsedResource.Type + "/" + e.ParsedResource.ID; j.isSharedType(e.ParsedResource.Type) && !slices.Contains(had, name) {
 			had = append(had, name)

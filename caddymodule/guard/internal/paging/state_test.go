@@ -65,10 +65,10 @@ func TestStoredState(t *testing.T) {
 		binding func(key string) string // returns the binding of the stored state
 		status  int
 	}{
-		"as it was stored":         {of.bindingForKey, 0},
-		"that of another key":      {func(key string) string { return of.bindingForKey(key + "x") }, http.StatusNotFound},
-		"that of another token":    {Pages{Binding: "other"}.bindingForKey, http.StatusNotFound},
-		"what is sealed as a link": {func(string) string { return of.Binding }, http.StatusNotFound},
+		"as it was stored":      {of.bindingForKey, 0},
+		"that of another key":   {func(key string) string { return of.bindingForKey(key + "x") }, http.StatusNotFound},
+		"that of another token": {Pages{Binding: "other"}.bindingForKey, http.StatusNotFound},
+		"sealed as a link":      {func(string) string { return of.Binding }, http.StatusNotFound},
 	} {
 		s := &states{}
 		x := Pages{Sealing: bindingSealing{}, States: s, Binding: "token"}

@@ -114,7 +114,7 @@ func (m *merger) includedEntries(ctx context.Context, inclusions inclusionPlan) 
 		return nil, nil
 	}
 	for _, c := range inclusions.referringChains {
-		more, err := findReferring(ctx, m.pages, c, m.matches)
+		more, err := findReferrers(ctx, m.pages, c, m.matches)
 		if err != nil {
 			return nil, err
 		}
@@ -190,8 +190,8 @@ func inclusionCandidates(ctx context.Context, grants *grantCache, w reachableSet
 	return found, nil
 }
 
-// findReferring returns the resources that refer to the matches.
-func findReferring(ctx context.Context, from *pageReader, c chain, matches []message.Entry) ([]message.Entry, error) {
+// findReferrers returns the resources that refer to the matches.
+func findReferrers(ctx context.Context, from *pageReader, c chain, matches []message.Entry) ([]message.Entry, error) {
 	var own, ids []string
 	needsLookups := from.handler.TypeRules.MayNeedLookups(c.types[0])
 	for i := range matches {

@@ -504,7 +504,7 @@ func (r searchRules) checkSort(name string) error {
 		switch {
 		case !ok && leakyParameters[name] == "" && !strings.Contains(name, "."):
 			return unknownParameter(b.resourceType, name)
-		case !isPlainKey(r.handler.Parameters, b.resourceType, name):
+		case !isElementSortKey(r.handler.Parameters, b.resourceType, name):
 			return message.Forbidden(message.ErrDisclosure, "_sort by %s is not allowed with these scopes: the order may depend on other resources.", strconv.Quote(name))
 		case len(r.branches) > 1 && !p.CanSort():
 			return message.Forbidden(message.ErrTooCostly, "_sort by %s is not supported with these scopes, because the results of several searches are merged.", strconv.Quote(name))
@@ -565,31 +565,31 @@ func unknownParameter(resourceType, name string) error {
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 
-// isPlainKey reports whether a sort key is an element of the resource itself.
-func isPlainKey(supported searchparam.Set, resourceType, name string) bool {
+// isElementSortKey reports whether a sort key is an element of the resource itself.
+func isElementSortKey(supported searchparam.Set, resourceType, name string) bool {
 	p, ok := supported.Lookup(resourceType, name)
 	return ok && p.Kind != searchparam.Reference && leakyParameters[name] == ""
 }
 
-// isPlainOrder reports whether all keys of _sort are elements of the resource itself.
-func isPlainOrder(supported searchparam.Set, resourceType, value string) bool {
+// sortsByElementsOnly reports whether all keys of _sort are elements of the resource itself.
+func sortsByElementsOnly(supported searchparam.Set, resourceType, value string) bool {
 	for key := range strings.SplitSeq(value, ",") {
-		if !isPlainKey(supported, resourceType, strings.TrimPrefix(key, "-")) {
+		if !isElementSortKey(supported, resourceType, strings.TrimPrefix(key, "-")) {
 			return false
 		}
 	}
 	return true
 }
 
-// IsPlainSearch reports whether a search compares only elements of its own type.
-func (x *Handler) IsPlainSearch(i interaction.Interaction) bool {
+// IsSingleTypeSearch reports whether a search compares only elements of its own type.
+func (x *Handler) IsSingleTypeSearch(i interaction.Interaction) bool {
 	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
 		name, modifier, _ := strings.Cut(p.Name, ":")
 		switch {
 		case harmlessParameters[p.Name]:
 			return false
 		case p.Name == "_sort":
-			return !isPlainOrder(x.Parameters, i.Type, p.Value)
+			return !sortsByElementsOnly(x.Parameters, i.Type, p.Value)
 		}
 		return leakyParameters[name] != "" || checkPlainParameter(x.Parameters, i.Type, name, modifier, p.Value) != nil
 	})

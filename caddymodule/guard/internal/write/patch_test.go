@@ -107,7 +107,7 @@ func FuzzFHIRPathPatch(f *testing.F) {
 		for _, operation := range p.Parameter {
 			for _, part := range operation.Part {
 				if (part.Name == "path" || part.Name == "name") && judged.MatchString(part.ValueString) {
-					t.Errorf("%s goes on", patch)
+					t.Errorf("%s was forwarded", patch)
 				}
 			}
 		}

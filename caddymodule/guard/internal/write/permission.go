@@ -121,7 +121,7 @@ func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, b
 		return w.checkPatientAttachments(ctx, g.Patient, before, after)
 	}
 	for _, patient := range w.judge.Rights().PatientsWithBinaries(after.Type) {
-		if !access.NamesOnlyPatient(after.Resource, patient) {
+		if !access.ReferencesOnlyPatient(after.Resource, patient) {
 			continue
 		}
 		if err := w.checkPatientAttachments(ctx, patient, before, after); err != nil {
@@ -136,7 +136,7 @@ func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, b
 // host names. A URN is resolved within the transaction, whose entries are all judged.
 func (w writePermission) checkPatientAttachments(ctx context.Context, patient string, before, after *version) error {
 	var old []string
-	if before != nil && access.NamesOnlyPatient(before.Resource, patient) {
+	if before != nil && access.ReferencesOnlyPatient(before.Resource, patient) {
 		old = access.AttachmentURLs(before.Resource)
 	}
 	for _, address := range access.AttachmentURLs(after.Resource) {
@@ -307,7 +307,7 @@ func (x *Handler) checkSideEffect(res resource.Resource, text []byte) error {
 func (x *Handler) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
-	if err != nil || i.Kind != interaction.TypeSearch || !x.SearchHandler.IsPlainSearch(i) || x.Judge.MayDeny() {
+	if err != nil || i.Kind != interaction.TypeSearch || !x.SearchHandler.IsSingleTypeSearch(i) || x.Judge.MayDeny() {
 		return false
 	}
 	return x.Judge.Rights().IsUnrestricted(i.Type, message.ReadSearch) || slices.ContainsFunc(x.Judge.Rights().GrantsFor(i.Type, message.ReadSearch), func(g access.Grant) bool {

@@ -42,13 +42,13 @@ type Store struct {
 
 	file        *boltstore.Store
 	key         string // key in fileStores
-	watch       *stores.Watch
+	watch       *stores.HealthMonitor
 	runningMark *runningMark
 }
 
 type pooledFile struct {
 	file  *boltstore.Store
-	watch *stores.Watch
+	watch *stores.HealthMonitor
 	mark  *runningMark
 }
 
@@ -64,7 +64,7 @@ func (f pooledFile) Destruct() error {
 }
 
 // Watch implements [stores.WatchProvider].
-func (f *Store) Watch() *stores.Watch { return f.watch }
+func (f *Store) Watch() *stores.HealthMonitor { return f.watch }
 
 // CaddyModule implements [caddy.Module].
 func (*Store) CaddyModule() caddy.ModuleInfo {

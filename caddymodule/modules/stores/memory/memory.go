@@ -30,12 +30,12 @@ type Store struct {
 
 	*store.Memory `json:"-"`
 
-	watch *stores.Watch
+	watch *stores.HealthMonitor
 }
 
 type pooledStore struct {
 	*store.Memory
-	watch *stores.Watch
+	watch *stores.HealthMonitor
 }
 
 func newPooledStore(maxEntries int) pooledStore {
@@ -49,7 +49,7 @@ func (p pooledStore) Destruct() error {
 }
 
 // Watch implements [stores.WatchProvider].
-func (m *Store) Watch() *stores.Watch { return m.watch }
+func (m *Store) Watch() *stores.HealthMonitor { return m.watch }
 
 // VolatilityReason implements [stores.VolatileStore].
 func (*Store) VolatilityReason() string {
