@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// fakeStore is a Store with fixed entries that records changes.
+// fakeStore is a Store with fixed entries. It records the changes.
 type fakeStore struct {
 	entries map[string][]Entry
 	changes []Change
@@ -56,7 +56,7 @@ func (p pageFeature) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// withAdministrator makes alice an administrator with an authenticator app.
+// withAdministrator adds the page to the configuration and makes alice an administrator with an authenticator app.
 func withAdministrator(adminStore Store, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		authorizetest.WithTOTP(c)
@@ -71,7 +71,7 @@ func withAdministrator(adminStore Store, change func(*authorize.Config)) func(*a
 	}
 }
 
-// signInAs signs alice in for the page, with her second factor if it is requested.
+// signInAs signs alice in to the page, with her second factor if it is requested.
 func signInAs(b *authorizetest.Browser) *http.Response {
 	b.T.Helper()
 	page := authorizetest.Body(b.T, b.Follow(b.Get(path)))
@@ -82,7 +82,7 @@ func signInAs(b *authorizetest.Browser) *http.Response {
 	return r
 }
 
-// open returns a page, which must exist.
+// open returns the page at target and fails the test if there is none.
 func open(b *authorizetest.Browser, target string) string {
 	b.T.Helper()
 	r := b.Get(target)
@@ -147,7 +147,7 @@ func TestPageAuthorization(t *testing.T) {
 	}
 }
 
-// A session with one factor must add the second. A person without a second factor is rejected, not redirected in a loop.
+// A session with one factor is redirected to add the second. A person without a second factor is rejected, not redirected.
 func TestFactorBeforeThePage(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(newFakeStore(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
@@ -198,7 +198,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A form is valid only for its session, browser and issuer, for ten minutes, and only while the administrator has the scope.
+// A form is valid only in its session, browser and issuer, for ten minutes, and only while the administrator has the scope.
 func TestFormsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(mine, other *authorizetest.Browser, form url.Values) *http.Response{
@@ -238,7 +238,7 @@ func TestFormsOfOthers(t *testing.T) {
 				form := authorizetest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
-				time.Sleep(time.Minute) // until the next code is valid
+				time.Sleep(time.Minute) // wait until the next code is valid
 				other := newAdminBrowser(t, adminStore, shared)
 				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(adminStore.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
 					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(adminStore.changes))
@@ -248,7 +248,7 @@ func TestFormsOfOthers(t *testing.T) {
 	}
 }
 
-// Changes and refusals are recorded in the audit log with the administrator.
+// The audit log records changes and rejected changes with the name of the administrator.
 func TestAuditOfAdministrators(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -268,7 +268,7 @@ func TestAuditOfAdministrators(t *testing.T) {
 	}
 }
 
-// Apps that await approval come first, a list is limited, and a search narrows it. Names are never interpreted as markup.
+// Apps that await approval come first. Lists are limited in length and can be searched. Names are never interpreted as markup.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	adminStore := newFakeStore()
@@ -316,7 +316,7 @@ func TestNewEntryIsChecked(t *testing.T) {
 	}
 }
 
-// Users of the configuration are not listed, even if a search matches them.
+// Users in the configuration are not listed, even if a search matches them.
 func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	t.Parallel()
 	b := newAdminBrowser(t, newFakeStore(), nil)
@@ -325,7 +325,7 @@ func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	}
 }
 
-// A person without the scope who opens the page or sends a form is recorded in the audit log.
+// If a person without the scope opens the page or sends a form, the audit log records it.
 func TestRefusedAdministratorIsAudited(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -348,7 +348,7 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 	}
 }
 
-// slowStore takes a second to list entries, and counts concurrent lists.
+// slowStore takes one second to list entries and counts concurrent calls of List.
 type slowStore struct {
 	*fakeStore
 	mu         sync.Mutex
@@ -367,7 +367,7 @@ func (s *slowStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	return s.fakeStore.List(ctx, kind)
 }
 
-// Lists are expensive, so only one page is generated at a time.
+// Lists are expensive, so an administrator's requests are processed one at a time.
 func TestPagesAreSerialized(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// The error for an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line number and the invalid word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, lines, word string }{
@@ -52,7 +52,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// A page without administrators causes a warning, and a scope that cannot be granted is an error.
+// A page without administrators logs a warning. A scope that cannot be granted is an error.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// The endpoint has a name for the metrics.
+// The endpoint has a name in the metrics.
 func TestEndpointHasName(t *testing.T) {
 	t.Parallel()
 	if name := endpoint.Name(path); !slices.Contains(endpoint.Names(), name) {
@@ -98,7 +98,7 @@ func init() {
 	caddy.RegisterModule(new(testManager))
 }
 
-// testManager is the feature that the page needs, with the subdirective test_manager, for tests that change nothing.
+// testManager is the entry manager that the page requires, for tests that do not change entries. Its option is test_manager.
 type testManager struct {
 	fhirapp.EntryManager `json:"-"`
 }
@@ -113,7 +113,7 @@ func (*testManager) Subdirectives() (fields option.Block, repeatable []string) {
 
 func (*testManager) Configure(*fhirapp.App, *authorize.Config) error { return nil }
 
-// newcomers is [authorizetest.PendingClient] with the subdirective newcomers.
+// newcomers wraps [authorizetest.PendingClient] with the subdirective newcomers.
 type newcomers struct{ authorizetest.PendingClient }
 
 func (*newcomers) CaddyModule() caddy.ModuleInfo {

@@ -380,8 +380,7 @@ func splitLines(text string) (list []string) {
 	return list
 }
 
-// checkChange returns an error if the action is not supported, if the entry has changed since it was shown, or if it is the
-// administrator's own.
+// checkChange returns an error for unknown actions, concurrently changed entries, and the administrator's own entry.
 func (a *admin) checkChange(ctx context.Context, signedIn *session.SignedInPerson, c Change, version string) error {
 	_, supported := confirmations[c.Action]
 	switch {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the feature that manages clients and users
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // imports the feature that manages clients and users
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/adminpage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// adminPage is a gateway with alice signed in on its administration page.
+// adminPage is a gateway on whose administration page alice is signed in.
 type adminPage struct {
 	*gatewaytest.Gateway
 	t *testing.T
@@ -58,7 +58,7 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 
 var detailPattern = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
 
-// do submits a form of the page, and returns the shown secret or the reason for a refusal.
+// do submits a form of the page. It returns the secret on the response page, or the reason why the change was rejected.
 func (g adminPage) do(action, kind, name string, fields url.Values) (detail string, status int) {
 	g.t.Helper()
 	target := "/oauth2/admin?" + url.Values{"kind": {kind}, "name": {name}}.Encode()
@@ -78,7 +78,7 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (detail stri
 	return detail, r.StatusCode
 }
 
-// must is like do, but fails the test if the action is refused.
+// must is like do but fails the test if the change is rejected.
 func (g adminPage) must(action, kind, name string, fields url.Values) (secret string) {
 	g.t.Helper()
 	secret, status := g.do(action, kind, name, fields)
@@ -88,7 +88,7 @@ func (g adminPage) must(action, kind, name string, fields url.Values) (secret st
 	return secret
 }
 
-// starts returns the status of an authorization request from a client.
+// starts returns the status of the response to an authorization request from a client.
 func (g adminPage) starts(client, redirectURI string) int {
 	return g.NewBrowser().Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"},
@@ -203,7 +203,8 @@ func TestPersonOnPage(t *testing.T) {
 	}
 }
 
-// A changed e-mail address becomes unverified; an unchanged one stays verified, and properties that the page does not show stay unchanged.
+// A changed e-mail address becomes unverified. An unchanged address stays verified, and properties that the page does not show
+// stay unchanged.
 func TestEmailOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	app, err := g.Context.App("fhir")
@@ -234,7 +235,7 @@ func TestEmailOnPage(t *testing.T) {
 	}
 }
 
-// A name that HTTP would change, or that another principal of the issuer can have, is rejected.
+// Names are rejected if HTTP would alter them, or if another principal of the issuer could have the same name.
 func TestNamesOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	adds := func(kind, name string) bool {

@@ -72,8 +72,7 @@ type Change struct {
 	Fields             // for add and edit: all fields; otherwise only the name
 }
 
-// digest identifies the version of an entry that the administrator saw. Self-registered apps can change their metadata in the
-// meantime.
+// digest identifies the version of an entry that the administrator saw, because self-registered apps can change their metadata.
 func (e *Entry) digest() string {
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// An e-mail address that an administrator changes has to be verified again.
+// If an administrator changes an e-mail address, it must be verified again.
 func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 	t.Parallel()
 	was := json.RawMessage(`{"email":"alice@example.org","email_verified":true}`)
@@ -26,7 +26,7 @@ func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 	}
 }
 
-// Users cannot be approved, only clients.
+// Only clients can be approved, not users.
 func TestAdminPageApprovesNoPerson(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"approve", "x", ""} {
@@ -39,7 +39,7 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 	}
 }
 
-// The page shows the reason for a refusal, such as exceeded capacity, but not for a failure of the gateway.
+// The page shows why a change was rejected, such as exceeded capacity, but not the cause of an internal error.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	refused := caddy.APIError{HTTPStatus: http.StatusInsufficientStorage, Err: store.ErrFull}

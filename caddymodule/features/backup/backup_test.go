@@ -31,7 +31,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// unpack extracts a backup as tar does.
+// unpack extracts a backup as tar does. It returns the names of the files.
 func unpack(t *testing.T, archive []byte, folder string) (names []string) {
 	t.Helper()
 	return unpackFiles(t, tar.NewReader(bytes.NewReader(archive)), folder)
@@ -59,8 +59,8 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 	}
 }
 
-// A gateway restored from a backup of a busy gateway continues with its state: sessions, refresh tokens, features' data in
-// Caddy's storage, second factors and revocations.
+// A gateway restored from a backup, which was made under load, continues with the same state: sessions, refresh tokens,
+// features' data in Caddy's storage, second factors and revocations.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.StorageFolder(t)
@@ -160,7 +160,7 @@ func exchange(t *testing.T, g *gatewaytest.Gateway, form url.Values) (tokens map
 	return tokens
 }
 
-// codeAt returns the authorization code of a response.
+// codeAt returns the authorization code in a response.
 func codeAt(t *testing.T, r *http.Response) string {
 	t.Helper()
 	location, err := r.Location()
@@ -170,14 +170,14 @@ func codeAt(t *testing.T, r *http.Response) string {
 	return location.Query().Get("code")
 }
 
-// A store of several gateways is not backed up, and a failed backup cannot be taken for a complete one.
+// A store that several gateways share cannot be backed up. A failed backup is recognizable as incomplete.
 func TestBackupRejected(t *testing.T) {
 	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tstore memory")
 	app, err := fhirbase.FindApp[*fhirapp.App](shared.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.StoreKeys = []string{"any"} // the keys are in the store, too
+	app.StoreKeys = []string{"any"} // the keys are also in the store
 	if _, err := admin(t, shared.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "back up that store instead") {
 		t.Errorf("of a shared store: %v", err)
 	}

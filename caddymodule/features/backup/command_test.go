@@ -30,15 +30,15 @@ import (
 
 func init() { caddy.RegisterModule(new(sharedStore)) }
 
-// sharedStore is a store that gateways share.
+// sharedStore is a store module for a store that gateways share.
 type sharedStore struct {
-	// The test's name. Required.
+	// The name of the test. Required.
 	Server string `json:"server"`
 
 	stores.Shared
 }
 
-// servers are the stores of tests by name.
+// servers maps names of tests to their stores.
 var servers sync.Map
 
 func (*sharedStore) CaddyModule() caddy.ModuleInfo {
@@ -63,11 +63,11 @@ func (s *sharedStore) Provision(caddy.Context) error {
 	})
 }
 
-// storeSite has a file store and a shared store, each with a configuration.
+// storeSite has a file store and a shared store, each with its own configuration.
 type storeSite struct {
 	t            *testing.T
-	path         string // path of the file
-	file, shared string // configurations
+	path         string // path of the store's file
+	file, shared string // configurations with the file store and the shared store
 	elsewhere    *storetest.Gateway
 	out          bytes.Buffer
 }
@@ -89,7 +89,7 @@ func (s *storeSite) configuration(options string) string {
 	return gatewaytest.WriteFile(s.t, "Caddyfile", "{\n\tstorage file_system /nowhere\n\tfhir {\n\t\tissuer https://x.example\n\t\t"+options+"\n\t}\n}\n")
 }
 
-// inFile calls use with the opened file, as a gateway does.
+// inFile opens the file as a gateway does, and calls use with the store.
 func (s *storeSite) inFile(use func(*boltstore.Store)) {
 	s.t.Helper()
 	file := boltstore.New(s.path, 0)
@@ -168,7 +168,7 @@ func TestStoreCopyRefused(t *testing.T) {
 	}
 }
 
-// A file in use by a gateway is not copied.
+// The command refuses to copy a file that a gateway is using.
 func TestStoreCopyWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
@@ -180,7 +180,7 @@ func TestStoreCopyWhileRunning(t *testing.T) {
 	})
 }
 
-// The target of an interrupted copy is marked until the same command completes it.
+// The target of an interrupted copy stays marked until the same command completes the copy.
 func TestStoreCopyInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
@@ -229,7 +229,7 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 	}
 }
 
-// A store with the mark of a running gateway is not copied.
+// The command refuses to copy a store with the mark of a running gateway.
 func TestStoreCopyWhileAnnounced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

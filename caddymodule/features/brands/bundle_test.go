@@ -129,7 +129,7 @@ func TestReadRefusesUnusedEndpoint(t *testing.T) {
 	}
 }
 
-// The error lists all problems of a Bundle, up to a limit.
+// The error lists all problems of a Bundle, up to the limit.
 func TestReadReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer(`"status": "active",`, "", `"name": "Example Clinic",`, "").Replace(network(t))
@@ -160,7 +160,7 @@ func TestPrimary(t *testing.T) {
 		change    *strings.Replacer
 		base      string
 		configure *smart.Identifier
-		want      string // or a substring of the error
+		want      string // substring of the error
 	}{
 		{"configured", strings.NewReplacer(), "https://other.example/fhir", &smart.Identifier{System: system, Value: "https://clinic.example"}, "https://clinic.example"},
 		{"configured, of no brand", strings.NewReplacer(), fhirBase, &smart.Identifier{System: system, Value: "https://x.example"}, "0 Organizations have the identifier"},
@@ -184,7 +184,7 @@ func TestPrimary(t *testing.T) {
 	}
 }
 
-// FuzzRead reads arbitrary text. Accepted text is JSON and is served unchanged.
+// FuzzRead parses arbitrary text. Accepted text is valid JSON and is served unchanged.
 func FuzzRead(f *testing.F) {
 	f.Add(network(f))
 	f.Add(`{"resourceType":"Bundle","type":"collection","entry":[{"resource":{"resourceType":"Organization","telecom":[null]}}]}`)

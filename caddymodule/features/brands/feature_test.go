@@ -28,7 +28,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// Caddyfile errors name the line and the word.
+// Caddyfile errors contain the line number and the invalid word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppCaddyfile
@@ -42,7 +42,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// The Bundle allows every CORS origin in a complete gateway.
+// In a complete gateway, scripts of every origin can read the Bundle (CORS).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("user_access_brands testdata/network.json {\n\t\t\tprimary https://hospital.example\n\t\t}"))
@@ -79,7 +79,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// branded adds brands to a configuration.
+// branded returns a configuration change that adds brands.
 func branded(t testing.TB) func(*authorize.Config) {
 	feature := &brands.UserAccessBrands{Bundle: []byte(network(t)), Primary: &smart.Identifier{System: brands.URISystem, Value: "https://hospital.example"}}
 	return func(c *authorize.Config) {
@@ -119,7 +119,7 @@ func TestUserAccessBrands(t *testing.T) {
 	}
 }
 
-// The Bundle allows every CORS origin and caching by ETag.
+// Scripts of every origin can read the Bundle (CORS), and browsers can cache it by its entity tag.
 func TestUserAccessBrandsCORS(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, branded(t)))

@@ -40,8 +40,7 @@ func (c *converter) writeClients() {
 // trueByDefault returns the value of a JSON member that is true if missing.
 func trueByDefault(b *bool) bool { return b == nil || *b }
 
-// clientSkipReason returns the reason why a client cannot be converted, or "". Secrets are missing from exports of the admin
-// console, which masks them.
+// clientSkipReason returns the reason why a client cannot be converted, or "". The admin console exports masked secrets.
 func (c *converter) clientSkipReason(app keycloakClient) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isAlteredByCaddy(app.Secret)
 	switch {

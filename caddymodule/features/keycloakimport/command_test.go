@@ -23,13 +23,13 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// converted is the result of fhir-convert.
+// converted is the output of fhir-convert.
 type converted struct {
 	caddyfile, summary string
 	app                fhirapp.App
 }
 
-// convertRealm converts a realm. It fails the test if the result does not adapt and load.
+// convertRealm converts a realm. It fails the test if the resulting Caddyfile cannot be adapted and loaded.
 func convertRealm(t *testing.T, realm string) (result converted) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "realm.json")
@@ -59,7 +59,7 @@ func convertRealm(t *testing.T, realm string) (result converted) {
 	return result
 }
 
-// The output of fhir-convert can be loaded, and users keep their passwords.
+// The output of fhir-convert can be loaded, and users can sign in with the same passwords.
 func TestConvertKeycloak(t *testing.T) {
 	t.Parallel()
 	export, err := os.ReadFile("testdata/general.json")
@@ -80,7 +80,7 @@ func TestConvertKeycloak(t *testing.T) {
 	}
 }
 
-// Each protection of a client at Keycloak is converted, or the client is omitted with a line in the summary.
+// Each security setting of a Keycloak client is converted, or the client is omitted and the summary reports this.
 func TestConvertKeycloakClients(t *testing.T) {
 	t.Parallel()
 	const (
@@ -92,7 +92,7 @@ func TestConvertKeycloakClients(t *testing.T) {
 	attribute := func(name, value string) string {
 		return confidential + `, "attributes": {"` + name + `": "` + value + `"}`
 	}
-	for _, tt := range []struct{ name, members, want, summary string }{ // want: a line of the client; "" if it is omitted
+	for _, tt := range []struct{ name, members, want, summary string }{ // want is a line in the client's block; "" if the client is omitted
 		{"mTLS", `"clientAuthenticatorType": "client-x509", ` + confidential, "", "unsupported authentication method client-x509"},
 		{"a shared secret in a JWT", `"clientAuthenticatorType": "client-secret-jwt", ` + confidential, "", "unsupported authentication method client-secret-jwt"},
 		{"an authenticator of a later version", `"clientAuthenticatorType": "federated-jwt", ` + confidential, "", "unsupported authentication method federated-jwt"},
@@ -257,7 +257,7 @@ func TestConvertKeycloakRefuses(t *testing.T) {
 	}
 }
 
-// Users and clients are omitted if their names are not valid as sub.
+// Users and clients are omitted if their names cannot be used as sub.
 func TestConvertNames(t *testing.T) {
 	t.Parallel()
 	converts := func(t *testing.T, realm map[string]any, head string) bool {

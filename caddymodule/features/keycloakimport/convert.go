@@ -349,8 +349,7 @@ func (c *converter) report(kind, text string) {
 	c.summary = append(c.summary, strings.ToLower(kind)+": "+commentText(text))
 }
 
-// writeOption writes an option with the words that check accepts. If check is nil, all words are accepted. If there are no
-// words, the option is omitted.
+// writeOption writes an option with the words that check accepts, or all words if check is nil. It omits options without words.
 func (c *converter) writeOption(name string, check func(string) error, words ...string) {
 	c.writeLine(name, c.acceptedWords(name, check, words...)...)
 }
@@ -416,8 +415,7 @@ func quote(word string) string {
 	return "`" + word + "`"
 }
 
-// isAlteredByCaddy reports whether Caddy would change a word: it contains a placeholder, environment variable, backquote or
-// control character.
+// isAlteredByCaddy reports whether Caddy would change a word, such as a placeholder, an environment variable or a line break.
 func isAlteredByCaddy(word string) bool {
 	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
 }

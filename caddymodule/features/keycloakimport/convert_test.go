@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/keycloakimport"
 )
 
-// accept accepts every entry. The tests in command_test.go use the Caddyfile parser instead.
+// accept is a check that accepts all entries. The tests in command_test.go use the Caddyfile parser instead.
 func accept(string) error { return nil }
 
 const issuer = "https://fhir.hospital.example"
 
-// The realm is an export of Keycloak 26.7.3. The tests in command_test.go load the result.
+// The result for a realm exported by Keycloak 26.7.3 is correct. The tests in command_test.go load the result.
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	export, err := os.ReadFile("testdata/general.json")

@@ -55,7 +55,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// One compilation reports all errors.
+// Compile reports the errors of all rules at once.
 func TestCompileAll(t *testing.T) {
 	t.Parallel()
 	_, err := Compile([]Rule{{Effect: rule.Deny, Expression: "a"}, {Effect: rule.Allow, Name: "second", Expression: "b"}})
@@ -64,7 +64,7 @@ func TestCompileAll(t *testing.T) {
 	}
 }
 
-// The resource elements of a rule are found in its syntax tree.
+// The resource elements that a rule uses are found in its syntax tree.
 func TestMentioned(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// The standard build enforces rules of a Caddyfile.
+// The standard build enforces the rules in a Caddyfile.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -136,8 +136,7 @@ func (r *compiledRule) matches(ctx context.Context, v variables) (bool, error) {
 	return value == types.True, nil
 }
 
-// evaluate evaluates the expression. It returns [types.Unknown] if the value depends on unread claims or the given unknown
-// attributes.
+// evaluate returns the value of the expression: [types.Unknown] if it depends on unread claims or the unknown attributes.
 func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
 	for _, name := range v.input.UnreadClaims {
 		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// With several providers, a rule about groups or claims that does not name the provider logs a warning.
+// If there are several identity providers, a rule about groups or claims logs a warning unless it also checks the provider.
 func TestAmbiguousClaims(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -48,7 +48,7 @@ func TestAmbiguousClaims(t *testing.T) {
 	}
 }
 
-// Rules keep their order, name and position. Invalid rules are rejected.
+// Rules have the order, names and positions of the Caddyfile. Invalid rules are rejected.
 func TestSubdirectives(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ block, want, err string }{
@@ -79,7 +79,7 @@ func TestSubdirectives(t *testing.T) {
 	}
 }
 
-// Rules see configured claims without values if the token lacks them, and no other claims.
+// If the token lacks a configured claim, rules see the claim without values. Other claims are not visible to rules.
 func TestNewInput(t *testing.T) {
 	t.Parallel()
 	token := &guard.Token{Issuer: "https://h.example", Subject: "u1", ClientID: "c1", Scope: "openid user/*.rs", FHIRUser: "Practitioner/1"}
@@ -110,7 +110,7 @@ func TestNewInput(t *testing.T) {
 	}
 }
 
-// The log of unread claims contains their names and the person. Other errors are logged without their text.
+// For unread claims, the log contains their names and the person. Other errors are logged without their text.
 func TestUnreadIsLogged(t *testing.T) {
 	t.Parallel()
 	repl := caddy.NewReplacer()
@@ -153,7 +153,7 @@ func mustParse(t testing.TB, text string) resource.Resource {
 	return res
 }
 
-// evaluate returns the decision about a resource.
+// evaluate returns the decision for a resource.
 func evaluate(ctx context.Context, j rule.Evaluation, res resource.Resource) rule.Decision {
 	if j.Resources == nil {
 		return rule.Decision{}
@@ -161,7 +161,7 @@ func evaluate(ctx context.Context, j rule.Evaluation, res resource.Resource) rul
 	return j.Resources.Evaluate(ctx, res)
 }
 
-// input is the input of most tests.
+// input returns the input of most tests.
 func input() Input {
 	return Input{
 		Token: Token{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", Scopes: []string{"openid", "user/*.rs"}, FHIRUser: "Practitioner/alice"},
@@ -177,7 +177,7 @@ func TestRequest(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		rules string // separated by ;
+		rules string // rules, separated by semicolons
 		want  rule.Decision
 		fails bool
 	}{
@@ -210,7 +210,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// A rule that depends on an unread claim denies, or does not allow. Other rules are not affected.
+// If a rule depends on an unread claim, a deny rule denies and an allow rule does not allow. Other rules are not affected.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	deny, fails := rule.Decision{Effect: rule.Deny, Rule: "1"}, true
@@ -323,7 +323,7 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// The end of the request interrupts an evaluation, which then denies.
+// When the request is canceled, the evaluation stops and denies.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -369,9 +369,9 @@ func BenchmarkResource(b *testing.B) {
 func TestDeniesType(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, rules  string // separated by ;
-		patients     bool   // all Patients are denied
-		observations bool   // all Observations are denied
+		name, rules  string // rules are separated by semicolons
+		patients     bool   // whether all Patients are denied
+		observations bool   // whether all Observations are denied
 	}{
 		{"by type", "deny resource.resourceType == 'Patient'", true, false},
 		{"by type and token", "deny token.client_id == 'app' && resource.resourceType in ['Patient', 'Person']", true, false},

@@ -18,7 +18,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 )
 
-// Placeholder values are escaped in each form of a connection string: it shares connections with the equivalent literal.
+// Placeholder values are escaped in each form of a connection string, so that it is equivalent to one with literal values.
 func TestPostgresPlaceholders(t *testing.T) {
 	t.Setenv("PGPASSWORD_HERE", `it's \ "a" s%c/ret@#?`)
 	t.Setenv("PGHOST_HERE", "db1:5433")
@@ -44,7 +44,7 @@ func TestPostgresPlaceholders(t *testing.T) {
 	}
 }
 
-// The error of a missing secret names its option and no other.
+// The error for a missing secret contains the name of its option and of no other option.
 func TestPostgresSecretMissing(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	for in, store := range map[string]*postgres.Store{
@@ -61,7 +61,7 @@ func TestPostgresSecretMissing(t *testing.T) {
 	}
 }
 
-// A URL in the place of a name is rejected with an error that does not contain it: it may contain a password.
+// A URL in place of a name is rejected. Because the URL may contain a password, the error does not contain the URL.
 func TestPostgresURLIsNotRevealed(t *testing.T) {
 	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
 	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
@@ -81,8 +81,7 @@ func TestPostgresURLIsNotRevealed(t *testing.T) {
 	}
 }
 
-// Two configurations with the same settings share connections. Different settings have
-// separate connections.
+// Two configurations share connections only if their settings are equal.
 func TestPostgresStoreIsPooled(t *testing.T) {
 	t.Parallel()
 	same, again, other := &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere pool_max_conns=3"}
@@ -120,7 +119,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// An error of a wrong option names its line.
+// The error for an invalid option contains its line number.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{

@@ -217,8 +217,7 @@ func (a *admission) reject(r *http.Request, e audit.Event, err error) error {
 	return caddyhttp.Error(http.StatusTooManyRequests, exceeded)
 }
 
-// RecordDecision implements [bearer.Admission]. It counts the entries of a batch or transaction, which was admitted as a single
-// request.
+// RecordDecision implements [bearer.Admission]. It counts the entries of a batch or transaction, admitted as one request.
 func (a *admission) RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.basePath || r.URL.Path == a.basePath+"/") && d.Interaction.Kind != interaction.Bundle
 	if !isEntry || b.Token == nil || guard.TokenFromContext(r.Context()) != nil {

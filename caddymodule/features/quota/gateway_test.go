@@ -29,7 +29,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// Tests that compare metrics before and after do not run in parallel.
+// Tests that compare metrics before and after a request do not run in parallel.
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -39,7 +39,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// Caddyfile errors name the line and the word.
+// Caddyfile errors contain the line number and the invalid word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppCaddyfile
@@ -61,10 +61,10 @@ type gateway struct {
 	t *testing.T
 }
 
-// gatewayWithQuota is the example gateway with one more quota and a backend that returns a patient.
+// gatewayWithQuota starts the example gateway with an additional quota and a backend that returns a patient.
 func gatewayWithQuota(t *testing.T, name, options string) *gateway {
 	t.Helper()
-	quotas := "\t\tquota " + name + " " + options + "\n" // all gateways of this process share counts by name
+	quotas := "\t\tquota " + name + " " + options + "\n" // gateways in this process share counts by name
 	return &gateway{gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		if r.Method == http.MethodPost {
@@ -95,7 +95,7 @@ func (g *gateway) series() map[string]float64 {
 	return all
 }
 
-// statuses sends n requests and returns the last response and the number of responses per status.
+// statuses sends n requests. It returns the last response and the number of responses for each status.
 func (g *gateway) statuses(n int, ask func() *http.Response) (last *http.Response, counts string) {
 	found := map[int]int{}
 	for range n {
@@ -150,7 +150,7 @@ func TestQuotaOfRequests(t *testing.T) {
 	}
 }
 
-// Only configured kinds count, at their cost. Entries of a batch count after the response.
+// Only the configured kinds of requests are counted, at their cost. The entries of a batch are counted after the response.
 func TestQuotaCounts(t *testing.T) {
 	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(`{"request":{"method":"GET","url":"Patient/1"}},`, 2) + `{"request":{"method":"GET","url":"Patient/1"}}]}`
 	for name, test := range map[string]struct {
@@ -180,7 +180,7 @@ func TestQuotaCounts(t *testing.T) {
 	}
 }
 
-// The token endpoint returns an OAuth error. A public client is counted separately in each network.
+// The token endpoint returns an OAuth error when a quota is exceeded. A public client is counted separately in each network.
 func TestQuotaOfTokens(t *testing.T) {
 	for by, want := range map[string]string{"client": "map[200:2 429:2]", "network": "map[200:2 429:2]"} {
 		g := gatewayWithQuota(t, "tokens-"+by, by+" 2 1h {\n\t\t\tcount token\n\t\t}")
@@ -202,7 +202,7 @@ func TestQuotaOfTokens(t *testing.T) {
 	}
 }
 
-// A public client is counted separately in each network, so that others who send its client_id do not use up its quota.
+// A public client is counted separately in each network, so that others who send its client_id cannot use up its quota.
 func TestQuotaOfPublicClient(t *testing.T) {
 	g := gatewayWithQuota(t, "public", "client 2 1h {\n\t\t\tcount token\n\t\t}")
 	from := func(address string) int {
@@ -290,7 +290,7 @@ func TestQuotaOverGateways(t *testing.T) {
 	}
 }
 
-// A guard without the app applies its own quotas. With the app, its option is an error that names the right block.
+// A guard without the fhir app applies its own quotas. With the app, the option is an error that refers to the fhir block.
 func TestQuotaOfGuardAlone(t *testing.T) {
 	issuer := gatewaytest.NewIssuer(t)
 	g := &gateway{gatewaytest.New(t, "{\n\tadmin off\n\tauto_https off\n}\n\nhttp://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust "+issuer.URL+

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// sharedStore is a remote store: it has a clock, responds after a delay, and counts steps.
+// sharedStore simulates a remote store: it has a clock, responds with a delay and counts steps.
 type sharedStore struct {
 	*storetest.InterceptedStore
 	steps atomic.Int32
@@ -42,7 +42,7 @@ func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
 	return sum[:16], nil
 }
 
-// gateways returns n gateways with one store.
+// gateways returns n gateways that share a store.
 func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	storage := &sharedStore{InterceptedStore: storetest.NewInterceptedStore(nil)}
 	var all []*Set
@@ -52,8 +52,8 @@ func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	return all, storage
 }
 
-// A client gets the limit in each window within 5 %, regardless of the distribution of its requests over gateways and time.
-// Most requests need no step of the store, even if the client always uses its limit. Each lost update costs two steps.
+// A client gets the limit in each window, within 5 %, regardless of how its requests are distributed over gateways and time.
+// Most requests require no step of the store, even if the client always uses its limit. Each conflict costs two steps.
 func TestTakeOverGateways(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -112,7 +112,7 @@ func TestTakeAtOnce(t *testing.T) {
 	})
 }
 
-// A gateway's unused lease is available to other gateways a moment later.
+// The unused part of a gateway's lease becomes available to other gateways a moment later.
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
-// A client with few requests causes no step of the store, and neither does a repeatedly refused client.
+// A client with few requests causes no step of the store, and neither does a client that is rejected repeatedly.
 func TestFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestFewRoundTrips(t *testing.T) {
 	})
 }
 
-// While the store is unavailable, each gateway counts alone. When it is back, the requests made during the outage count.
+// While the store is unavailable, each gateway counts alone. These requests are added when the store is available again.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestStoreOutage(t *testing.T) {
 	})
 }
 
-// A request that loses every round against other gateways is admitted, but the next one asks the store again.
+// A request whose steps conflict with other gateways each time is admitted, but the next request calls the store again.
 func TestBusyStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestBusyStore(t *testing.T) {
 	})
 }
 
-// An unresponsive store delays only one request, for at most a second.
+// An unresponsive store delays only one request, by at most a second.
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
 	return store.ErrUnavailable
 }
 
-// A client that disconnects is counted all the same.
+// A request is counted even if the client disconnects.
 func TestDisconnectedClientCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

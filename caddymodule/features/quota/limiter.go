@@ -199,8 +199,7 @@ func (s *Set) returnLease(l *limit, h *holder) {
 	}
 }
 
-// MaxHolders is the maximum number of holders that are counted at once, at about 1 KB each. Beyond it, the least recently
-// active holders are dropped.
+// MaxHolders is the maximum number of holders in memory, at about 1 KB each. The least recently active ones are dropped.
 const MaxHolders = 100_000
 
 // Counts are the used quotas of the holders in a process. They survive reloads.
@@ -243,7 +242,7 @@ type holder struct {
 
 	mu         sync.Mutex
 	usage      slidingWindow // usage at this gateway
-	nextReport int64         // time until which further rejections are not reported
+	nextReport int64         // time until which other rejections are not reported
 	lease      lease
 }
 
@@ -370,8 +369,7 @@ func (w *slidingWindow) timeUntilFree(r partitioner, nanoseconds int64, amount i
 	return 0
 }
 
-// appendEncoded appends the encoded window: the number of the first part, then the differences between part numbers, each with
-// the usage of the part.
+// appendEncoded appends the number of the first part, then the differences of part numbers, each followed by the part's usage.
 func (w *slidingWindow) appendEncoded(b []byte) []byte {
 	last := uint32(0)
 	for _, u := range w.parts {

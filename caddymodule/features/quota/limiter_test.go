@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// gatewayOf returns the quotas of one gateway.
+// gatewayOf returns the quotas of a gateway.
 func gatewayOf(shared *Shared, quotas ...Quota) *Set {
 	return NewSet(quotas, NewCounts(), shared, func(string) {})
 }
@@ -29,13 +29,13 @@ func admits(t *testing.T, s *Set, whose, what string) bool {
 	return err == nil
 }
 
-// A client with continuous requests gets the limit in each window, to the precision of a part. Other clients are not affected.
+// A client that always uses its quota gets the limit in each window, within one part. Other clients are not affected.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		admitted := 0
-		for range 10 * 60 * 20 { // twenty each second, for ten minutes
+		for range 10 * 60 * 20 { // 20 requests per second for ten minutes
 			if admits(t, s, "greedy", Request) {
 				admitted++
 			}
@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// The RateLimit fields are correct: r requests are admitted, and another request after Retry-After.
+// The RateLimit fields are correct: r more requests are admitted, and another request is admitted after Retry-After.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestFields(t *testing.T) {
 			t.Errorf("%+v", again)
 		}
 		time.Sleep(3 * time.Second)
-		if h, refusal = take(Request); refusal != nil { // requests refused by bursts cost apps nothing
+		if h, refusal = take(Request); refusal != nil { // a rejected request of a burst is not counted
 			t.Error(refusal)
 		}
 		check(h, `"apps";r=1;t=58`, `"bursts";r=4;t=3`)
@@ -101,7 +101,7 @@ func TestFields(t *testing.T) {
 	})
 }
 
-// Entries of a batch count in addition, even over the limit.
+// The entries of a batch are counted in addition, even over the limit.
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// The number of holders in memory is limited, and active holders stay counted.
+// The number of holders in memory is limited. Active holders remain counted.
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
@@ -148,10 +148,10 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// naiveCounter remembers each use.
+// naiveCounter counts by storing the time of each request.
 type naiveCounter struct{ at []int64 }
 
-// since returns the usage after a moment.
+// since returns the usage after moment (in nanoseconds).
 func (n *naiveCounter) since(moment int64) (used int) {
 	for _, at := range n.at {
 		if at > moment {
@@ -161,7 +161,7 @@ func (n *naiveCounter) since(moment int64) (used int) {
 	return used
 }
 
-// No window exceeds the limit, and no request is refused that would fit into a window one part longer.
+// No window exceeds the limit. No request is rejected that would be within the limit of a window that is one part longer.
 func TestWindowAgainstNaiveCounter(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -191,7 +191,7 @@ func TestWindowAgainstNaiveCounter(t *testing.T) {
 	}
 }
 
-// A request is admitted after the returned wait, and not earlier.
+// A rejected request is admitted after the returned wait, but not earlier.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))

@@ -15,13 +15,13 @@ const maxUpdateAttempts = 20 // attempts if other gateways change the entry conc
 
 // Shared is the store in which gateways count together.
 type Shared struct {
-	Store store.Store // contains an entry for each holder
-	Keys  MAC         // the same at all gateways: a reader of the store cannot find networks by trying all of them
+	Store store.Store // store with an entry for each holder
+	Keys  MAC         // shared by all gateways; prevents readers of the store from finding networks by trying all
 }
 
-// store with an entry for each holder
+// MAC computes keyed hashes.
 type MAC interface {
-	// key shared by all gateways, so that readers of the store cannot recover network addresses by trying all of them
+	// MAC returns the keyed hash of a text.
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
@@ -35,8 +35,7 @@ type leaseResult struct {
 
 var errConflicts = errors.New("too many conflicting changes by other gateways")
 
-// leaseQuota adds the cost of a request and the unreported usage to the entry of a holder. If possible, it also leases up to
-// want more.
+// leaseQuota adds the cost of a request and the unreported usage to a holder's entry, and leases up to want more if possible.
 func (s *Shared) leaseQuota(ctx context.Context, l *limit, h *holder, cost, unreported, want int) (b leaseResult, err error) {
 	err = s.updateEntry(ctx, l, h, func(w *slidingWindow, now int64) (again bool) {
 		b.remaining = max(0, l.Limit-w.sum)
@@ -127,8 +126,7 @@ type lease struct {
 	returnTimer *time.Timer
 }
 
-// tryConsume uses the lease, or a small unreported amount while enough quota remains. It reports whether the request is
-// covered.
+// tryConsume uses the lease or, while enough quota remains, some unreported quota. It reports whether that covers the cost.
 func (e *lease) tryConsume(cost int, l *limit, now int64) bool {
 	maxUnreported := l.Limit / unreportedShare
 	if e.lastCall != 0 && e.storeRemaining < l.Limit/leaseShare {
@@ -152,8 +150,7 @@ func (e *lease) capRemaining(at quotaState, l *limit, now int64) quotaState {
 	return at
 }
 
-// rejectionWait returns how long to wait if the store would reject the request, as known from its last rejection. Otherwise it
-// returns 0.
+// rejectionWait returns the wait of a request that the store would reject, according to its last rejection; otherwise 0.
 func (e *lease) rejectionWait(cost int, now int64) time.Duration {
 	if now >= e.rejectedUntil || cost < e.rejectedCost {
 		return 0
@@ -161,8 +158,8 @@ func (e *lease) rejectionWait(cost int, now int64) time.Duration {
 	return time.Duration(e.quotaFreeAt - now)
 }
 
-// nextSize returns the size of the next lease, not including its request. The size doubles as long as leases are used up before
-// they end.
+// nextSize returns the size of the next lease beyond the request: twice the last size if that lease was used up before it
+// ended.
 func (e *lease) nextSize(l *limit, now int64) int {
 	if e.lastCall == 0 || now-e.lastCall > int64(l.leaseTime()) {
 		return 0

@@ -50,7 +50,7 @@ func TestRedisStoreFaults(t *testing.T) {
 	}
 }
 
-// An invalid URL is rejected with an error that does not contain it: it may contain a password.
+// An invalid URL is rejected. Because the URL may contain a password, the error does not contain the URL.
 func TestRedisStoreURLIsNotRevealed(t *testing.T) {
 	for _, url := range []string{
 		"hunter2@h:6379", "redis://:hun/ter2@h/0", "redis://:hun?ter2@h", "redis://:hun#ter2@h", "redis://:%hunter2@h", "rediss://fhir:hunter2@h:x",
@@ -65,8 +65,8 @@ func TestRedisStoreURLIsNotRevealed(t *testing.T) {
 	}
 }
 
-// Two configurations share connections if all their settings are equal, including the values
-// of placeholders and the contents of files.
+// Two configurations share connections only if all their settings are equal, including the values of placeholders and the
+// contents of files.
 func TestRedisStoreIsPooled(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	writeAuthority(t, ca, "")
@@ -126,7 +126,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// writeAuthority writes a file with a certificate and more text.
+// writeAuthority writes a file with a CA certificate, followed by more.
 func writeAuthority(t *testing.T, name, more string) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -137,7 +137,7 @@ func writeAuthority(t *testing.T, name, more string) {
 	}
 }
 
-// Options accept their defaults as explicit values.
+// Options accept their default values.
 func TestRedisStoreTakesZero(t *testing.T) {
 	t.Parallel()
 	for block, ok := range map[string]bool{"url redis://h/0\nwait_replicas 0": true, "url redis://h/1\nwait_replicas 1": true, "url redis://h/-1": false, "wait_replicas none": false} {
@@ -163,7 +163,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// An error of a wrong option names its line.
+// The error for an invalid option contains its line number.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
-// The server requests registered addresses only outside its own network unless the operator allows it (RFC 7591 §5, RFC 9700
-// §4.10). Keys for request objects do not replace the client secret.
+// The server sends requests to registered addresses only outside its own network, unless the operator allows others (RFC 7591
+// §5, RFC 9700 §4.10). Keys for request objects do not replace the client secret.
 func TestRegisteredAddresses(t *testing.T) {
 	t.Parallel()
 	var logo bytes.Buffer
@@ -59,8 +59,7 @@ func TestRegisteredAddresses(t *testing.T) {
 	}
 }
 
-// Self-registered native apps may use loopback redirect URIs (OpenID Connect
-// Dynamic Client Registration §2, application_type).
+// Self-registered native apps may use loopback redirect URIs (OpenID Connect Dynamic Client Registration §2, application_type).
 func TestRegisteredNativeApp(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, registering(new(clientStorage)))

@@ -26,7 +26,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// Caddyfile errors name the line and the word.
+// Caddyfile errors contain the line number and the invalid word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppCaddyfile
@@ -38,14 +38,14 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// The registration endpoint allows every CORS origin.
+// Scripts of every origin can use the registration endpoint (CORS).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token "+strongToken+"\n\t\t}"))
 	gatewaytest.CheckCORS(t, g, http.MethodPost, "/oauth2/register", "*", "a-token")
 }
 
-// A slowly sent registration request does not delay shutdown.
+// A client that sends a registration request slowly does not delay shutdown.
 func TestDrip(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token "+strongToken+"\n\t\t}"))
@@ -54,8 +54,7 @@ func TestDrip(t *testing.T) {
 
 const strongToken = "0123456789abcdef0123456789abcdef"
 
-// A registration is written to Caddy's storage and survives a restart; DELETE
-// removes it.
+// A registration is written to Caddy's storage and survives a restart. DELETE removes it.
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
 	caddyfile := gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t}")
@@ -76,7 +75,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 	}
 
 	if _, err := os.Stat(filepath.Join(folder, "fhir", "clients", "localhost-8443", client.ID+".json")); err != nil {
-		t.Error(err) // backups contain the folder fhir
+		t.Error(err) // backups include the folder fhir
 	}
 	g = gatewaytest.NewInFolder(t, caddyfile, folder)
 	q := url.Values{
@@ -96,7 +95,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 	}
 }
 
-// With a store key, the store contains all registered clients, including earlier ones.
+// With a store key, all registered clients are in the store, including clients that registered earlier.
 func TestStoreKeyTakesOverClients(t *testing.T) {
 	t.Parallel()
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()

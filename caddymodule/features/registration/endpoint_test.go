@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
-// A registered app can sign a user in, obtain consent, and get tokens with the
-// secret from the registration response (RFC 7591 §3.2.1).
+// A registered app can sign a user in, obtain consent, and get tokens with the secret from the registration response (RFC 7591
+// §3.2.1).
 func TestRegisteredClient(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
@@ -158,8 +158,8 @@ func TestRegistrationNeedsToken(t *testing.T) {
 	}
 }
 
-// A client can read, change and delete only its own registration (RFC 7592), with its
-// registration access token, which the response repeats (§3).
+// A client can read, change and delete only its own registration (RFC 7592). It needs its registration access token, which the
+// responses repeat (RFC 7592 §3).
 func TestRegistrationIsManaged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -187,7 +187,7 @@ func TestRegistrationIsManaged(t *testing.T) {
 	}
 }
 
-// Malformed client ids cannot read other files of the storage.
+// A malformed client_id cannot be used to read other files in the storage.
 func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
@@ -215,8 +215,8 @@ func TestRegistrationIsBounded(t *testing.T) {
 	}
 }
 
-// Gateways with the same storage share clients. A deletion takes effect at the others within a minute. A scope removed from the
-// configuration is no longer granted.
+// Gateways with the same storage share clients. A deletion takes effect at the other gateways within a minute. A scope that is
+// removed from the configuration is no longer granted.
 func TestRegistrationIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestRegistrationConfig(t *testing.T) {
 	}
 }
 
-// An update replaces the whole registration (RFC 7592 §2.2), and its response is that
-// of a registration (§3). The secret is kept.
+// An update replaces the entire registration (RFC 7592 §2.2). Its response is like the response to a registration (RFC 7592
+// §3). The secret stays the same.
 func TestRegistrationIsChanged(t *testing.T) {
 	t.Parallel()
 	var trail authorizetest.AuditTrail
@@ -315,13 +315,13 @@ func TestRegistrationIsChanged(t *testing.T) {
 	}
 }
 
-// secretError returns the token endpoint's error for a secret with an invalid code.
+// secretError returns the error of the token endpoint for a request with the secret and an invalid code.
 func secretError(b *authorizetest.Browser, id, secret string) string {
 	b.T.Helper()
 	return b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error
 }
 
-// After changing its authentication method, a client cannot use the earlier method.
+// After changing its authentication method, a client cannot use the old method.
 func TestRegisteredMethodIsChanged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -386,14 +386,13 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	if after := string(storage.Files["fhir/clients/x/"+c.ID+".json"]); after != before {
 		t.Errorf("changed to %s", after)
 	}
-	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // as if deleted by another gateway
+	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // simulate a deletion by another gateway
 	if r, got := updateClient(b, c, clientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}
 }
 
-// A change of a damaged registration logs the file to the operator, even while an
-// intact copy is cached.
+// If a registration to be changed is damaged, the operator's log contains its file, even while an intact copy is cached.
 func TestChangeOfUnreadableRegistration(t *testing.T) {
 	t.Parallel()
 	storage, log := new(clientStorage), new(strings.Builder)
@@ -410,7 +409,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 	}
 }
 
-// Discovery includes the capabilities of registered clients.
+// The server metadata includes the capabilities of registered clients.
 func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -430,7 +429,7 @@ func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	}
 }
 
-// registeredTokens signs alice in to a self-registered app with a secret.
+// registeredTokens signs alice in to a self-registered app with a secret. It returns the app's tokens.
 func registeredTokens(b *authorizetest.Browser, c registrationResponse, change url.Values) authorizetest.TokenResponse {
 	b.T.Helper()
 	q := authorizetest.Request(nil)
@@ -441,8 +440,8 @@ func registeredTokens(b *authorizetest.Browser, c registrationResponse, change u
 	return b.RequestTokens(authorizetest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
 }
 
-// With `pkce optional`, a confidential app may check the nonce instead of PKCE (RFC 9700
-// §2.1.1). A public app always needs PKCE.
+// With `pkce optional`, a confidential client may check the nonce instead of using PKCE (RFC 9700 §2.1.1). A public client must
+// always use PKCE.
 func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -466,8 +465,8 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	}
 }
 
-// An app can register a userinfo signing algorithm that discovery lists (OpenID Connect Core §5.3.2). The userinfo JWT
-// passes for no other kind of token.
+// An app can register any userinfo signing algorithm in the server metadata (OpenID Connect Core §5.3.2). The userinfo JWT
+// cannot be used as any other kind of token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
@@ -531,14 +530,14 @@ func TestRegisteredClientGetsLogoutToken(t *testing.T) {
 	}
 }
 
-// If this server accepts request objects, a registered app can require that its own be signed (RFC 9101 §10.5).
+// If this server accepts request objects, a registered app can require that its request objects be signed (RFC 9101 §10.5).
 func TestRegisteredRequestObjectsRequired(t *testing.T) {
 	t.Parallel()
 	keys := json.RawMessage(authorizetest.PublicKeys(jose.RS256))
 	for name, tt := range map[string]struct {
 		accepted bool
 		metadata map[string]any
-		want     string // an error
+		want     string // substring of the error
 	}{
 		"private_key_jwt":         {true, map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": keys}, ""},
 		"a secret, and keys":      {true, map[string]any{"jwks": keys}, ""},

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// withKeys is the metadata of an app that authenticates with keys.
+// withKeys returns the metadata of an app that authenticates with keys.
 func withKeys(change map[string]any) map[string]any {
 	m := clientMetadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(authorizetest.PublicKeys(jose.ES384, jose.RS384))})
 	for name, value := range change {
@@ -27,8 +27,8 @@ func withKeys(change map[string]any) map[string]any {
 	return m
 }
 
-// An app registers its keys, gets them in the response, and can authenticate only
-// with them (RFC 7591 §2, §3.2.1).
+// An app can register its keys, which the response repeats. It can then authenticate only with these keys (RFC 7591 §2,
+// §3.2.1).
 func TestRegisteredClientWithKeys(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -67,7 +67,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 	}
 }
 
-// keyServer serves the key set of an app over TLS and counts the requests.
+// keyServer serves the key set of an app over TLS and counts requests.
 func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int64) {
 	requests := new(atomic.Int64)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +78,7 @@ func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int6
 	return server, requests
 }
 
-// The keys at a jwks_uri are fetched on first use and cached, as for configured
-// clients.
+// Keys at a jwks_uri are fetched on first use and cached, as for configured clients.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	t.Parallel()
 	keys, requests := keyServer(t, func() []byte { return authorizetest.PublicKeys(jose.ES384) })
@@ -103,8 +102,7 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	}
 }
 
-// A registered address cannot make the server send requests to its own network (RFC
-// 7591 §5).
+// A registered address cannot make the server send requests to its own network (RFC 7591 §5).
 func TestKeysAreNotFetchedFromPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Bool
@@ -157,8 +155,8 @@ func TestRegisteredKeysRefused(t *testing.T) {
 	}
 }
 
-// Keys of an app that authenticates with a secret are unused: they are not
-// registered and not in the response (RFC 7591 §3.2.1).
+// If an app authenticates with a secret, its keys are not used: they are not registered and not in the response (RFC 7591
+// §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))

@@ -20,23 +20,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// clientStorage is an in-memory client.Storage.
+// clientStorage is an in-memory [registration.Storage].
 type clientStorage struct {
 	providertest.Storage
 
 	Loaded []string // keys passed to Load
 }
 
-// Load implements client.Storage.
+// Load implements [registration.Storage].
 func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
 	s.Loaded = append(s.Loaded, key)
 	return s.Storage.Load(ctx, key)
 }
 
-// initialAccessToken is the bearer token that registration requests need.
+// initialAccessToken is the bearer token that registration requests must contain.
 const initialAccessToken = "initial-access-token"
 
-// registering enables registration.
+// registering returns a configuration change that enables registration.
 func registering(storage *clientStorage) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		c.Features = append(c.Features, &registration.Registration{
@@ -46,7 +46,7 @@ func registering(storage *clientStorage) func(*authorize.Config) {
 	}
 }
 
-// clientMetadata is an app's metadata with changes: a value replaces a member, nil removes it.
+// clientMetadata returns the metadata of an app with changes: a value replaces a member, nil removes it.
 func clientMetadata(change map[string]any) map[string]any {
 	m := map[string]any{"redirect_uris": []string{authorizetest.Callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
 	maps.Copy(m, change)
@@ -56,13 +56,13 @@ func clientMetadata(change map[string]any) map[string]any {
 
 // registrationResponse is the response of the registration endpoint (RFC 7591 §3.2.1).
 type registrationResponse struct {
-	ID              string          `json:"client_id"`                       // the client_id
+	ID              string          `json:"client_id"`                       // client_id
 	Secret          string          `json:"client_secret"`                   // client_secret, if the client has one
 	IssuedAt        int64           `json:"client_id_issued_at"`             // issue time in seconds since 1970
 	Expires         *int64          `json:"client_secret_expires_at"`        // expiry of Secret; 0 means never
 	AccessToken     string          `json:"registration_access_token"`       // token for the client configuration endpoint
 	URI             string          `json:"registration_client_uri"`         // address of the client configuration endpoint
-	Scope           string          `json:"scope"`                           // scopes the client may be granted
+	Scope           string          `json:"scope"`                           // scopes that the client may be granted
 	Method          string          `json:"token_endpoint_auth_method"`      // authentication method
 	Redirects       []string        `json:"redirect_uris"`                   // redirect URIs
 	GrantTypes      []string        `json:"grant_types"`                     // grant types
@@ -74,8 +74,7 @@ type registrationResponse struct {
 	JWKS            json.RawMessage `json:"jwks"`                            // key set
 }
 
-// register sends metadata to the registration endpoint, with an initial access token
-// unless it is empty.
+// register sends metadata to the registration endpoint. If token is not empty, it is sent as the initial access token.
 func register(b *authorizetest.Browser, metadata any, token string) (*http.Response, registrationResponse) {
 	b.T.Helper()
 	return sendMetadata(b, http.MethodPost, authorizetest.Issuer+"/oauth2/register", token, metadata)
@@ -93,7 +92,7 @@ func sendMetadata(b *authorizetest.Browser, method, uri, token string, metadata 
 	return response, authorizetest.Decode[registrationResponse](b.T, response)
 }
 
-// metadataRequest is a request with metadata, and with a token unless it is empty.
+// metadataRequest returns a request with metadata. If token is not empty, it is sent as a bearer token.
 func metadataRequest(b *authorizetest.Browser, method, uri, token string, metadata any) *http.Request {
 	b.T.Helper()
 	text, err := json.Marshal(metadata)
@@ -113,7 +112,7 @@ func manageClient(b *authorizetest.Browser, method, uri, token string) *http.Res
 	return b.Send(r)
 }
 
-// registeringWith enables registration with changed options.
+// registeringWith returns a configuration change that enables registration with changed options.
 func registeringWith(change func(*registration.Registration)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
@@ -122,13 +121,13 @@ func registeringWith(change func(*registration.Registration)) func(*authorize.Co
 	}
 }
 
-// optionsOf are the options of the feature that [registering] added.
+// optionsOf returns the options of the feature that [registering] added.
 func optionsOf(c *authorize.Config) *registration.Registration {
 	return c.Features[len(c.Features)-1].(*registration.Registration)
 }
 
-// fakeRequestObjects stands in for the requestobject feature: it accepts the parameters of request objects without verifying a
-// signature.
+// fakeRequestObjects replaces the requestobject feature. It accepts the parameters of request objects without verifying
+// signatures.
 type fakeRequestObjects struct{}
 
 func (fakeRequestObjects) Extend(core *authorize.Core) error {

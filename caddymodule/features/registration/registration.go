@@ -133,7 +133,7 @@ func (r *Registration) Extend(core *authorize.Core) error {
 	core.RegistrationEndpoint = core.Config.Issuer + Path
 	core.ExtendMetadata(func(m *authorize.Metadata) {
 		m.UserinfoAlgorithms = client.AlgorithmNames(keyring.IDTokenAlgorithms)
-		supported := r.RequestObjects && core.OpenRequest != nil // evaluated for each request, because the feature that sets OpenRequest may be added later
+		supported := r.RequestObjects && core.OpenRequest != nil // per request: OpenRequest may be set later
 		m.RequestURIParameter, m.RequestURIsRegistered = supported, supported
 	})
 	return nil

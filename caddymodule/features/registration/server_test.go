@@ -30,8 +30,8 @@ func TestEndpointHasName(t *testing.T) {
 	}
 }
 
-// FuzzRegister sends arbitrary bodies. Each response is JSON: an error, or a
-// client with addresses that would be valid in the configuration.
+// FuzzRegister sends arbitrary bodies. Each response is JSON: either an error, or a client whose addresses would be valid in
+// the configuration.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"redirect_uris":["https://app.example.org/cb"],"client_name":"x","scope":"openid"}`)
 	f.Add(`{"redirect_uris":["https://app.example.org/#f"],"token_endpoint_auth_method":"none"}`)
@@ -59,7 +59,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name, initial string
 		method, query string
-		refused       bool // a correct token from the locked network
+		refused       bool // whether a correct token is rejected in the locked network
 	}{
 		{"one that could be guessed", "open sesame", http.MethodPost, "", true},
 		{"one that cannot", strongSecret, http.MethodPost, "", false},
@@ -97,7 +97,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 	}
 }
 
-// A guessable initial access token is logged once, when the configuration loads, without its value.
+// If the initial access token is guessable, a warning without its value is logged once, when the configuration is loaded.
 func TestGuessableTokenIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -115,14 +115,14 @@ func TestGuessableTokenIsLogged(t *testing.T) {
 	}
 }
 
-// faultyClients is a storage that fails its call number at while armed is set.
+// faultyClients is a storage. While armed is set, its call with the number at fails.
 type faultyClients struct {
 	clientStorage
 
 	armed bool
 	at    int // number of the failing call
 	calls int
-	hit   string // name of the failed call
+	hit   string // name of the call that failed
 }
 
 func (s *faultyClients) Load(ctx context.Context, key string) ([]byte, error) {
@@ -164,7 +164,7 @@ func (s *faultyClients) next(call string) error {
 	return authorizetest.ErrStoreFailed
 }
 
-// A failed call to the storage changes nothing, and repeating the request succeeds.
+// If a call to the storage fails, nothing is changed, and repeating the request succeeds.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -208,7 +208,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// Request contents are never logged.
+// The contents of requests are never logged.
 func TestRequestsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
@@ -250,7 +250,7 @@ func TestRequestsAreNotLogged(t *testing.T) {
 	}
 }
 
-// The audit log names the client of a refused request.
+// If a request is rejected, the audit log contains the client.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -282,7 +282,7 @@ func TestRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// After the first request, the guard verifies a registered client's tokens without calls to the store.
+// After the first request, the guard verifies tokens of a registered client without calls to the store.
 func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	r, gateway := authorizetest.NewReplica(t)
@@ -308,7 +308,7 @@ func TestGuardNeedsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// A registered client needs the operator's approval, and again after each change of its registration.
+// A registered client requires the operator's approval, and again after each change to its registration.
 func TestApproval(t *testing.T) {
 	t.Parallel()
 	var options *registration.Registration

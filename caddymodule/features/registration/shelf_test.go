@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// The JSON names of stored clients are fixed, so that gateways of both versions can read them during an upgrade. No registered
-// value is lost.
+// The JSON names of stored clients are fixed, so that gateways of both versions can read them during an upgrade. Each
+// registered value is stored.
 func TestStoredClientMembers(t *testing.T) {
 	t.Parallel()
 	registration := &Registration{RequestObjects: true, Scopes: []string{"user/*.rs"}}
@@ -56,7 +56,7 @@ func TestStoredClientMembers(t *testing.T) {
 	}
 }
 
-// shelves are those of gateways on one store. The first gateway has the earlier clients in its folder.
+// shelves returns the client stores of n gateways that share a store. earlier are clients in the first gateway's folder.
 func shelves(t *testing.T, n int, earlier ...string) []*sharedStore {
 	t.Helper()
 	shared := storetest.NewSharedMemory(clientKind)
@@ -75,8 +75,8 @@ func shelves(t *testing.T, n int, earlier ...string) []*sharedStore {
 	return all
 }
 
-// Concurrent gateways reach the client limit exactly. Clients moved from a folder may exceed
-// it if others have added clients before.
+// Concurrent gateways enforce the client limit exactly. Clients that are migrated from a folder may exceed the limit if other
+// gateways have added clients before.
 func TestLimitOverGateways(t *testing.T) {
 	t.Parallel()
 	all := shelves(t, 3, "earlier")
@@ -85,7 +85,7 @@ func TestLimitOverGateways(t *testing.T) {
 	}
 	var added, refused atomic.Int32
 	var wg sync.WaitGroup
-	for i := range 3 { // at each gateway one at a time, as in production
+	for i := range 3 { // one at a time at each gateway, as in production
 		wg.Go(func() {
 			for j := range 10 {
 				switch err := all[i].add(t.Context(), fmt.Sprint(i, "-", j), []byte("v"), 12); {
@@ -111,7 +111,7 @@ func TestLimitOverGateways(t *testing.T) {
 	}
 }
 
-// Adding, changing and removing a client takes effect at all gateways at once.
+// If a client is added, changed or removed, the change takes effect at all gateways immediately.
 func TestRegisteredClientAtAllGateways(t *testing.T) {
 	t.Parallel()
 	ctx, all := t.Context(), shelves(t, 3)
@@ -148,8 +148,7 @@ func TestRegisteredClientAtAllGateways(t *testing.T) {
 	}
 }
 
-// Clients are moved only once: a client removed since does not reappear when a gateway
-// restarts.
+// Clients are migrated only once: a client that was removed afterwards does not reappear when a gateway restarts.
 func TestClientsAreMovedOnce(t *testing.T) {
 	t.Parallel()
 	ctx, all := t.Context(), shelves(t, 2, "a", "b")
@@ -173,7 +172,7 @@ func TestClientsAreMovedOnce(t *testing.T) {
 	}
 }
 
-// While Caddy's storage fails, loading an earlier client is an error other than fs.ErrNotExist.
+// While Caddy's storage fails, loading a client that has not been migrated returns an error other than fs.ErrNotExist.
 func TestClientMoveFails(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewSharedMemory(clientKind)
@@ -190,7 +189,7 @@ func TestClientMoveFails(t *testing.T) {
 	}
 }
 
-// failingList fails the first List.
+// failingList is a storage whose first List fails.
 type failingList struct {
 	*providertest.Storage
 	failed bool
@@ -204,7 +203,7 @@ func (f *failingList) List(ctx context.Context, path string, recursive bool) ([]
 	return f.Storage.List(ctx, path, recursive)
 }
 
-// Addresses in private networks are requested only if the issuer is on loopback.
+// Requests to private networks are allowed only if the issuer is on loopback.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	for issuer, private := range map[string]bool{

@@ -27,7 +27,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// objectClaims are the claims of a request object for an authorization request.
+// objectClaims returns the claims of a request object for an authorization request.
 func objectClaims(change map[string]any) map[string]any {
 	claims := map[string]any{
 		"response_type": "code", "client_id": "app", "redirect_uri": authorizetest.Callback, "scope": "openid", "state": "inside", "nonce": "n",
@@ -68,8 +68,8 @@ func withRequestObjects(c *authorize.Config) {
 	})
 }
 
-// The parameters in a request object apply, and those outside it that it lacks (OpenID Connect
-// Core §6.1, RFC 9101).
+// The parameters in a request object take precedence. Parameters that it lacks are used from outside (OpenID Connect Core §6.1,
+// RFC 9101).
 func TestRequestObjectByValue(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequestObjects)
@@ -90,7 +90,7 @@ func TestRequestObjectByValue(t *testing.T) {
 	}
 }
 
-// Other request objects are rejected with the response_mode and state that they contain.
+// If a request object is invalid, the error response uses the response_mode and state in the object.
 func TestRequestObjectRefused(t *testing.T) {
 	t.Parallel()
 	plain := func(change map[string]any) string { return unsignedObject(t, objectClaims(change), "") }
@@ -138,7 +138,7 @@ func TestRequestObjectRefused(t *testing.T) {
 	}
 }
 
-// replacePayload returns a JWT with the claims of another JWT.
+// replacePayload returns object with the claims of the JWT other.
 func replacePayload(object, other string) string {
 	parts, others := strings.Split(object, "."), strings.Split(other, ".")
 	return parts[0] + "." + others[1] + "." + parts[2]
@@ -159,8 +159,8 @@ func objectServer(t *testing.T, answer func() string) (*httptest.Server, *atomic
 	return s, asked
 }
 
-// A registered request_uri is fetched once, and no other address (OpenID Connect Core §6.2). A
-// client's keys for request objects do not replace its secret.
+// A registered request_uri is fetched once; other addresses are not fetched (OpenID Connect Core §6.2). A client's keys for
+// request objects do not replace its secret.
 func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
@@ -189,7 +189,7 @@ func TestRequestObjectByReference(t *testing.T) {
 	}
 }
 
-// requestObjectFaults are invalid request objects of the client signing. The request has no other parameter but client_id.
+// requestObjectFaults returns invalid request objects of the client "signing". The request has no parameters except client_id.
 func requestObjectFaults(t *testing.T) map[string]string {
 	claims := func(change map[string]any) map[string]any {
 		all := map[string]any{
@@ -258,7 +258,7 @@ func pushSigned(b *authorizetest.Browser, id string, form url.Values) (int, auth
 }
 
 // An invalid request object returns invalid_request_object, even if the redirect URI is only in the object (RFC 9101 §6, RFC
-// 9126 §2.3). An unverified object does not redirect the browser.
+// 9126 §2.3). The browser is not redirected based on an unverified object.
 func TestRequestObjectAtFault(t *testing.T) {
 	t.Parallel()
 	for clients, change := range map[string]func(*authorize.Config){
@@ -290,7 +290,7 @@ func withRequiredObjects(c *authorize.Config) {
 	})
 }
 
-// Other requests of a client that must send signed request objects are rejected (FAPI 1.0 Advanced §5.2.2, RFC 9101 §10.5).
+// If a client must send signed request objects, its other requests are rejected (FAPI 1.0 Advanced §5.2.2, RFC 9101 §10.5).
 func TestRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
@@ -304,7 +304,7 @@ func TestRequiredRequestObject(t *testing.T) {
 	outside := url.Values{"client_id": {"signing"}, "redirect_uri": {authorizetest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
 	for name, tt := range map[string]struct {
 		request url.Values
-		want    string // error; empty for a code
+		want    string // expected error; "" if a code is expected
 	}{
 		"signed":                       {object(nil), ""},
 		"of an hour":                   {object(map[string]any{"exp": now.Add(time.Hour).Unix()}), ""},
@@ -341,7 +341,7 @@ func TestRequiredRequestObject(t *testing.T) {
 	}
 }
 
-// Parameters outside a required request object are ignored, in successful and failed requests.
+// Parameters outside a required request object are ignored, in both successful and failed requests.
 func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
@@ -353,7 +353,7 @@ func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	}
 }
 
-// The metadata requires signed request objects if every client must send them (RFC 9101 §10.5).
+// The server metadata requires signed request objects if all clients must send them (RFC 9101 §10.5).
 func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 	t.Parallel()
 	signing := func(c *client.Client) {
@@ -397,7 +397,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// Caddyfile errors name the line and the word.
+// Caddyfile errors contain the line number and the invalid word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	client := func(lines string) string { return gatewaytest.AppCaddyfile("client app {\n\t\t\t" + lines + "\n\t\t}") }
@@ -409,7 +409,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// A server from a Caddyfile reads request objects of the clients that may send them.
+// A server configured by a Caddyfile reads the request objects of the clients that may use them.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("client app {\n\t\t\tredirect_uri https://app.example.org/callback\n\t\t\trequest_objects\n\t\t}"))

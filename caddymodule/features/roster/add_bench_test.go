@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/roster/entry"
 )
 
-// updaterOf returns the updater of a server with users in a store, active or not.
+// updaterOf returns the updater of a server with users in a store. more is additional JSON that may make them inactive.
 func updaterOf(tb testing.TB, s store.Store, users int, more string) *entry.Updater {
 	tb.Helper()
 	u := &entry.Updater{Roster: entry.New(s, new(entry.LoadedEntries)), Resolve: addToConfig, Logger: slog.New(slog.DiscardHandler)}
@@ -35,7 +35,7 @@ func storedPerson(name, more string) entry.Entry {
 	return entry.Entry{Config: fmt.Appendf(nil, person, name, more), Since: time.Now()}
 }
 
-// BenchmarkRosterAdd measures adding a user to a store with many users, active or not.
+// BenchmarkRosterAdd measures adding a user to a store that contains many active or inactive users.
 func BenchmarkRosterAdd(b *testing.B) {
 	for _, bm := range []struct {
 		name  string

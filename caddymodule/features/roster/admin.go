@@ -122,8 +122,7 @@ func reset(r *adminRequest) (any, error) {
 	return map[entry.Kind]int{entry.Clients: snapshot.Len(entry.Clients), entry.Users: snapshot.Len(entry.Users)}, nil
 }
 
-// recordChange returns a function that passes on the result of a change and, if the change succeeded, records it in the audit
-// log.
+// recordChange returns a function that passes on the result of a change and, if it succeeded, records it in the audit log.
 func (r *adminRequest) recordChange(reason string) func(fhirapp.Entry, error) (any, error) {
 	return func(changed fhirapp.Entry, err error) (any, error) {
 		if err != nil {

@@ -36,14 +36,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// rosterGateway sends requests for changes to the clients and users in the store of a gateway.
+// rosterGateway is a gateway with functions that change the clients and users in its store.
 type rosterGateway struct {
 	*gatewaytest.Gateway
 	t *testing.T
 }
 
-// exampleGateway starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be
-// nil.
+// exampleGateway starts the gateway of Caddyfile.example in front of a backend. It replaces parts of the file as in
+// [strings.NewReplacer]. backend may be nil.
 func exampleGateway(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
 	t.Helper()
 	return rosterGateway{gatewaytest.Example(t, backend, oldnew...), t}
@@ -67,7 +67,7 @@ func (g rosterGateway) roster() *Roster {
 	return r
 }
 
-// admin calls the admin API, as Caddy's admin server does.
+// admin calls the admin API as Caddy's admin server does.
 func (g rosterGateway) admin(method, target, body string) (answer string, err error) {
 	mux := http.NewServeMux()
 	for _, route := range (&fhirapp.AdminAPI{RunningContext: func() caddy.Context { return g.Context }}).Routes() {
@@ -176,11 +176,11 @@ func TestUserInStore(t *testing.T) {
 	}
 }
 
-// A later user with the name of a removed user gets none of the removed user's factors, even if the entry was inactive at
-// removal. A user of the Caddyfile with that name keeps everything.
+// A new user with the name of a removed user does not inherit the removed user's factors, even if the entry was inactive when
+// it was removed. A user in the Caddyfile with that name keeps all factors.
 func TestRemovedUserLeavesNoFactors(t *testing.T) {
 	for name, test := range map[string]struct {
-		config string // configuration at the time of removal
+		config string // configuration when the user is removed
 		stays  bool
 	}{
 		"in force":                    {gatewaytest.ExampleText(t, "", ""), false},
@@ -209,7 +209,7 @@ func TestRemovedUserLeavesNoFactors(t *testing.T) {
 	}
 }
 
-// A self-registered client awaits the operator's approval.
+// A self-registered client cannot be used until the operator approves it.
 func TestApproval(t *testing.T) {
 	g := exampleGateway(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {")
 	check := func(name string, want int) {
@@ -246,7 +246,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// Known entries survive the replacement of an unreadable record.
+// When unreadable records are replaced, the entries that were last read are retained.
 func TestRosterReset(t *testing.T) {
 	g := exampleGateway(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
@@ -268,7 +268,7 @@ func TestRosterReset(t *testing.T) {
 	}
 }
 
-// A refused change changes nothing.
+// A rejected change has no effect.
 func TestRosterRefuses(t *testing.T) {
 	g := exampleGateway(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
@@ -319,7 +319,7 @@ func TestRosterRefuses(t *testing.T) {
 	}
 }
 
-// A change beyond the capacity is refused with a distinct status.
+// A change that would exceed the capacity is rejected with a distinct status.
 func TestRosterIsFull(t *testing.T) {
 	for _, full := range []error{entry.ErrFull, store.ErrFull} {
 		if refused, ok := errors.AsType[caddy.APIError](apiError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
@@ -330,8 +330,8 @@ func TestRosterIsFull(t *testing.T) {
 
 const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
 
-// TestNames adds a client and a user with each name: a name that HTTP would change, or that another principal of the
-// issuer can have, never becomes the sub of a token.
+// TestNames adds a client and a user with each name. A name that HTTP would alter, or that another principal of the issuer
+// could have, never becomes the sub of a token.
 func TestNames(t *testing.T) {
 	g := exampleGateway(t, nil)
 	adds := func(target, name string) bool {
@@ -361,11 +361,11 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestBadNamesInStore starts with a store that contains invalid names: they are reported and inactive, all other entries
-// stay active, and the operator can remove the invalid ones.
+// TestBadNamesInStore starts a gateway with a store that contains invalid names. They are reported and inactive, all other
+// entries stay active, and the operator can remove the invalid entries.
 func TestBadNamesInStore(t *testing.T) {
 	g := exampleGateway(t, nil)
-	earlier := entry.New(g.app().Stores().Durable, new(entry.LoadedEntries)) // without checks
+	earlier := entry.New(g.app().Stores().Durable, new(entry.LoadedEntries)) // a roster that does not check entries
 	put := func(kind entry.Kind, name string, config map[string]any) {
 		t.Helper()
 		err := earlier.Change(t.Context(), kind, name, entry.Add(entry.Entry{Config: caddyconfig.JSON(config, nil), Since: time.Now()}), nil)
@@ -400,7 +400,7 @@ func TestBadNamesInStore(t *testing.T) {
 	}
 }
 
-// A path of one client or user without a name is not found.
+// A request for a single client or user without a name returns 404.
 func TestNoName(t *testing.T) {
 	g := exampleGateway(t, nil)
 	for _, tt := range []struct{ method, path string }{
@@ -431,7 +431,7 @@ func (g rosterGateway) gauges(name string) map[string]float64 {
 	return byKind
 }
 
-// Entries in the store of a started gateway are exported with their limit.
+// The metrics include the number of entries in the store and the limit.
 func TestCapacityMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	app := g.app()
@@ -461,7 +461,7 @@ func TestCapacityMetrics(t *testing.T) {
 
 func init() { caddy.RegisterModule(new(newcomers)) }
 
-// newcomers is [authorizetest.PendingClient] with the subdirective newcomers.
+// newcomers wraps [authorizetest.PendingClient] with the subdirective newcomers.
 type newcomers struct{ authorizetest.PendingClient }
 
 func (*newcomers) CaddyModule() caddy.ModuleInfo {

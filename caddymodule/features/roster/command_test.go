@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
-// run runs a command line with the response from a gateway, "" for a refusal. It returns the last request and the output.
+// run runs a command line and returns the last request and the output. answer is the gateway's response; "" is a rejection.
 func run(t *testing.T, line []string, answer string) (request, printed string, err error) {
 	t.Helper()
 	adminAPI := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// An incomplete command line requests nothing.
+// An incomplete command line sends no request.
 func TestIncompleteCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -85,14 +85,14 @@ func TestIncompleteCommands(t *testing.T) {
 	}
 }
 
-// Options on the command line are parsed as lines of the Caddyfile and cannot inject other lines.
+// Options on the command line are parsed like lines of the Caddyfile and cannot inject other lines.
 func TestParseLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		parse func(string, []string) (json.RawMessage, error)
 		lines []string
-		want  string // "": rejected
+		want  string // "" if the line is rejected
 	}{
 		{"a client", parseClient, []string{`name "Growth Chart"`, "scope openid user/*.rs", "redirect_uri https://a.example/"}, `{"id":"x","name":"Growth Chart","redirect_uris":["https://a.example/"],"scopes":["openid","user/*.rs"]}`},
 		{"no option", parseClient, nil, `{"id":"x"}`},

@@ -32,8 +32,7 @@ import (
 
 func init() { caddy.RegisterModule(new(Roster)) }
 
-// Roster manages the clients and users in the durable store, in addition to those of the configuration. It is always on and has
-// no options.
+// Roster manages the clients and users in the durable store, in addition to those of the configuration. It is always on.
 type Roster struct {
 	app     *fhirapp.App
 	updater *entry.Updater
@@ -204,8 +203,7 @@ func (r *Roster) Approve(ctx context.Context, id string) (fhirapp.Entry, error) 
 	return fhirapp.Entry{Name: id, Origin: "registration"}, apiError(err)
 }
 
-// revokeGrants revokes the grants of a client or user in the store and removes a user's second factors, so that a later client
-// or user with the same name does not inherit them.
+// RotateSecret implements [fhirapp.EntryManager].
 func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, error) {
 	rotated := fhirapp.Entry{Name: id, Origin: "store"}
 	var digest []byte
@@ -227,8 +225,8 @@ func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, er
 	return rotated, apiError(err)
 }
 
-// revokeGrants revokes the grants of a client or user in the store, and a user's second factors, because a later owner of
-// the name must not inherit them.
+// revokeGrants revokes the grants of a client or user in the store and removes a user's second factors, so that a later client
+// or user with the same name does not inherit them.
 func (r *Roster) revokeGrants(ctx context.Context, kind entry.Kind, name string) error {
 	snapshot, err := r.updater.Snapshot(ctx)
 	if err != nil {
@@ -331,8 +329,7 @@ func storedUser(e entry.Entry) (people.User, error) {
 	return user, nil
 }
 
-// unmarshalEntry decodes a configuration. It returns an error for unknown members, so that misspelled options are not silently
-// ignored.
+// unmarshalEntry decodes a configuration. Unknown members are an error, so that misspelled options are not ignored.
 func unmarshalEntry(config json.RawMessage, to any) error {
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.DisallowUnknownFields()

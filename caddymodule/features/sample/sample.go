@@ -33,8 +33,7 @@ type Sample struct {
 	baseURL string
 }
 
-// sampleStore contains the records. They are loaded on the first request, because loading takes longer than the rest of the
-// configuration.
+// sampleStore loads the records on the first request, because this takes longer than provisioning.
 type sampleStore struct {
 	load func() (*sample.Store, error)
 }

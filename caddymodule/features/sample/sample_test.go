@@ -29,7 +29,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
-// sampleGateway is fhir_bearer before fhir_sample, for tokens of another issuer.
+// sampleGateway starts a gateway with fhir_bearer before fhir_sample. It accepts tokens of another issuer.
 func sampleGateway(t *testing.T, k *gatewaytest.Issuer) *gatewaytest.Gateway {
 	t.Helper()
 	return gatewaytest.New(t, `{
@@ -46,7 +46,7 @@ https://localhost:8443 {
 `)
 }
 
-// sampleToken is a token with a scope, patient and fhirUser.
+// sampleToken returns a token with a scope, patient and fhirUser.
 func sampleToken(t *testing.T, k *gatewaytest.Issuer, scope, patient, fhirUser string) string {
 	t.Helper()
 	return k.Sign(t, map[string]any{
@@ -85,7 +85,7 @@ func pages(t *testing.T, g *gatewaytest.Gateway, target, token string) (found []
 	return found
 }
 
-// Through the guard, exactly the sample records covered by the token's scopes, patient and fhirUser are found.
+// Through the guard, exactly the sample records that the token's scopes, patient and fhirUser cover are found.
 func TestGuardedSample(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -137,7 +137,7 @@ func categoryOf(r resource.Resource) string {
 	return ""
 }
 
-// countOf returns the number of records that satisfy a predicate.
+// countOf returns the number of records for which a predicate is true.
 func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	t.Helper()
 	records, err := sample.Records()
@@ -156,7 +156,7 @@ func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	return count
 }
 
-// Requests outside the scopes are denied or return 404.
+// Requests outside the scopes are rejected or return 404.
 func TestGuardedSampleRefuses(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -211,7 +211,7 @@ func TestExampleHasSampleRecords(t *testing.T) {
 	}
 }
 
-// Changes survive a reload.
+// Changes to the sample records survive a reload.
 func TestSampleOutlivesReload(t *testing.T) {
 	t.Parallel()
 	const caddyfile = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_sample {\n\t\tfhir_base /kept\n\t}\n}\n"
@@ -225,7 +225,7 @@ func TestSampleOutlivesReload(t *testing.T) {
 	}
 }
 
-// With FHIR_BACKEND, the example serves no sample records.
+// If FHIR_BACKEND is set, the example serves no sample records.
 func TestExampleUsesBackend(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -237,7 +237,7 @@ func TestExampleUsesBackend(t *testing.T) {
 	}
 }
 
-// fhir_sample works alone, at a configured base, and ignores other paths.
+// fhir_sample works without fhir_bearer and at a configured base, and ignores requests for other paths.
 func TestSampleBase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_sample {\n\t\t\tfhir_base /r4\n\t\t}\n\t\trespond elsewhere\n\t}\n}\n")
@@ -253,8 +253,8 @@ func TestSampleBase(t *testing.T) {
 	}
 }
 
-// A service can export through the guard from kick-off to download. The links of the export belong to the guard and
-// require the token.
+// A service can export through the guard, from kick-off to download. The links of the export point to the guard and require the
+// token.
 func TestGuardedExport(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))

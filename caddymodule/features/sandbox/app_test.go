@@ -10,14 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// localServer is a sandbox on localhost.
+// localServer starts a sandbox whose issuer is on localhost.
 func localServer(t *testing.T) *authorizetest.Browser {
 	t.Helper()
 	return sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
 }
 
-// With an issuer on localhost, an unregistered app can be launched at any redirect URI on this
-// computer.
+// With an issuer on localhost, an unregistered app can be launched at any redirect URI on this computer.
 func TestLocalApp(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
@@ -53,8 +52,8 @@ func TestLocalApp(t *testing.T) {
 	}
 }
 
-// The local app can neither be launched nor get codes at other addresses. With a remote issuer,
-// it does not exist.
+// The local app cannot be launched at addresses on other computers and cannot get codes there. With a remote issuer, there is
+// no local app.
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
@@ -83,7 +82,7 @@ func allowsOrigin(b *authorizetest.Browser, origin string) bool {
 	return ok && server.AllowsOrigin(origin)
 }
 
-// The authorization request returns the chosen error, before the user signs in to the app.
+// The authorization request returns the chosen error before the user signs in to the app.
 func TestSimulatedErrors(t *testing.T) {
 	t.Parallel()
 	for simulated, want := range map[string]string{"access_denied": "access_denied", "server_error": "server_error", "old_launch": "invalid_request"} {
@@ -101,7 +100,8 @@ func TestSimulatedErrors(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, openLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "unsupported simulation")
 }
 
-// Refreshed access tokens are as short-lived as the first one. A launch registered by a client cannot simulate short tokens.
+// Refreshed access tokens are as short-lived as the first one. A client that registers a launch cannot request simulated
+// short-lived tokens.
 func TestShortTokens(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), authorizetest.WithEHR)

@@ -77,8 +77,7 @@ type launchProblem struct {
 	NotLocal bool // the launch URI of the local app is not on this computer
 }
 
-// serve handles requests to the page. Users who are not signed in or who lack a required factor are redirected to the sign-in
-// page.
+// serve handles requests to the page. Users are redirected to sign-in if they are not signed in or lack a required factor.
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.core.Sessions.CurrentPerson(r)
 	needsFactor := false

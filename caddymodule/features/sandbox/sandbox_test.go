@@ -32,7 +32,7 @@ import (
 
 const sandboxApp = authorizetest.Issuer + "/oauth2/sandbox_app"
 
-// sandboxServer has a launch page on which alice, a practitioner, can also launch the client app.
+// sandboxServer starts a server with a launch page on which alice, a practitioner, can also launch the client "app".
 func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewLaunchBrowser(t, records, "Practitioner/alice", func(c *authorize.Config) {
@@ -44,7 +44,7 @@ func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.
 	})
 }
 
-// openLaunchPage signs in for the launch page and returns it.
+// openLaunchPage signs a user in to the launch page and returns the page.
 func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	b.T.Helper()
 	signIn := authorizetest.Body(b.T, b.Follow(b.Get(launchPagePath)))
@@ -58,7 +58,8 @@ func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	return authorizetest.Body(b.T, b.Get(launchPagePath))
 }
 
-// launchChoice is the form of the launch page for ada; change alters it as in [authorizetest.Request].
+// launchChoice returns the submitted values of the launch page's form for the patient ada. change alters them as in
+// [authorizetest.Request].
 func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	t.Helper()
 	form := url.Values{"request": {authorizetest.FieldValue(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
@@ -66,7 +67,7 @@ func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	return form
 }
 
-// launchByPage signs alice in, launches an app for ada, and returns the launch address.
+// launchByPage signs alice in, launches an app for the patient ada, and returns the launch URL.
 func launchByPage(b *authorizetest.Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	page := openLaunchPage(b, "alice", "right")
@@ -149,7 +150,7 @@ func TestLaunchByPage(t *testing.T) {
 	}
 }
 
-// A launch is bound to the signed-in user and the chosen app.
+// A launch is bound to the signed-in user and the selected app.
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -206,7 +207,7 @@ func TestLaunchPageOfParent(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
 }
 
-// A launch from the page is the user's own choice: after the relationship ends, each step of the launch fails.
+// A launch from the page is the user's own choice. After the relationship to the child ends, each step of the launch fails.
 func TestLaunchPageOfFormerParent(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
@@ -225,7 +226,7 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	}
 }
 
-// The form is bound to its session and browser.
+// The form can be submitted only in its session and browser.
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
@@ -256,7 +257,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, form), http.StatusSeeOther, "afterwards")
 }
 
-// The sandbox app gets another patient's id, and signs in like other apps.
+// The sandbox app gets the id of another patient. It signs in like other apps.
 func TestSandboxApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -303,7 +304,7 @@ func TestSandboxAppScopesAreLimited(t *testing.T) {
 	}
 }
 
-// The app in a link to the page stays selected after sign-in and after a search.
+// If a link to the page contains an app, the app stays selected after sign-in and after a search.
 func TestLaunchPageKeepsSelectedApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -326,7 +327,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 }
 
-// If apps are launched only from this page, discovery announces only the launch capabilities that the page supports.
+// If apps can be launched only from this page, the server metadata contains only the launch capabilities of the page.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) {
@@ -346,7 +347,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// A session from before the user enrolled a second factor can neither open the page nor submit its form without the factor.
+// A session that began before the user enrolled a second factor can neither open the page nor submit its form without this
+// factor.
 func TestSessionFromBeforeFactor(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(b *authorizetest.Browser) (ask func() *http.Response){
@@ -375,7 +377,7 @@ func TestSessionFromBeforeFactor(t *testing.T) {
 	}
 }
 
-// Repeated launches use a bounded number of store entries, of bounded size.
+// Repeated launches use a limited number of store entries of limited size.
 func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
@@ -398,7 +400,7 @@ func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	})
 }
 
-// launchByForm launches an app for the signed-in user.
+// launchByForm launches an app for the user who is signed in.
 func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	t.Helper()
 	r := b.Post(launchPagePath, launchChoice(t, authorizetest.Body(t, b.Get(launchPagePath)), change))
@@ -407,7 +409,7 @@ func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	}
 }
 
-// The sandbox clients remain after changes of other clients in the store.
+// After other clients in the store are changed, the sandbox clients still exist.
 func TestClientsOutliveDrafts(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()
@@ -437,7 +439,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppCaddyfile("launch_page on"), 4, "on")
 }
 
-// The pages allow no CORS origin.
+// Scripts of other origins cannot read the pages (CORS).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("launch_page"))
@@ -459,7 +461,7 @@ func TestPagesInEachLanguage(t *testing.T) {
 	})
 }
 
-// A record number does not wrap at its hyphens, and is escaped.
+// A record number is escaped and does not wrap at its hyphens.
 func TestRecordNumbersDoNotWrap(t *testing.T) {
 	t.Parallel()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))

@@ -2,7 +2,7 @@ package scim
 
 import "testing"
 
-// Every accepted filter contains exactly one name, which survives encoding in an id.
+// Every accepted filter contains exactly one name, which can be encoded in an id and decoded again.
 func FuzzFilter(f *testing.F) {
 	for _, seed := range []string{`userName eq "a"`, `externalId eq "\u0000"`, `userName eq "a" or userName eq "b"`, ``, ` eq "`} {
 		f.Add(seed)

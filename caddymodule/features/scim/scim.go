@@ -148,8 +148,7 @@ func providerConfig() any {
 	}
 }
 
-// list returns the person in the filter if they have a gateway account (RFC 7644 §3.4.2). Unfiltered listing is not supported:
-// it returns no resources.
+// list returns the person in the filter if they have a gateway account (RFC 7644 §3.4.2), and nobody if there is no filter.
 func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	users := []user{}
 	if filter := r.URL.Query().Get("filter"); filter != "" {

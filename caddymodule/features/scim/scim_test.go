@@ -114,7 +114,7 @@ func TestSCIM(t *testing.T) {
 	}
 }
 
-// staff signs people in at a provider that reassigns user names, and provisions them.
+// staff is a server with an identity provider that reassigns user names and provisions people.
 type staff struct {
 	t *testing.T
 	p *providertest.Provider
@@ -149,7 +149,7 @@ func (st staff) delete(id string) {
 	}
 }
 
-// The id of a User stays with one person, even if their name changes or another person gets the name.
+// The id of a User belongs to one person, even if the person's name changes or another person gets the name.
 func TestSCIMAfterRename(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]func(st staff) (removed, stays *authorizetest.FederatedPerson){
@@ -231,7 +231,7 @@ func TestSCIMAmbiguousName(t *testing.T) {
 	}
 }
 
-// After a DELETE, but not after a deactivation, another person may claim the sub.
+// After a DELETE, another person may claim the sub, but not after a deactivation.
 func TestSCIMReleasesSub(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
@@ -250,7 +250,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 	}
 }
 
-// A filter by name or id finds only people of the provider with an account at the gateway (RFC 7644 §3.4.2.2).
+// A filter by name or id finds only people of the provider who have a gateway account (RFC 7644 §3.4.2.2).
 func TestSCIMFilter(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
@@ -299,7 +299,7 @@ func TestSCIMFilter(t *testing.T) {
 	}
 }
 
-// Requests need the token, and wrong tokens count toward the lockout.
+// Requests must contain the token. Wrong tokens count toward the lockout.
 func TestSCIMToken(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, authorizetest.SetNameClaims)
@@ -362,7 +362,7 @@ func TestSCIMPaths(t *testing.T) {
 	}
 }
 
-// A failure returns 503, and a retry succeeds.
+// If the store fails, the response is 503, and a retry succeeds.
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
@@ -390,7 +390,7 @@ func TestSCIMFails(t *testing.T) {
 	}
 }
 
-// A sign-in that is being stored while SCIM deletes the person fails, and the next sign-in succeeds.
+// If SCIM deletes a person while their sign-in is being stored, this sign-in fails and the next one succeeds.
 func TestSCIMWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, authorizetest.SetNameClaims)
@@ -408,7 +408,7 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 		return nil
 	})
 	s = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = intercepted })
-	authorizetest.SignInFederated(t, s) // creates the account
+	authorizetest.SignInFederated(t, s) // create the account
 	armed = true
 	b := authorizetest.NewBrowser(t, s)
 	if back := authorizetest.SignInAtProvider(b, nil); back.Query().Get("error") != "login_required" || b.HasSession() {
@@ -421,7 +421,7 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// The endpoint allows no CORS origin: servers call it, not scripts.
+// Scripts of other origins cannot use the endpoint (CORS), because only servers call it.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}"))
@@ -445,7 +445,7 @@ const (
 	clinicSCIM   = "/oauth2/scim/clinic/Users"
 )
 
-// send sends a SCIM request with the clinic's token and returns the id of the User in the response.
+// send sends a SCIM request with the clinic's token. It returns the id of the User in the response.
 func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	c.T.Helper()
 	r := authorizetest.PostRequest(target, nil)
@@ -464,8 +464,8 @@ func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	return id
 }
 
-// A SCIM request (RFC 7644) of one identity provider cannot end access of another provider's person, whatever
-// identifier it contains.
+// A SCIM request (RFC 7644) of one identity provider cannot end the access of another provider's person, regardless of the
+// identifiers it contains.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	const members = `{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"active","value":false}]}`
@@ -516,7 +516,7 @@ func TestSCIMCreate(t *testing.T) {
 	}
 }
 
-// Only ids issued by the server are valid: an id contains names, and the person or time that it was issued for.
+// Only ids issued by the server are valid. An id contains names, and the person or the time for which it was issued.
 func TestSCIMForgedID(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
@@ -533,7 +533,7 @@ func TestSCIMForgedID(t *testing.T) {
 	}
 }
 
-// The id of a User belongs to the person who had the name when the id was issued, not to an earlier owner of the name.
+// The id of a User belongs to the person who had the name when the id was issued, not to an earlier person with the same name.
 func TestSCIMReassignedName(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -129,8 +129,7 @@ func (u *userInput) patchedAttributes() (set userInput, err error) {
 	return set, nil
 }
 
-// isInactive reports whether the attribute active is false. A missing attribute means true. Entra ID has sent the value as the
-// string "False".
+// isInactive reports whether the attribute active is false. Its default is true. Entra ID has sent the string "False".
 func (u *userInput) isInactive() (bool, error) {
 	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
 	case "", "true":
@@ -175,8 +174,7 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 	return of, accounts, err
 }
 
-// findAccounts returns the accounts with the externalId. If there are none, it returns the accounts that byName finds by the
-// userName.
+// findAccounts returns the accounts with the externalId or, if there are none, the accounts that byName finds.
 func (s *service) findAccounts(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (accounts []people.StoredPerson, err error) {
 	if of.ExternalID != "" {
 		accounts, err = s.deprovisioner.People.FindByID(ctx, p, of.ExternalID)

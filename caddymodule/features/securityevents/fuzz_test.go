@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// An accepted subject is not empty and of limited length: an empty subject could match everyone.
+// An accepted subject is not empty and has a limited length. An empty subject could match everyone.
 func FuzzSubject(f *testing.F) {
 	for _, seed := range []string{
 		`{"format":"iss_sub","iss":"https://idp","sub":"s"}`, `{"format":"opaque","id":"s"}`, `{"format":"email","email":"a@b"}`,

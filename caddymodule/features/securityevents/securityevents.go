@@ -239,7 +239,7 @@ func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err
 	return of, err
 }
 
-// toSubject returns the subject of a simple identifier. It returns an error if the issuer of the identifier is another one.
+// toSubject returns the subject of a simple identifier. An identifier of another issuer is an error.
 func (id *identifier) toSubject(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":

@@ -34,7 +34,7 @@ const (
 	eventsPath = "/oauth2/events/hospital"
 )
 
-// event is a Security Event Token about Alice.
+// event returns a Security Event Token about Alice.
 func event(p *providertest.Provider, name string, changes ...func(*providertest.IDToken)) string {
 	return p.LogoutToken(append([]func(*providertest.IDToken){func(t *providertest.IDToken) {
 		t.Type = "secevent+jwt"
@@ -57,7 +57,7 @@ func withEventsAndRefresh(_ *people.IdentityProvider, c *authorize.Config) {
 	c.Features = append(c.Features, new(securityevents.Events))
 }
 
-// Each event ends exactly the sessions or accounts of its type and subject (CAEP 1.0 §3, RISC 1.0 §2, RFC 9493).
+// Each event ends exactly the sessions or accounts that its type and subject determine (CAEP 1.0 §3, RISC 1.0 §2, RFC 9493).
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
@@ -116,7 +116,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Tokens of other issuers or for other receivers are rejected with an error code and end no access (RFC 8935 §2.4).
+// Tokens of other issuers or for other receivers are rejected with an error code and do not end any access (RFC 8935 §2.4).
 func TestEventsRefused(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
@@ -172,8 +172,8 @@ func TestEventsRefused(t *testing.T) {
 	}
 }
 
-// Invalid tokens cause no request to the provider, and unknown keys at most one every 5 s: anyone can send tokens to this
-// endpoint.
+// Invalid tokens cause no requests to the provider. Tokens with unknown keys cause at most one request every 5 s, because
+// anyone can send tokens to this endpoint.
 func TestEventsFetchLittle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestEventsFetchLittle(t *testing.T) {
 	})
 }
 
-// An event that arrives while a sign-in is being stored invalidates this sign-in. The next sign-in succeeds.
+// If an event arrives while a sign-in is being stored, this sign-in is invalidated. The next sign-in succeeds.
 func TestEndedWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }
@@ -264,7 +264,7 @@ func TestEndedWhileSigningIn(t *testing.T) {
 	}
 }
 
-// A used token is accepted again without effect: the person may have signed in again since.
+// A used token is accepted again but has no effect, because the person may have signed in again in the meantime.
 func TestEventIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -279,7 +279,7 @@ func TestEventIsUsedOnce(t *testing.T) {
 	}
 }
 
-// A failure at any step returns 503, and resending the token succeeds.
+// If any step fails, the response is 503, and resending the token succeeds.
 func TestEventFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -317,7 +317,7 @@ func TestEventFails(t *testing.T) {
 	}
 }
 
-// An event for the provider's account also ends the access of the local user linked to it.
+// An event for an account at the provider also ends the access of the local user to whom the account is linked.
 func TestEventEndsLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -335,15 +335,15 @@ func TestEventEndsLinkedUser(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// The endpoint allows no CORS origin: servers call it, not scripts.
+// Scripts of other origins cannot use the endpoint (CORS), because only servers call it.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t}"))
 	gatewaytest.CheckCORS(t, g, http.MethodPost, "/oauth2/events/hospital", "", "a-token")
 }
 
-// Tokens issued before an account was linked to a local user are invalidated permanently: they remain invalid if the link
-// is removed and the person signs in again.
+// An event permanently invalidates tokens that were issued before the account was linked to a local user. They remain invalid
+// if the link is removed and the person signs in again.
 func TestEventEndsTokensFromBeforeLink(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -367,7 +367,7 @@ func TestEventEndsTokensFromBeforeLink(t *testing.T) {
 	}
 }
 
-// An event with only a session as its subject ends this session, regardless of the event type.
+// If the subject of an event is only a session, the event ends this session, regardless of the event type.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("sid", "one") })
@@ -384,7 +384,7 @@ func TestEventOfSessionAlone(t *testing.T) {
 	}
 }
 
-// A first sign-in that is being stored while the account is disabled fails, although no account is known yet.
+// If an account is disabled while its first sign-in is being stored, the sign-in fails, even though the account is unknown.
 func TestEventWhileSigningInFirst(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -412,7 +412,7 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 	}
 }
 
-// Only application/secevent+jwt is accepted (RFC 8935 §2), so that no web form can send an event.
+// Only the media type application/secevent+jwt is accepted (RFC 8935 §2), so that web forms cannot send events.
 func TestEventOfAnotherType(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -430,7 +430,7 @@ func TestEventOfAnotherType(t *testing.T) {
 	}
 }
 
-// If any single call of the store fails, the event is either accepted and applied, or can be resent.
+// If any single call to the store fails, the event either is accepted and takes effect, or can be resent.
 func TestEventAfterSingleFailure(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -488,8 +488,8 @@ func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 	}
 }
 
-// A Security Event Token (RFC 8417) or logout token of one identity provider cannot end access of another provider's
-// person, regardless of its identifiers.
+// A Security Event Token (RFC 8417) or logout token of one identity provider cannot end the access of another provider's
+// person, regardless of the identifiers it contains.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	authorizetest.CheckForeignProvider(t, withEventsAndRefresh, map[string]func(c authorizetest.Clinic, name string){

@@ -229,8 +229,7 @@ const (
 	// enough not to delay the steps of other clients.
 	DefaultBatch = 200
 
-	// entrySize limits the size of a batch: the average size of the values, in bytes per entry. The last value may exceed the
-	// limit.
+	// entrySize limits the average size of the values in a batch, in bytes per entry. The last value may exceed the limit.
 	entrySize = 1280
 
 	// expiryMargin is the remaining lifetime below which the comparison ignores that an entry is missing.

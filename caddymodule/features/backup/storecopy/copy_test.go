@@ -50,7 +50,7 @@ func (h storeContents) check(t *testing.T, want storeContents) {
 	t.Helper()
 	for key, e := range want {
 		got := h[key]
-		if off := got.ends.Sub(e.ends); got.value != e.value || off < 0 || off > time.Second { // a file has a resolution of seconds
+		if off := got.ends.Sub(e.ends); got.value != e.value || off < 0 || off > time.Second { // the lifetimes in a file have a resolution of one second
 			t.Fatalf("%s: the same value: %t, ends %v later", key, got.value == e.value, off)
 		}
 	}
@@ -73,7 +73,7 @@ func put(t *testing.T, s store.Store, key, value string, ttl time.Duration) {
 	}
 }
 
-// fill stores entries of all sizes and lifetimes, including revocations.
+// fill stores entries with many sizes and lifetimes, including revocations.
 func fill(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	kinds := []string{"refresh", "session", "revoked", "cutoff", "consent:alice"}
@@ -90,7 +90,7 @@ func fill(t *testing.T, s store.Store, n int) {
 	}
 }
 
-// A copy to another store and back has all entries byte for byte, with their remaining lifetimes.
+// After copying to another store and back, all entries are the same byte for byte, with their remaining lifetimes.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// interruptedStore is a store that fails after some steps.
+// interruptedStore is a store that fails after a number of steps.
 type interruptedStore struct {
 	store.CopyableStore
 	remainingSteps int
@@ -130,7 +130,7 @@ func (c *interruptedStore) Do(ctx context.Context, calls ...*store.Call) error {
 
 var errCut = errors.New("cut")
 
-// A copy interrupted at any step can be completed, even if the source has changed since.
+// A copy that is interrupted at any step can be completed, even if the source has changed in the meantime.
 func TestInterruptedCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestInterruptedCopy(t *testing.T) {
 	})
 }
 
-// A temporary failure of the store does not interrupt a copy, whether or not the failed step took effect.
+// A temporary failure of the store does not abort a copy, whether or not the failed step took effect.
 func TestCopyWhileStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
@@ -181,7 +181,7 @@ func TestCopyWhileStoreFails(t *testing.T) {
 	}
 }
 
-// lostResponseStore is a store that makes every second step but returns an error.
+// lostResponseStore is a store that executes every second step but then returns an error.
 type lostResponseStore struct {
 	*storetest.Gateway
 	steps int
@@ -195,7 +195,7 @@ func (f *lostResponseStore) Do(ctx context.Context, calls ...*store.Call) error 
 	return err
 }
 
-// A merge neither replaces nor removes entries of the target.
+// A merge neither replaces nor removes entries in the target.
 func TestTargetInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestSameStore(t *testing.T) {
 	}
 }
 
-// changingStore is a store that a gateway changes during a copy.
+// changingStore is a store that another gateway changes during a copy.
 type changingStore struct {
 	store.CopyableStore
 	change func()
@@ -254,7 +254,7 @@ func (b *changingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// Concurrent use of a store is detected.
+// A copy fails if another process changes a store in the meantime.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(from, to store.Store) error{
@@ -279,7 +279,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A canceled copy ends and can be completed.
+// A canceled copy stops and can be completed later.
 func TestCancelledCopy(t *testing.T) {
 	t.Parallel()
 	from, to := newFile(t), storetest.NewSharedMemory().Gateway()
@@ -295,7 +295,7 @@ func TestCancelledCopy(t *testing.T) {
 	}
 }
 
-// A target that only has the mark of a gateway's start counts as empty, whether or not the source has a mark.
+// A target that contains only the mark of a started gateway is treated as empty, whether or not the source has such a mark.
 func TestCopyToStartedTarget(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{true, false} {
@@ -317,10 +317,10 @@ func TestCopyToStartedTarget(t *testing.T) {
 	}
 }
 
-// repeatingStore is a store that reports each entry twice, the second time later.
+// repeatingStore is a store that reports each entry twice, with other entries in between.
 type repeatingStore struct {
 	store.CopyableStore
-	later int // number of entries reported in between
+	later int // number of entries reported between the two
 }
 
 func (r *repeatingStore) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
@@ -343,7 +343,7 @@ func callEach(do []func() error) (errs []error) {
 	return errs
 }
 
-// An entry that the source reports twice, as Redis may, is copied correctly.
+// An entry that the source reports twice, as Redis may do, is copied correctly.
 func TestEntryReportedTwice(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
@@ -364,7 +364,7 @@ func TestEntryReportedTwice(t *testing.T) {
 // stepCounter counts the steps that change a store.
 type stepCounter struct {
 	store.CopyableStore
-	maxCalls, n int // maximum number of calls in a step
+	maxCalls, n int // maximum number of calls in a step; number of steps
 }
 
 func (s *stepCounter) Do(ctx context.Context, calls ...*store.Call) error {
@@ -374,7 +374,7 @@ func (s *stepCounter) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.CopyableStore.Do(ctx, calls...)
 }
 
-// A batch has the configured number of entries, or fewer if they are large.
+// A batch has the configured number of entries, or fewer if the entries are large.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ batch, size, maxCalls, steps int }{
@@ -395,8 +395,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A running gateway with the source or the target is detected even if it changes nothing, until it
-// stops, or for a while after it was killed. Its mark is not copied.
+// A gateway that uses the source or the target is detected even if it changes nothing, until it stops or, if it was killed,
+// until its mark expires. The mark is not copied.
 func TestGatewayRuns(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ source, killed bool }{
@@ -426,7 +426,7 @@ func TestGatewayRuns(t *testing.T) {
 				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
 					t.Errorf("by force: %+v, %v", counts, err)
 				}
-				time.Sleep(copyguard.RunningLifetime + time.Nanosecond) // the gateway may have renewed its entry just before
+				time.Sleep(copyguard.RunningLifetime + time.Nanosecond) // the gateway may just have renewed its mark
 				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
 					t.Errorf("later: %v", err)
 				}
@@ -468,8 +468,8 @@ func claim(t *testing.T, s store.Store, issuer string) error {
 	return err
 }
 
-// After a copy, and after a merge with a store that has more grants of the same person, for the same app and for
-// another, signing out or revoking covers all of the person's grants.
+// After a copy or a merge, signing out or revoking access ends all of a person's grants, even if the other store contained
+// additional grants for the same app and for another app.
 func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 	t.Parallel()
 	serve := func(s store.Store) *authorize.Server {
@@ -486,7 +486,7 @@ func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 			t.Parallel()
 			from, to := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			after := serve(to)
-			appOf := map[string]string{} // by refresh token
+			appOf := map[string]string{} // apps by refresh token
 			signIn := func(at *authorize.Server, app string) *authorizetest.Browser {
 				b, is := authorizetest.NewBrowser(t, at), url.Values{"client_id": {app}}
 				code := authorizetest.Location(t, b.SignIn(authorizetest.Request(authorizetest.WithOfflineAccess(is)), "alice", "right")).Query().Get("code")

@@ -15,7 +15,7 @@ func TestNew(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		config Config
-		want   string // substring of the error; empty if none
+		want   string // substring of the error; "" if there is no error
 	}{
 		{"nothing", Config{}, "the connection string is missing"},
 		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
@@ -40,8 +40,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// Errors of connection strings contain no part of them. Values that would reveal a password
-// in later errors and logs are rejected.
+// Errors about connection strings contain no part of them. Values that would reveal a password in later errors and logs are
+// rejected.
 func TestPasswordIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dsn, want string }{
@@ -81,7 +81,7 @@ func TestPasswordIsNotRevealed(t *testing.T) {
 	}
 }
 
-// Host, user and password may contain an at sign.
+// Host, user and password may contain the character @.
 func TestAtSignInNames(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{"host=@socket user=fhir", "host=db user=fhir@server", "postgres://fhir%40server:x%40y@db/fhir"} {
@@ -94,12 +94,12 @@ func TestAtSignInNames(t *testing.T) {
 	}
 }
 
-// With TLS configured, every connection except a Unix socket uses it.
+// If TLS is configured, every connection except one to a Unix socket uses it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, dsn string
-		want      []string // server name verified for each host; "-" for no TLS
+		want      []string // server name to verify for each host; "-" without TLS
 	}{
 		{"one host", "host=db", []string{"db"}},
 		{"one that may do without", "host=db sslmode=prefer", []string{"db"}},
@@ -131,7 +131,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The connection string may limit the number of connections.
+// The connection string can limit the number of connections.
 func TestMaxConns(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]int32{"host=db": 10, "host=db pool_max_conns=3": 3, "postgres://db/fhir?pool_max_conns=40": 40} {
@@ -145,7 +145,7 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// With several hosts, the primary is used.
+// If there are several hosts, the primary is used.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]bool{
@@ -162,7 +162,7 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// The connection that listens for notifications bypasses the pooler with the same TLS settings.
+// The connection that listens for notifications bypasses the pooler and has the same TLS settings.
 func TestListenAddress(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ address, dsn, want string }{
@@ -194,13 +194,13 @@ func TestClock(t *testing.T) {
 	}
 	answered := time.Now()
 	ahead := answered.Add(time.Hour)
-	c.update(ahead, answered.Add(-2*time.Second), answered) // read a second ago
+	c.update(ahead, answered.Add(-2*time.Second), answered) // a reading from one second ago
 	if off := c.now().Sub(ahead.Add(time.Second)); off < 0 || off > time.Minute {
 		t.Errorf("after a response an hour ahead: off by %v", off)
 	}
 }
 
-// The remaining capacity is reduced by the rows added since the last count.
+// The remaining capacity decreases with each row that may have been added since the last count.
 func TestRemainingCapacity(t *testing.T) {
 	t.Parallel()
 	r := capacity{limit: 10}
@@ -219,7 +219,7 @@ func TestRemainingCapacity(t *testing.T) {
 	}
 }
 
-// With a pooler, statements are unnamed unless the connection string sets the execution mode.
+// With a pooler, statements have no names unless the connection string sets the execution mode.
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

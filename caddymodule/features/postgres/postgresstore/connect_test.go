@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The error contains the server's reason, not the earlier refusal of optional TLS.
+// The error contains the server's reason, not its earlier rejection of optional TLS.
 func TestConnectionErrorHasCause(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -36,7 +36,7 @@ func TestConnectionErrorHasCause(t *testing.T) {
 	}
 }
 
-// refusingServer refuses TLS and answers each connection with an error.
+// refusingServer starts a server that rejects TLS and responds to each connection with an error.
 func refusingServer(t *testing.T, failure string) (host, port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func refuse(c net.Conn, failure string) {
 		if _, err := io.ReadFull(c, head[:]); err != nil {
 			return
 		}
-		if binary.BigEndian.Uint32(head[4:]) != 80877103 { // not an SSLRequest
+		if binary.BigEndian.Uint32(head[4:]) != 80877103 { // the request is not an SSLRequest
 			break
 		}
 		if _, err := c.Write([]byte("N")); err != nil {

@@ -359,8 +359,7 @@ func rootCause(err error) error {
 	return causes
 }
 
-// storeError converts an error to an error of [store.Store]. If the caller's context is done, it returns the error of that
-// context.
+// storeError converts an error to an error of [store.Store]. If the caller's context is done, it returns that context's error.
 func (d *database) storeError(caller context.Context, err error) error {
 	switch {
 	case d.closed.Err() != nil:

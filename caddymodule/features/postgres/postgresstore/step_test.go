@@ -27,8 +27,8 @@ func newTestStore(t *testing.T, followed ...string) *Store {
 	return s
 }
 
-// Changes are sent in the order of their keys, to avoid deadlocks, and Gets separately. Keys
-// that a text column cannot store are rejected.
+// Changes are sent in the order of their keys, to avoid deadlocks. Gets are sent separately. Keys that a text column cannot
+// store are rejected.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t, "revoked")
@@ -60,7 +60,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// The first failing call in the caller's order determines the error.
+// The error is that of the first failing call in the caller's order.
 func TestRefusedStep(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -91,7 +91,7 @@ func TestRefusedStep(t *testing.T) {
 	}
 }
 
-// Each error is classified: temporary, needs a change by the operator, worth a retry.
+// Each error is classified correctly: temporary, to be fixed by the operator, or worth a retry.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -127,7 +127,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Without a server, calls fail immediately, may succeed later, and are never executed twice.
+// If there is no server, calls fail immediately. Later calls may succeed, and no call is executed twice.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -153,7 +153,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// Statements contain no unreplaced placeholder and only names of the table.
+// Statements contain no unreplaced placeholders and refer only to objects of their table.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	sql := statementsFor("gateway.sessions")

@@ -108,8 +108,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// VolatilityReason returns why the server may lose data in a crash. It returns "" if no data can be lost or the server cannot
-// be queried.
+// VolatilityReason returns why the server may lose data in a crash; "" if it cannot lose data or cannot be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.database.withConn(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of the host may lose all data'
@@ -315,8 +314,7 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 	return s.database.eachEntry(ctx, "", true, func(e entry) error { return report(e.key, e.value, e.ttl) })
 }
 
-// eachEntry reports the entries whose keys have a prefix, in the order of their keys. It includes their values if values is
-// true.
+// eachEntry reports the entries whose keys begin with prefix, sorted by key. Values are omitted unless values is true.
 func (d *database) eachEntry(ctx context.Context, prefix string, values bool, report func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {

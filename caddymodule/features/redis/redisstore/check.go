@@ -218,14 +218,12 @@ func isServerError(err error) bool {
 	return ok
 }
 
-// isMissingRight reports whether an error was caused by a missing right. For scripts, Redis 7 does not report which right is
-// missing.
+// isMissingRight reports whether a missing right caused an error. For scripts, Redis 7 does not report which right is missing.
 func isMissingRight(err error) bool {
 	return hasErrorCode(err, "NOPERM") || isServerError(err) && strings.Contains(err.Error(), "The user executing the script can't")
 }
 
-// VolatilityReason returns why the server may lose data in a restart. It returns "" if no data can be lost or the server cannot
-// be queried.
+// VolatilityReason returns why the server may lose data in a restart; "" if it cannot lose data or cannot be queried.
 func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.connection.call(ctx, func(ctx context.Context) error { // ignore errors: other checks report them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The Sentinel with the highest epoch wins when Sentinels disagree.
+// If Sentinels disagree, the master with the highest epoch wins.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	old, next := master{"old:6379", 3}, master{"next:6379", 4}
@@ -33,7 +33,7 @@ func TestSentinels(t *testing.T) {
 	}
 }
 
-// The error contains the reasons why no Sentinel names the master.
+// If no Sentinel reports the master, the error contains the reasons.
 func TestNoSentinel(t *testing.T) {
 	t.Parallel()
 	s, refused := &sentinels{masterName: "gateways", nodes: make([]*redis.SentinelClient, 1)}, errors.New("refused")

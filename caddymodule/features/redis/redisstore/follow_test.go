@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The clock follows a server with a clock that is an hour ahead.
+// The clock follows a server whose clock is an hour ahead.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestClock(t *testing.T) {
 		want("after a slow answer", 50*time.Millisecond)
 		ask(time.Millisecond, time.Millisecond)
 		want("after a quick one", 0)
-		ask(0, 10*time.Second) // a pause of the server
+		ask(0, 10*time.Second) // a response that took 10 s
 		want("after one that took long", 0)
 		time.Sleep(time.Hour)
 		ask(0, 40*time.Millisecond)

@@ -69,8 +69,7 @@ func (s *Store) Check(ctx context.Context) error {
 // Count returns the number of keys in the database, including those of other programs.
 func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.capacity.count(ctx) }
 
-// Size returns the number of keys at the last count and the limit. A limit of 0 means that only the server's memory limits the
-// number.
+// Size returns the number of keys at the last count, and the maximum; 0 if only the server's memory limits the number.
 func (s *Store) Size() (entries, limit int) {
 	return int(s.capacity.entries.Load()), int(s.capacity.max)
 }
@@ -235,8 +234,7 @@ func (s *executor) scriptInput(calls []*store.Call) (keys []string, args []any) 
 	return keys, args
 }
 
-// countBounded returns the number of calls that a full server may reject. A Swap is not one of them, because it replaces an
-// entry.
+// countBounded returns the number of calls that a full server may reject. It omits Swap calls, which replace an entry.
 func (s *executor) countBounded(calls []*store.Call) (n int) {
 	for _, c := range calls {
 		if c.StoresValue() && c.Op != store.Swap && !s.unboundedKinds[store.KindOf(c.Key)] {

@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Keys that are not entries are not listed.
+// Keys of other programs and internal keys are not listed.
 func TestOtherKeysAreNotListed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []keyNames{{prefix: "fhir:"}, {prefix: "fhir:", cluster: true}} {

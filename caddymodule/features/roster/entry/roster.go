@@ -363,8 +363,7 @@ func (r *Roster) Reset(ctx context.Context) error {
 	return r.refresh(ctx)
 }
 
-// nextHead returns a head that follows the head of a state. Its random ID distinguishes it from all changes that other gateways
-// have read.
+// nextHead returns the head that follows a state. Its random ID distinguishes it from changes that other gateways have read.
 func (state *loadedState) nextHead() head {
 	next := head{ID: oauth2.RandomToken(), LatestGeneration: oauth2.Generation(time.Now().UnixNano())}
 	if state != nil && state.head != nil {

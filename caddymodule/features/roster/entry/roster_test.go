@@ -73,7 +73,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// Concurrent changes by several gateways are all kept.
+// If several gateways make changes concurrently, no change is lost.
 func TestChangesAtOnce(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	var changes sync.WaitGroup
@@ -91,7 +91,7 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// A change that another gateway made just before is visible: an entry is added once, and other gateways read both changes.
+// A change that another gateway has just made is visible. An entry can be added only once, and all gateways read both changes.
 func TestConcurrentChangeIsVisible(t *testing.T) {
 	memory := store.NewMemory(20, 0)
 	shared := &countingStore{Store: memory}
@@ -120,8 +120,8 @@ func TestConcurrentChangeIsVisible(t *testing.T) {
 	}
 }
 
-// A gateway that follows changes has the same entries as one that reads all of them, whether it is a few changes behind
-// or more than the store keeps, and after the store was restored from a backup.
+// A gateway that follows changes has the same entries as a gateway that reads all of them. This also holds if it is a few
+// changes behind, has missed more changes than the store retains, or the store was restored from a backup.
 func TestFollowing(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(3000, 0)}
 	here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
@@ -168,7 +168,7 @@ func TestFollowing(t *testing.T) {
 	}
 	shared.Store = restored
 	other := New(shared, new(LoadedEntries))
-	for i := range int(there.loaded.latest.Load().head.Number) { // more changes than it has read
+	for i := range int(there.loaded.latest.Load().head.Number) { // more changes than the gateway has read
 		mustChange(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
 	}
 	agree("other changes after a restore")
@@ -183,7 +183,7 @@ func entriesOf(t *testing.T, s *countingStore) func(yield func(string, []byte) b
 	}
 }
 
-// Another gateway reads a change within the interval, and keeps its entries through an outage.
+// Another gateway reads a change within the polling interval. During an outage, it retains its entries.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &countingStore{Store: store.NewMemory(20, 0)}
@@ -210,7 +210,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// An entry has a later generation than all previous entries with its name, even if clocks or the store were set back. An edit keeps the generation.
+// The generation of an entry is higher than those of all previous entries with its name, even if clocks or the store were set
+// back. An edit does not change the generation.
 func TestGenerations(t *testing.T) {
 	ahead, err := store.ToJSON(head{Number: 1, ID: "x", LatestGeneration: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())})
 	if err != nil {
@@ -236,7 +237,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// The limit applies to each kind, and removing an entry makes room.
+// The limit applies to each kind of entry. Removing an entry frees capacity.
 func TestFullRoster(t *testing.T) {
 	r := New(store.NewMemory(MaxEntries+2000, 0), new(LoadedEntries))
 	mustChange(t, r, Users, "first", Add(empty))
@@ -256,7 +257,7 @@ func TestFullRoster(t *testing.T) {
 	mustChange(t, r, Users, "x", Add(empty))
 }
 
-// countingStore counts listings, and fails on request.
+// countingStore counts the calls of List and can be made to fail.
 type countingStore struct {
 	store.Store
 	lists       atomic.Int64
@@ -281,13 +282,13 @@ func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// Unreadable values are reported, and known entries stay active. A reset repairs the store and keeps the unreadable values.
+// Unreadable values are reported, and loaded entries stay active. A reset repairs the store and backs up unreadable values.
 func TestUnreadable(t *testing.T) {
 	const unreadable = `{"v":99}`
 	entry := entryID{Users, "a"}
 	for name, tt := range map[string]struct {
 		damage      func(s store.Store) error
-		retainedKey string // key of the unreadable value that is kept
+		retainedKey string // key under which the unreadable value is stored
 	}{
 		"the head": {func(s store.Store) error { return s.Put(t.Context(), headKey, []byte(unreadable), store.Forever) }, unreadableKey},
 		"an entry": {func(s store.Store) error {
@@ -333,7 +334,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// After an unreadable change, all entries are read.
+// If a change is unreadable, all entries are read.
 func TestUnreadableChange(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
@@ -350,7 +351,7 @@ func TestUnreadableChange(t *testing.T) {
 	}
 }
 
-// The loss of the head loses no entry, neither for running gateways nor for those that start later, and changes are still possible.
+// If the head is lost, no entry is lost, neither at running gateways nor at new ones. Changes are still possible.
 func TestLostHead(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	running := New(shared, new(LoadedEntries))

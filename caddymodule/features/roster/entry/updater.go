@@ -237,8 +237,7 @@ func hasConflict(problems map[entryID]problem) bool {
 	return false
 }
 
-// tryAdd adds an entry to a draft. If that fails, the problem distinguishes a conflict with another entry of the roster from an
-// invalid entry.
+// tryAdd adds an entry to a draft. If that fails, the problem distinguishes conflicting from invalid entries.
 func (u *Updater) tryAdd(draft *authorize.Draft, m namedEntry) (serverIDs, problem) {
 	r, err := u.addToDraft(draft, m)
 	if err == nil {

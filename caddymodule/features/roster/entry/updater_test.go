@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// clientEntry resolves an entry with a client_id as its configuration.
+// clientEntry is a resolver for entries whose configuration is a client_id.
 func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	var id string
 	err := json.Unmarshal(e.Config, &id)
@@ -28,7 +28,7 @@ func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	return err
 }
 
-// newAttachedUpdater returns the updater of a server with one client in its configuration.
+// newAttachedUpdater returns the updater of a server that has one client in its configuration.
 func newAttachedUpdater(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
 	t.Helper()
 	u := &Updater{Roster: New(s, new(LoadedEntries)), Resolve: clientEntry, Logger: logger}
@@ -48,7 +48,7 @@ func newUpdater(t *testing.T, s store.Store) *Updater {
 	return newAttachedUpdater(t, s, slog.New(slog.DiscardHandler))
 }
 
-// sendAuthorizationRequest sends an authorization request with nothing but a client_id. A known client gets a redirect.
+// sendAuthorizationRequest sends only a client_id and returns the status, which is a redirect if the client is known.
 func sendAuthorizationRequest(u *Updater, id string) int {
 	u.mu.Lock()
 	server := u.activeServer
@@ -69,7 +69,7 @@ func put(t *testing.T, r *Roster, entries map[string]string) {
 	}
 }
 
-// An entry that cannot be active is reported, and does not affect other entries.
+// An entry that cannot be active is reported and does not affect other entries.
 func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	updater := newUpdater(t, shared)
@@ -91,7 +91,7 @@ func TestEntriesInForce(t *testing.T) {
 	}
 }
 
-// A change reads only its entry, even if other entries are invalid.
+// A change reads only the changed entry, even if other entries are invalid.
 func TestChangeReadsOneEntry(t *testing.T) {
 	updater := newUpdater(t, store.NewMemory(100, 0))
 	put(t, updater.Roster, map[string]string{"a": `"a"`, "b": `"configured"`, "d": `7`})
@@ -111,8 +111,8 @@ func TestChangeReadsOneEntry(t *testing.T) {
 	}
 }
 
-// If two entries conflict, the older entry is active, regardless of the order in which a gateway reads them. The newer
-// entry becomes active when the older entry is removed.
+// If two entries conflict, the older entry is active, regardless of the order in which a gateway reads them. When the older
+// entry is removed, the newer entry becomes active.
 func TestConflicts(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)
@@ -156,12 +156,12 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(log.String(), "level="); n != 1 { // for the entry with a configured name
+	if n := strings.Count(log.String(), "level="); n != 1 { // only the entry with a configured name is logged
 		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }
 
-// Before the roster is read, requests from unknown clients fail with a store error, not a client error.
+// Until the roster has been read, requests from unknown clients fail with a store error instead of a client error.
 func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(LoadedEntries)), map[string]string{"a": `"a"`})
@@ -173,7 +173,7 @@ func TestUnreadRoster(t *testing.T) {
 		}
 	}
 	shared.unavailable.Store(false)
-	sendAuthorizationRequest(updater, "x") // reads the roster
+	sendAuthorizationRequest(updater, "x") // this request reads the roster
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
 		if got := sendAuthorizationRequest(updater, id); got != want {
 			t.Errorf("later: %s: %d, want %d", id, got, want)
@@ -190,7 +190,7 @@ func TestRunEnds(t *testing.T) {
 	<-ended
 }
 
-// Listing the roster does not prevent a change from becoming active.
+// If the roster is listed after a change, the change still becomes active.
 func TestListedChangeIsInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)
@@ -208,7 +208,8 @@ func TestListedChangeIsInForce(t *testing.T) {
 	}
 }
 
-// The cost of adding an entry does not depend on their number: the allocations among 5,000 clients are those among 10, within 50 %.
+// The cost of adding an entry does not depend on the number of entries: with 5,000 clients, the number of allocations is that
+// with 10 clients, within 50 %.
 func TestConstantCost(t *testing.T) {
 	allocations := func(clients int) float64 {
 		shared := store.NewMemory(100_000, 0)
@@ -233,8 +234,8 @@ func TestConstantCost(t *testing.T) {
 	}
 }
 
-// Changes that a gateway reads during a refused change, or through the server of an earlier configuration, become active
-// within the interval like all others.
+// If a gateway reads changes during a rejected change, or through the server of an earlier configuration, the changes become
+// active within the interval like all others.
 func TestFollowingAfterOtherReads(t *testing.T) {
 	for name, read := range map[string]func(context.Context, *Updater) error{
 		"a refused change": func(ctx context.Context, s *Updater) error {
