@@ -56,11 +56,11 @@ func newFactorFixture(t *testing.T) *factorFixture {
 	logger := slog.New(slog.DiscardHandler)
 	keys := sharedKeys()
 	durable := storetest.NewInterceptedStore(nil)
-	enrolments := &factor.Enrollments{DurableStore: durable, Keys: keys, Generation: directory.Generation}
+	enrollments := &factor.Enrollments{DurableStore: durable, Keys: keys, Generation: directory.Generation}
 	return &factorFixture{
 		Factors: &factor.Factors{
-			Directory: directory, Enrollments: enrolments, OTP: &people.OTP{DurableStore: durable, Logger: logger}, Logger: logger,
-			Passkeys: factor.NewPasskeys(issuer, enrolments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
+			Directory: directory, Enrollments: enrollments, OTP: &people.OTP{DurableStore: durable, Logger: logger}, Logger: logger,
+			Passkeys: factor.NewPasskeys(issuer, enrollments, directory, &browser.Sealer{Keys: keys}, store.NewMemory(0, 0)),
 		},
 		durable: durable, alice: directory.User("alice"), carol: directory.User("carol"),
 		browser: &http.Cookie{Name: browser.IDPrefix + "a", Value: "a browser"},

@@ -61,7 +61,7 @@ func rejectPasskey(cause error) error {
 
 // NewPasskeys returns the passkeys of an issuer. The issuer's host is the relying party id, and its URL is the origin. If the
 // host is an IP address, for which browsers do not support passkeys, NewPasskeys returns nil.
-func NewPasskeys(issuer string, enrolments *Enrollments, directory *people.Directory, sealer *browser.Sealer, challenges store.Store) *Passkeys {
+func NewPasskeys(issuer string, enrollments *Enrollments, directory *people.Directory, sealer *browser.Sealer, challenges store.Store) *Passkeys {
 	u, err := url.Parse(issuer)
 	if err != nil {
 		return nil
@@ -76,7 +76,7 @@ func NewPasskeys(issuer string, enrolments *Enrollments, directory *people.Direc
 	if err != nil {
 		return nil
 	}
-	return &Passkeys{webAuthn: web, origin: strings.ToLower(issuer), enrollments: enrolments, directory: directory, sealer: sealer, answeredChallenges: challenges,
+	return &Passkeys{webAuthn: web, origin: strings.ToLower(issuer), enrollments: enrollments, directory: directory, sealer: sealer, answeredChallenges: challenges,
 		answeredLimit: store.NewPerUserLimit(maxAnsweredChallenges, answeredLifetime),
 	}
 }
