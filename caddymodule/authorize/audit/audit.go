@@ -310,11 +310,10 @@ const (
 
 // A Rejection is a rejected request of a client. It contains no user data, because it is shown to the client's developer.
 type Rejection struct {
-	Time                 time.Time `json:"time"`                  // time of the rejection
-	Kind                 string    `json:"kind"`                  // kind of the [Event]
-	Outcome              string    `json:"outcome"`               // error code, as in [Event.Outcome]
-	Interaction          string    `json:"interaction,omitempty"` // access to the FHIR API, as in [Event].Interaction
-	Reason               string    `json:"reason"`                // text of the error
+	Time                 time.Time `json:"time"`    // time of the rejection
+	Kind                 string    `json:"kind"`    // kind of the [Event]
+	Outcome              string    `json:"outcome"` // error code, as in [Event.Outcome]
+	Reason               string    `json:"reason"`  // text of the error
 	UnregisteredRedirect           // rejected redirect URI
 }
 
@@ -337,7 +336,7 @@ func (r *Rejections) Record(issuer string, e Event) {
 	key := rejectionKey{issuer, e.ClientID}
 	previous, _ := r.byClient.Get(key)
 	previous = previous[max(0, len(previous)-maxRejections+1):]
-	now := Rejection{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), sanitizeForLog(e.Interaction), sanitizeForLog(e.Err.Error()), e.UnregisteredRedirect}
+	now := Rejection{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), sanitizeForLog(e.Err.Error()), e.UnregisteredRedirect}
 	r.byClient.Put(key, append(slices.Clone(previous), now), 1)
 }
 

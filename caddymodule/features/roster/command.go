@@ -119,6 +119,9 @@ func entryState(e fhirapp.Entry) string {
 	case e.PendingApproval:
 		return "pending approval"
 	}
+	if config, _ := e.Config.(map[string]any); config["disabled"] == true {
+		return "disabled"
+	}
 	return "active"
 }
 

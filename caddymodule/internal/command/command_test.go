@@ -55,11 +55,11 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u. Ended sessions: 2.\n"},
 		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
 		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
-		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        INTERACTION  REASON\n2026-01-02 03:04:05  token  invalid_grant               used\n"},
+		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        REASON\n2026-01-02 03:04:05  token  invalid_grant  used\n"},
 		{
 			[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app",
 			`[{"time":"2026-01-02T03:04:05Z","kind":"authorization","outcome":"invalid_request","reason":"no","redirect_uri":"https://a.example/cb/","closest_redirect_uri":"https://a.example/cb"}]`,
-			"TIME                 KIND           OUTCOME          INTERACTION  REASON\n2026-01-02 03:04:05  authorization  invalid_request               no (sent https://a.example/cb/; the closest registered is https://a.example/cb)\n",
+			"TIME                 KIND           OUTCOME          REASON\n2026-01-02 03:04:05  authorization  invalid_request  no (sent https://a.example/cb/; the closest registered is https://a.example/cb)\n",
 		},
 	} {
 		request, printed, err := run(t, tt.line, tt.answer)

@@ -320,21 +320,20 @@ func (c *Call) requestKeys(method string, path ...string) error {
 func init() { Register(logCommand) }
 
 var logCommand = Command{
-	Name: "fhir-log", Usage: "<client_id>", Short: "Shows a client's recently rejected requests", Long: `
-Shows a client's most recently rejected requests since the gateway started, with reasons, for its developer. No person is named. All
-events are in the audit log.`,
+	Name: "fhir-log", Usage: "<client_id>", Short: "Shows a client's recently rejected sign-ins and authorization and token requests", Long: `
+Shows a client's most recently rejected sign-ins and authorization and token requests since the gateway started, with reasons, for
+its developer. No person is named. Rejected FHIR requests are only in the audit log.`,
 	Subcommands: []Subcommand{{Args: cobra.ExactArgs(1), Run: (*Call).listRejections}},
 }
 
 func (c *Call) listRejections() error {
 	var found []struct {
-		Time        time.Time `json:"time"`
-		Kind        string    `json:"kind"`
-		Outcome     string    `json:"outcome"`
-		Interaction string    `json:"interaction"`
-		Reason      string    `json:"reason"`
-		SentURI     string    `json:"redirect_uri"`
-		ClosestURI  string    `json:"closest_redirect_uri"`
+		Time       time.Time `json:"time"`
+		Kind       string    `json:"kind"`
+		Outcome    string    `json:"outcome"`
+		Reason     string    `json:"reason"`
+		SentURI    string    `json:"redirect_uri"`
+		ClosestURI string    `json:"closest_redirect_uri"`
 	}
 	r := Request{Method: http.MethodGet, Path: []string{"refusals"}, Query: url.Values{"client_id": {c.Args[0]}}}
 	return c.Do(r, &found, func(out io.Writer) error {
@@ -343,8 +342,8 @@ func (c *Call) listRejections() error {
 			if f.SentURI != "" {
 				f.Reason += " (sent " + f.SentURI + "; the closest registered is " + cmp.Or(f.ClosestURI, "none") + ")"
 			}
-			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
+			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Reason})
 		}
-		return PrintTable(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
+		return PrintTable(out, "TIME | KIND | OUTCOME | REASON", rows)
 	})
 }
