@@ -40,7 +40,7 @@ func (p *postgresServer) initialize(t testing.TB) {
 	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 }
 
-// newPostgres finds the programs and chooses a folder and a port.
+// newPostgres returns an uninitialized server with a new folder and a free port. Without PostgreSQL, it skips the test.
 func newPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	if _, err := postgresProgram("postgres"); err != nil {

@@ -69,8 +69,8 @@ func (p *process) stop() {
 	}
 }
 
-// ready waits until try succeeds or the server exits. Its time limit exceeds the minute after which Caddy retries to obtain a
-// certificate: the first attempt occasionally fails because Caddy's storage cleaning deletes a new empty folder.
+// ready waits until try succeeds or the server exits. Its time limit exceeds the minute that Caddy waits before it retries
+// obtaining a certificate: the first attempt occasionally fails because Caddy's storage cleanup deletes a new, empty folder.
 func (p *process) ready(try func() error) error {
 	return p.readyWithin(90*time.Second, try)
 }

@@ -218,7 +218,7 @@ type fetchResult struct {
 	resource  jsontext.Value // nil if the definition does not exist
 	url       string
 	reference string // type and ID
-	sequence  int    // order of storing, compared to other results
+	sequence  int    // increases in the order in which results are stored
 	expires   time.Time
 	fetchedAt time.Time
 }

@@ -38,7 +38,7 @@ type Metadata struct {
 	ResponseModes         []string `json:"response_modes_supported"`                                 // query, fragment, form_post
 	GrantTypes            []string `json:"grant_types_supported"`                                    // union over all clients
 	SubjectTypes          []string `json:"subject_types_supported"`                                  // public: one sub for all clients
-	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // algorithms of ID tokens
+	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // signature algorithms of ID tokens
 	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // algorithms of signed userinfo responses
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`                    // authentication methods at the token endpoint
 	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`         // algorithms of assertions (RFC 7523)
@@ -51,7 +51,7 @@ type Metadata struct {
 	Claims                []string `json:"claims_supported"`                                         // claims about users
 	UILocales             []string `json:"ui_locales_supported"`                                     // languages of the pages
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`                               // parameter claims (OpenID Connect Core §5.5)
-	RequestParameter      bool     `json:"request_parameter_supported"`                              // whether the parameter request is supported
+	RequestParameter      bool     `json:"request_parameter_supported"`                              // whether the request parameter is supported
 	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`                          // always present, because the default is true
 	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`               // request_uris must be registered
 	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // algorithms of request objects
@@ -194,7 +194,7 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 // supportedFeatures determines which capabilities and scopes are announced.
 type supportedFeatures struct {
 	clients            *client.Registry
-	canQueryFHIRServer bool // the FHIR server can be queried
+	canQueryFHIRServer bool // whether Config.Records is set; without it, users cannot choose an encounter
 	authorizePOST      bool
 	supportsEHRLaunch  bool // launches by EHRs or by the launch page are possible
 }

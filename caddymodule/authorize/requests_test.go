@@ -31,7 +31,7 @@ type request struct {
 // expectation is the expected response and effect of a request.
 type expectation struct {
 	good   func(*http.Response) bool // success criterion; nil if the request uses neither store nor keys
-	stays  string                    // kinds of entries that may change on failure; lists may contain stale items
+	stays  string                    // kinds of entries that may change on failure, e.g. indexes that list missing entries
 	during outageResponse            // response during a store outage
 	row    string                    // row in docs/evidence/replicas.md with the number of round trips
 	once   bool                      // exactly one of several identical concurrent requests succeeds

@@ -116,10 +116,10 @@ Where the [interface](interface.md) differs from a plan, the interface applies: 
 ` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, the test fails if the page is out of date.
 `
 
-// row is a module's line on the page: its id, its checks and, if it does not pass, the result.
+// row is a module's line in docs/evidence/conformance.md: its id, its checks and, if it does not pass, the result.
 type row struct{ id, text string }
 
-// runPlan runs a plan. It returns the plan's rows on the page and whether all modules ran.
+// runPlan runs a plan. It returns the plan's rows, and whether all modules ran.
 func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	if plan.variants == nil {
 		plan.variants = singleVariant(func(*relyingParty) {})

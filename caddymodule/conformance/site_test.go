@@ -327,7 +327,7 @@ func startBinary(t *testing.T, caddyfile string) {
 	}
 }
 
-// proxyTo returns a proxy to the gateway at an address. It sends the issuer's host name.
+// proxyTo returns a proxy to the gateway at the given address. It keeps the Host header, which is the issuer's.
 func proxyTo(address string, certificate *x509.Certificate) http.Handler {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)

@@ -126,7 +126,7 @@ type Entry struct {
 type EntryManager interface {
 	Feature
 
-	// List returns all entries of a kind, regardless of their origin.
+	// List returns all entries of the given kind, regardless of their origin.
 	List(ctx context.Context, kind string) ([]Entry, error)
 
 	// Add adds a client or user from its JSON configuration. If secret is true, Add generates a client secret.

@@ -211,7 +211,7 @@ func (k providerKind) applyDefaults(c *people.IdentityProvider) {
 	}
 }
 
-// mergeClaims returns the default claims of a kind, overridden by the configured claims.
+// mergeClaims returns the default claims, overridden by the configured claims.
 func mergeClaims(defaults, configured map[string]string) map[string]string {
 	if defaults == nil {
 		return configured

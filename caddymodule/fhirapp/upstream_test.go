@@ -131,7 +131,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "four")
 }
 
-// With several terminology servers, the route with the longest prefix is used. No server receives the user's credentials.
+// With several terminology servers, the route with the longest matching prefix is used. None receives the user's credentials.
 func TestRoutes(t *testing.T) {
 	var leaked atomic.Bool
 	named := func(name string) http.Handler {

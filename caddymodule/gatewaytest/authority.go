@@ -21,7 +21,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority with a name.
+// NewAuthority returns an authority with the given name.
 func NewAuthority(t *testing.T, name string) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -92,9 +92,9 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	return p.verify(ctx, raw)
 }
 
-// mustIntrospect reports whether raw is a JWT that is introspected instead of verified by its signature. With
-// [Introspector.IntrospectsJWTs], these are the JWTs of the configured Issuer or, if none is configured, of issuers that have
-// no verifier. Tokens of other issuers are not disclosed to the introspection endpoint.
+// mustIntrospect reports whether raw is a JWT to introspect rather than verify locally. With [Introspector.IntrospectsJWTs],
+// the JWTs of [Introspector.Issuer] are introspected or, if it is empty, those of issuers without a verifier. Tokens of other
+// issuers are not disclosed to the introspection endpoint.
 func (g *Guard) mustIntrospect(raw string) bool {
 	if g.introspector == nil || !g.introspector.IntrospectsJWTs {
 		return false

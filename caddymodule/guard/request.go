@@ -444,7 +444,7 @@ var nonB64Characters = func() (not [256]byte) {
 	return not
 }()
 
-// queryHasToken reports whether a query contains the parameter access_token in any spelling that a backend may accept.
+// queryHasToken reports whether a query contains the access_token parameter in any spelling that a backend may accept.
 func queryHasToken(query string) bool {
 	for query != "" {
 		end := 0

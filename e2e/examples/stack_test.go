@@ -212,7 +212,7 @@ func (s *stack) startGateway(t *testing.T, name string) {
 	})
 }
 
-// await retries until try succeeds. Its timeout exceeds the minute after which Caddy retries to obtain a certificate.
+// await retries until try succeeds. Its timeout exceeds the minute after which Caddy retries obtaining a certificate.
 func (s *stack) await(t *testing.T, name string, try func() error) {
 	t.Helper()
 	deadline := time.After(90 * time.Second)

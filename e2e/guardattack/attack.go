@@ -75,7 +75,7 @@ type Capabilities struct {
 type Attacker struct {
 	World         *World
 	Capabilities  map[string]Capabilities
-	PatientLetter byte // letter of the patient
+	PatientLetter byte // letter of the patient whose records are accessible
 
 	// Types are the resource types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
 	Types []string

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Each line is a record: its type, a name that is unique among its owner's records, and its JSON members. Placeholders in
-// braces:
+// In these files, each line is a record: its type, a name that is unique among its owner's records, and its JSON members. Names
+// in braces are placeholders:
 //
 //	{Type.name}        the record of the same owner, otherwise the shared record
 //	{next Type.name}   the next patient's record; {first Type.name} the first patient's

@@ -128,7 +128,7 @@ func (h *historian) exchange(ctx context.Context, g *grant, code, verifier strin
 	g.learn(tokens)
 }
 
-// result classifies a response of the token endpoint.
+// result classifies a response from the token endpoint.
 func result(a answer) history.Result {
 	switch {
 	case a.unknown():

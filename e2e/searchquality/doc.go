@@ -23,8 +23,8 @@
 // Lists with -rules in their names may be used to tune the search and its synonyms. Lists with -shown were written
 // separately to measure its quality: when changing the search, look only at their sums.
 //
-// The response is a page of ten hits, as in a pick list. If it contains no wanted code, the rank is that in the complete
-// response; the mean of the reciprocal ranks counts such a query as 0.
+// The response is a page of ten hits, as in a pick list. If it contains none of the wanted codes, the rank is that in the
+// complete response; the mean of the reciprocal ranks counts such a query as 0.
 //
 //	main.go      the flags
 //	list.go      parses a list

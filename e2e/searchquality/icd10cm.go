@@ -17,7 +17,7 @@ const tabularValueSet = "http://hl7.org/fhir/sid/icd-10-cm/vs"
 type concept struct {
 	code, display, parent string
 	terms                 []string // synonyms and other inclusion terms
-	header                bool     // has child codes and is not selectable
+	header                bool     // whether the concept has child codes and is not selectable
 }
 
 // with returns the concept with the seventh character appended to its code, padded with X.

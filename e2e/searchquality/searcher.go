@@ -86,7 +86,7 @@ func (s *searcher) askAll(ctx context.Context, questions []testQuery) ([]answer,
 	return answers, nil
 }
 
-// ask requests the first page for a query. If the page has no wanted code, it also requests the complete expansion.
+// ask requests the first page for a query. If no wanted code is on the page, it also requests the complete expansion.
 func (s *searcher) ask(ctx context.Context, q testQuery) (answer, error) {
 	a := answer{testQuery: q}
 	count := pageSize

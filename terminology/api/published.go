@@ -273,7 +273,7 @@ func (s *resourceSearch) addTextTest(in *parameters.Input, of func(*definitionRe
 	return nil
 }
 
-// addIdentifierTest adds a test for the parameter identifier, a list of comma-separated tokens (R4 §3.1.1.4.10).
+// addIdentifierTest adds a test for the identifier parameter, a list of comma-separated tokens (R4 §3.1.1.4.10).
 func (s *resourceSearch) addIdentifierTest(in *parameters.Input) error {
 	requested := strings.Split(in.Value, ",")
 	if err := s.budget.Charge(len(requested) + len(in.Value)/budget.ReadBytesPerStep); err != nil {

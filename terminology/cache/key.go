@@ -277,7 +277,7 @@ func negotiate(list parameters, header http.Header) (parameters, representation,
 		return list, r, nil
 	}
 	kind, version, _ := strings.Cut(formats[0], ";")
-	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // was an unescaped plus sign
+	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a space was an unescaped plus sign
 	var known bool
 	if r.format, known = negotiation.FormatOf(strings.ToLower(kind)); !known {
 		return list, r, errFormat

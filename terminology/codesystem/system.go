@@ -274,9 +274,9 @@ const (
 	FlagAbstract        Flags = 1 << iota // property notSelectable is true
 	FlagInactive                          // property inactive is true, or status is retired or inactive
 	FlagDeprecated                        // status is deprecated, or deprecated is true or has a date
-	FlagHasStatus                         // has a status that is not active
-	FlagHasDesignations                   // has designations
-	FlagHasExtensions                     // has extensions
+	FlagHasStatus                         // the concept has a status that is not active
+	FlagHasDesignations                   // the concept has designations
+	FlagHasExtensions                     // the concept has extensions
 	FlagUserAssigned                      // property user-assigned is true: users define the meaning and the display
 )
 

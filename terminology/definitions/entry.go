@@ -233,7 +233,7 @@ func (d *Set) appendListedDesignations(dst []codesystem.Text, e Entry) []codesys
 
 // Language contains the language preferences of a request.
 type Language struct {
-	// Display is the parameter displayLanguage: a list of languages with optional weights.
+	// Display is the displayLanguage parameter: a list of languages with optional weights.
 	Display string
 
 	// Accept is the Accept-Language header. The value set's own displayLanguage parameter takes precedence.

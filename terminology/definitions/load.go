@@ -88,7 +88,7 @@ func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 // Options configures [Load].
 type Options struct {
 	// Core enables the built-in definitions: the code systems and value sets of FHIR R4 (4.0.1), including v2 tables and v3
-	// code systems, and the value set bindings of its elements, for the parameter context. Default: false.
+	// code systems, and the value set bindings of its elements, for the context parameter. Default: false.
 	Core bool
 
 	// Definitions are the files and folders to load after the built-in definitions, in order, as paths or [path/filepath.Glob]
@@ -103,7 +103,7 @@ type Options struct {
 	// its code system. Default: none.
 	Sources []codesystem.Source
 
-	// Synonyms are lists of synonyms for the parameter filter. An entry is [EnglishSynonyms], the canonical of a loaded
+	// Synonyms are lists of synonyms for the filter parameter. An entry is [EnglishSynonyms], the canonical of a loaded
 	// ConceptMap (url or url|version, recognized by :// or urn:), a ConceptMap file (.json or .xml), or another file in the
 	// format of [textindex.Synonyms.Read]. It is an error if a list cannot be read, or if a ConceptMap yields no synonyms or
 	// more than 100,000.

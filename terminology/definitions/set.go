@@ -19,7 +19,7 @@ import (
 // Set is an immutable set of definitions, created by [Load]. It is safe for concurrent use.
 type Set struct {
 	Systems            SystemTable    // code systems
-	ValueSets          valueSetTable  // value sets
+	ValueSets          valueSetTable  // value sets by URL, version, ID, binding and fragment
 	Maps               MapTable       // concept maps
 	Base               *Set           // underlying Set; nil unless this Set is an overlay
 	Loaded             time.Time      // when the definitions were loaded
@@ -213,7 +213,7 @@ func (d *Set) AddInline(resource jsontext.Value) (*ValueSet, error) {
 	return loader.lastValueSet, nil
 }
 
-// ParseConceptMap reads the parameter conceptMap. The concept map may lack a URL.
+// ParseConceptMap reads the conceptMap parameter. The concept map may lack a URL.
 func ParseConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {

@@ -127,7 +127,7 @@ type valueSetBuilder struct {
 	depth       int // nesting depth of contained resources
 }
 
-// readMember reads a member of a ValueSet. Most members are also stored unchanged for the parameter includeDefinition.
+// readMember reads a member of a ValueSet. Most members are also stored unchanged for the includeDefinition parameter.
 func (b *valueSetBuilder) readMember(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.Definition.readMember(r, name); known {
 		return err

@@ -35,7 +35,7 @@ func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
 }
 
-// hasCacheID reports whether a query string has the parameter cache-id, escaped or not.
+// hasCacheID reports whether a query string has the cache-id parameter, escaped or not.
 func hasCacheID(query string) bool {
 	for query != "" {
 		var pair string
@@ -51,7 +51,7 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may contain the parameter cache-id, even in unnecessary JSON or XML escapes.
+// mentionsCacheID reports whether a body may contain the cache-id parameter, even in unnecessary JSON or XML escapes.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {

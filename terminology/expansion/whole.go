@@ -172,7 +172,7 @@ func (c *fullCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte
 // maxNesting is the maximum nesting depth of entries.
 const maxNesting = 64
 
-// pageReader is the state while a page is parsed.
+// pageReader holds the state of parsing one page.
 type pageReader struct {
 	builder       *FullExpansionBuilder
 	total, offset int
@@ -181,7 +181,7 @@ type pageReader struct {
 	depth         int
 }
 
-// appendRawMember stores a member of the first page unchanged, and skips it on other pages.
+// storeMember stores a member of the first page unchanged, and skips it on other pages.
 func (x *pageReader) storeMember(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
 	if x.builder.pages > 0 {
 		return r.Skip()

@@ -244,7 +244,7 @@ func (r *reader) quote(text string) (err error) {
 	return err
 }
 
-// object is the state while a JSON object is written.
+// object holds the state of writing one JSON object.
 type object struct {
 	*reader
 	started            bool

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// table contains the types of R4, one per line: the name, and the elements in order as name:type, with an asterisk
-// after the name if the element may repeat. Types with a value are JSON types: boolean, number, string; or xhtml.
-// core/SOURCE.md describes the origin.
+// table contains the R4 types, one per line: the name, and the elements in order as name:type, with an asterisk after the name
+// if the element may repeat. Types with a value are JSON types: boolean, number, string; or xhtml. core/SOURCE.md describes the
+// origin.
 //
 //go:generate go run ./generate -out r4.txt ../definitions/core/package
 //go:embed r4.txt

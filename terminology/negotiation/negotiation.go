@@ -33,7 +33,7 @@ func FormatOf(kind string) (f Format, known bool) {
 	return JSON, false
 }
 
-// FormatName returns the media type or short name in the parameter _format, in lower case and without media type parameters. It
+// FormatName returns the media type or short name in the _format parameter, in lower case and without media type parameters. It
 // treats a space as an unescaped plus sign.
 func FormatName(parameter string) string {
 	kind, _, _ := strings.Cut(parameter, ";")

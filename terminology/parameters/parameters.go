@@ -300,7 +300,7 @@ type Designation struct {
 	Source string
 }
 
-// WriteDesignation writes the parameter designation of $lookup.
+// WriteDesignation writes the designation parameter of $lookup.
 func WriteDesignation(w *Writer, d *Designation) {
 	use := OutPart{}
 	if d.Use.Code != "" {

@@ -283,7 +283,7 @@ func TestModifierExtensions(t *testing.T) {
 	}
 }
 
-// TestAsOfDate checks that the parameter date of $lookup and $validate-code selects the definitions as of this date (R4), as
+// TestAsOfDate checks that the date parameter of $lookup and $validate-code selects the definitions as of this date (R4), as
 // compose.lockedDate does for the code systems of a value set.
 func TestAsOfDate(t *testing.T) {
 	version := func(v, date, code string) string {

@@ -131,7 +131,7 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 // reader reads the words of documents. It reuses buffers between calls.
 type reader struct {
 	corpus            Corpus
-	tokenizer         tokenizer // words in all texts of the document
+	tokenizer         tokenizer // its tokens are the words read last
 	displayTokenCount int       // number of tokens that come from the display
 	line              []byte    // words of the display
 	joined            []byte    // words of the code, without spaces

@@ -23,7 +23,7 @@ type mark struct {
 	sign     byte
 }
 
-// scanState is the state while the words of a text are scanned.
+// scanState holds the state of scanning the words of a text.
 type scanState struct {
 	head   bool // no comma has been read
 	depth  int  // nesting depth of brackets

@@ -465,7 +465,7 @@ type rankSet struct {
 // isWritable reports whether the set may be changed.
 func (s *rankSet) isWritable() bool { return s.usedWords != nil && !s.isShared }
 
-// usedWordCount returns the number of words in bits that may be nonzero.
+// usedWordCount returns how many of the 64-bit words of s.bits may be nonzero.
 func (s *rankSet) usedWordCount() int {
 	if s.usedWords == nil {
 		return len(s.bits)

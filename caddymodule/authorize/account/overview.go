@@ -183,7 +183,7 @@ func network(address string) string {
 	return fairqueue.Network(address)
 }
 
-// providerName returns the display name of the identity provider with a key; "" if there is none.
+// providerName returns the display name of the identity provider with the given key; "" if there is none.
 func (ss *sessions) providerName(key string) string {
 	if p := ss.providers[key]; p != nil {
 		return p.Name

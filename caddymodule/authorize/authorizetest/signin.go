@@ -200,8 +200,8 @@ func ProviderRedirect(b *Browser) *url.URL {
 // FederatedPerson is Alice, signed in at the identity provider, with her session and tokens.
 type FederatedPerson struct {
 	*Browser
-	AccessToken  string // access token
-	RefreshToken string // refresh token
+	AccessToken  string // latest access token
+	RefreshToken string // latest refresh token
 	Sub          string // sub at the gateway
 }
 

@@ -46,12 +46,12 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 
 // TokenResponse is a response of the token endpoint.
 type TokenResponse struct {
-	AccessToken  string `json:"access_token"`      // access token
+	AccessToken  string `json:"access_token"`      // empty in an error response
 	TokenType    string `json:"token_type"`        // always Bearer
 	ExpiresIn    int    `json:"expires_in"`        // lifetime of the access token in seconds
 	Scope        string `json:"scope"`             // granted scope
-	IDToken      string `json:"id_token"`          // ID token
-	RefreshToken string `json:"refresh_token"`     // refresh token
+	IDToken      string `json:"id_token"`          // only with the scope openid
+	RefreshToken string `json:"refresh_token"`     // only with the scope offline_access or online_access
 	Error        string `json:"error"`             // error code
 	Description  string `json:"error_description"` // error description
 }

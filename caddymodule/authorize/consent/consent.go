@@ -21,7 +21,7 @@ import (
 // Consent contains a person's approvals for a client, as stored.
 type Consent struct {
 	User      string      `json:"user"`      // sub of the person
-	ClientID  string      `json:"client_id"` // client_id
+	ClientID  string      `json:"client_id"` // client_id of the client
 	Approvals []*Approval `json:"approvals"` // one approval per patient, latest last
 
 	Generations Generations `json:"between,omitzero"` // generations of the person and the client at the time of the latest answer

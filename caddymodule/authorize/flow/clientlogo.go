@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxLogoFetches      = 4         // concurrent fetches
-	logoCacheSize       = 16 << 20  // cache size in bytes
-	logoCacheLifetime   = time.Hour // cache lifetime
+	maxLogoFetches      = 4        // concurrent fetches
+	logoCacheSize       = 16 << 20 // cache size in bytes
+	logoCacheLifetime   = time.Hour
 	missingLogoLifetime = time.Minute
 	missingLogoSize     = 1 << 10 // assumed size in bytes of a cache entry without a logo
 )

@@ -315,7 +315,7 @@ func (q *requests) checkIDTokenHint(ctx context.Context, req *authorizationReque
 	return req.signIn.Parameters.RestrictTo([]any{claims.Subject})
 }
 
-// checkLaunch loads the launch that the parameter launch identifies. The authorization response marks it as used.
+// checkLaunch loads the launch that the launch parameter identifies. The authorization response marks it as used.
 func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
 	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
 		return nil
@@ -450,8 +450,8 @@ type requestedClaims struct {
 	userinfo, idToken []string
 }
 
-// read parses the parameter claims. It ignores claims that the client may not request, and stores restrictions on the
-// sign-in in how.
+// read parses the claims request parameter. It ignores claims that the client may not request, and adds restrictions on the
+// sign-in (sub, acr) to how.
 func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.Parameters) error {
 	if parameter == "" {
 		return nil

@@ -417,7 +417,7 @@ func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	return err
 }
 
-// withRetired returns the keys after retiring the key with a kid.
+// withRetired returns the keys after retiring the key with the given kid.
 func (s *keySet) withRetired(kid string, now time.Time) ([]storedKey, error) {
 	key, found := s.keyByID(kid)
 	if !found {

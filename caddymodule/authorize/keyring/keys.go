@@ -99,7 +99,7 @@ func (s *keySet) newestCreation(alg jose.SignatureAlgorithm) (created time.Time)
 	return created
 }
 
-// keyByID returns the key with a kid, including its private part.
+// keyByID returns the key with the given kid, including its private part.
 func (s *keySet) keyByID(kid string) (storedKey, bool) {
 	for _, k := range s.keys {
 		if k.JWK.KeyID == kid {
@@ -176,13 +176,13 @@ type Keys interface {
 	BrowserSealer
 	StorageSealer
 
-	// Key returns the public key with a kid, or [ErrUnknownKey].
+	// Key returns the public key with the given kid, or [ErrUnknownKey].
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 
 	// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
 	JWKS(ctx context.Context) ([]byte, error)
 
-	// HasKey reports whether the keyring contains a key with a kid.
+	// HasKey reports whether the keyring contains a key with the given kid.
 	HasKey(ctx context.Context, kid string) (bool, error)
 }
 

@@ -242,7 +242,7 @@ func NewLaunches(in store.Store) *Launches {
 
 func storeKey(handle string) string { return store.Key("launch", handle) }
 
-// Register stores a launch and returns its handle, the value of the parameter launch.
+// Register stores a launch and returns its handle, the value of the launch parameter.
 func (ls *Launches) Register(ctx context.Context, l *Registration) (string, error) {
 	value, err := store.ToJSON(l)
 	if err != nil {

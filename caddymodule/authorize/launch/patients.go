@@ -21,7 +21,7 @@ import (
 
 // Person is a person who may choose a patient.
 type Person struct {
-	Subject  string   // sub
+	Subject  string   // sub of the person
 	FHIRUser string   // the person's own resource in the form Type/id; may be ""
 	Patients []string // patient ids set in the configuration or by the identity provider; may be empty
 

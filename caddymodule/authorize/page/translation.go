@@ -78,7 +78,7 @@ func (l *translation) translate(x *Text) any {
 		_, isMarkup := args[i].(template.HTML)
 		markup = markup || isMarkup
 	}
-	if len(args) == 0 { // may contain percent signs, e.g. the text of an error; not passed to Sprintf
+	if len(args) == 0 { // format may contain percent signs, e.g. in the text of an error; it is not passed to Sprintf
 		return format
 	}
 	if !markup {

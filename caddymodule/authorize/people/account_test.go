@@ -220,7 +220,7 @@ func TestFinderOfAnotherIssuer(t *testing.T) {
 	clinic := &Provider{IdentityProvider: IdentityProvider{Key: "clinic", Issuer: "https://clinic.example"}}
 	accounts := newAccounts(hospital)
 	accounts.Providers[clinic.Key] = clinic
-	for _, p := range []*Provider{clinic, hospital} { // the account now belongs to hospital
+	for _, p := range []*Provider{clinic, hospital} { // the second put moves the account from clinic to hospital
 		if err := accounts.put(t.Context(), sub, &storedAccount{Provider: p.Key, Issuer: p.Issuer, Subject: subject, Username: name, User: User{ID: sub}}); err != nil {
 			t.Fatal(err)
 		}

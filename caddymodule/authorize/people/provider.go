@@ -211,7 +211,7 @@ type Provider struct {
 // subIssuer returns the issuer that namespaces the provider's accounts.
 func (p *Provider) subIssuer() string { return cmp.Or(p.SubIssuer, p.Issuer) }
 
-// Endpoint wraps a handler for this provider's endpoint.
+// Endpoint returns a handler that calls serve with p, and records p as the provider of the request's audit events.
 func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Provider)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		audit.FromContext(r.Context()).Provider = p.Key

@@ -365,7 +365,7 @@ func (s *sweeper) sweepBatch(ctx context.Context, checks *errgroup.Group, keys [
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](valueByKey[recordPrefix+name])
-		if err != nil { // may have been written by a newer version of the gateway
+		if err != nil { // the record may have been written by a newer version of the gateway
 			s.checker.logger.WarnContext(ctx, "stored sign-in unreadable", "sid", sid, "error", err)
 			continue
 		}

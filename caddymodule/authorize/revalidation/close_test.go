@@ -114,7 +114,7 @@ func TestGrantOutlivesSession(t *testing.T) {
 	})
 }
 
-// A sign-in is checked while its access token is valid, even after the session has expired.
+// A sign-in is revalidated with the provider as long as its access token is valid, even after the session has expired.
 func TestTokenOutlivesSession(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {

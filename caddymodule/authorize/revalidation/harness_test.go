@@ -133,7 +133,7 @@ func (h *hospital) sentRefreshTokens() (tokens []string) {
 	return tokens
 }
 
-// keys returns the store keys of a kind.
+// keys returns the store keys of the given kind.
 func (h *hospital) keys(kind string) []string {
 	keys, err := h.stored.List(h.t.Context(), kind+":")
 	authorizetest.NoError(h.t, err)
@@ -143,7 +143,7 @@ func (h *hospital) keys(kind string) []string {
 // waitForSweep waits for d and for the sweep at the end of d.
 func waitForSweep(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
-// wantInvalid checks that session and tokens are invalid.
+// wantInvalid checks that the session and the tokens are invalid.
 func (h *hospital) wantInvalid(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
 	if b.HasSession() {
@@ -152,7 +152,7 @@ func (h *hospital) wantInvalid(b *authorizetest.Browser, tokens authorizetest.To
 	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }
 
-// wantWorks checks that session and access token are valid, and returns refreshed tokens.
+// wantWorks checks that the session and the access token are valid, and returns refreshed tokens.
 func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.HasSession() {

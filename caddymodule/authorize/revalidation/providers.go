@@ -203,10 +203,10 @@ var errInconclusive = &oauth2.Error{
 // ErrNotSuspended means that the provider has no suspension to lift.
 var ErrNotSuspended = errors.New("the identity provider is not suspended")
 
-// suspensions distinguishes an error of a provider from the denial of one person. A provider with a changed host name
-// or lost token keys responds to every refresh as if the person had been removed. Before a denial takes effect, other
-// people with earlier sign-ins are checked. If none is confirmed, the provider is suspended: requests of its people
-// get 503, and nothing is revoked, until someone is confirmed or an operator accepts the denials.
+// suspensions distinguishes an error of a provider from the denial of one person. A provider with a changed host name or lost
+// token keys responds to every refresh as if the person had been removed. Before a denial takes effect, earlier sign-ins of
+// other people are revalidated. If none is confirmed, the provider is suspended: requests of its people get 503, and nothing is
+// revoked, until someone is confirmed or an operator accepts the denials.
 type suspensions struct {
 	records     records
 	revocations *revocation.Revocations

@@ -24,9 +24,9 @@ type Config struct {
 	DurableStore        store.Store             // store for sign-ins
 	Keys                keyring.StorageSealer   // seals refresh tokens
 	Accounts            *people.Accounts        // accounts that receive the providers' claims
-	SessionLifetime     time.Duration           // session lifetime
-	AccessTokenLifetime time.Duration           // access token lifetime
-	GrantLifetime       time.Duration           // grant lifetime
+	SessionLifetime     time.Duration           // lifetime of the gateway's sessions
+	AccessTokenLifetime time.Duration           // lifetime of the gateway's access tokens
+	GrantLifetime       time.Duration           // lifetime of the gateway's refresh tokens
 	Revocations         *revocation.Revocations // suspension of access tokens
 	Checks              *Checks                 // latest results of checks; default: empty
 	Logger              *slog.Logger            // log for the start and end of outages
@@ -348,12 +348,12 @@ type record struct {
 	DoubtedSince       time.Time `json:"doubt,omitzero"`        // time of a denial while other people are being checked
 	Denied             bool      `json:"denied,omitempty"`      // the denial is final, but its revocations are incomplete
 	OutlastsSession    bool      `json:"offline,omitempty"`     // a grant outlasts the session
-	SessionExpiry      time.Time `json:"session"`               // expiry of the session
+	SessionExpiry      time.Time `json:"session"`               // expiry of the session at the gateway
 	ActiveUntil        time.Time `json:"active"`                // latest expiry of an issued token or session
 	ReferencedUntil    time.Time `json:"until"`                 // expiry of the last session or grant that refers to the sign-in
 
 	Claim       string    `json:"claim,omitempty"`  // claim of the gateway that performs a check
-	ClaimExpiry time.Time `json:"claimed,omitzero"` // expiry of the claim
+	ClaimExpiry time.Time `json:"claimed,omitzero"` // when another gateway may take over the check
 }
 
 const (

@@ -249,7 +249,7 @@ func (s *Sessions) endExcessSessions(ctx context.Context, session *Session, list
 	return err
 }
 
-// allSessions yields all sessions in the store and read errors.
+// allSessions yields all stored sessions, and any error of listing or reading them.
 func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		keys, err := durable.List(ctx, Key(""))

@@ -76,7 +76,7 @@ type Destination struct {
 	Links     page.AppLinks // links of the app
 	Providers []string      // sign-in methods, as in [people.Accounts.SignInMethods]
 	ACR       string        // minimum authentication class; "" for any
-	Address   string        // final URL of the browser, to which forms may lead
+	Address   string        // URL to which the sign-in finally redirects the browser; the pages' CSP form-action allows it
 
 	NeedsFHIRUser bool // whether the app is useless without the person's FHIR resource
 }
@@ -149,7 +149,7 @@ func (ps *Parameters) ExceedsMaxAge(age, minimum time.Duration) bool {
 	return err == nil && age > max(time.Duration(seconds)*time.Second, minimum)
 }
 
-// RequestACR handles a request for the claim acr (OpenID Connect Core §5.5.1.1). Essential values are required. Others are
+// RequestACR handles a request for the acr claim (OpenID Connect Core §5.5.1.1). Essential values are required. Others are
 // treated like acr_values.
 func (ps *Parameters) RequestACR(values []any, essential bool) error {
 	var words []string
@@ -170,7 +170,7 @@ func (ps *Parameters) RequestACR(values []any, essential bool) error {
 	return nil
 }
 
-// weakestACR returns the weakest known class, or "".
+// weakestACR returns the weakest of words that is a supported acr value, or "" if none of them is.
 func weakestACR(words []string) string {
 	i := slices.IndexFunc(oauth2.ACRValues, func(class string) bool { return slices.Contains(words, class) })
 	if i < 0 {

@@ -216,7 +216,7 @@ type Renderer struct {
 	Site      *page.Site      // HTML pages
 	Sealer    *browser.Sealer // seals form state for one browser
 	Trail     *audit.Recorder // audit log for errors
-	Issuers   []string        // issuers of identity providers, to which forms may lead
+	Issuers   []string        // issuers of identity providers, to which submitted forms may redirect
 	Ancestors string          // origins that may frame the pages of requests
 }
 

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// GetJSON returns the decoded value of a key, or nil if there is none.
+// GetJSON returns the decoded value of the given key, or nil if there is none.
 func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	value, err := s.Get(ctx, key)
 	switch {

@@ -155,8 +155,8 @@ func ReadValues(ctx context.Context, s Store, keys ...string) (values [][]byte, 
 	return values, err
 }
 
-// ReplaceCall returns the call that replaces the value read of a key; nil means that the key did not exist. It fails if the
-// value has changed since; see [IsConflict].
+// ReplaceCall returns the call that replaces the value of the given key; read is its current value, nil if the key did not
+// exist. It fails if the value has changed since; see [IsConflict].
 func ReplaceCall(key string, read, value []byte, ttl time.Duration) *Call {
 	if read == nil {
 		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}

@@ -19,7 +19,7 @@ import (
 
 // App is a client that has access on behalf of a user.
 type App struct {
-	Client          *client.Client  // the client
+	Client          *client.Client  // the client as currently configured
 	Scope           []string        // accessible scope
 	Since           time.Time       // start time of the oldest valid grant or consent
 	LastUsedAt      time.Time       // time of the last token, accurate to an hour

@@ -26,7 +26,7 @@ type Grant struct {
 
 	ClientID       string            `json:"client_id"`                // client of the grant
 	RedirectURI    string            `json:"redirect_uri"`             // redirect URI of the authorization request
-	RequestedScope string            `json:"asked"`                    // requested scope
+	RequestedScope string            `json:"asked"`                    // scope of the authorization request
 	Scope          []string          `json:"scope"`                    // granted scope
 	User           string            `json:"user"`                     // sub of the user
 	SignedInAt     time.Time         `json:"signed_in_at"`             // time of the sign-in (auth_time)

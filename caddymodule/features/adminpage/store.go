@@ -19,7 +19,7 @@ import (
 
 // Store contains the apps and users. Its methods return an [oauth2.Error] for errors that the administrator can correct.
 type Store interface {
-	// List returns the entries of a kind ([Clients] or [Users]).
+	// List returns the entries of the given kind ([Clients] or [Users]).
 	List(ctx context.Context, kind string) ([]Entry, error)
 
 	// Change makes a change. It returns the new secret or password, if any.

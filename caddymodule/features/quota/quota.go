@@ -242,7 +242,7 @@ func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / t
 // ExceededError is returned when a quota is used up.
 type ExceededError struct {
 	Quota           string     // name of the quota
-	HolderKind      HolderKind // kind of the holder
+	HolderKind      HolderKind // whom the quota limits, e.g. [Client] or [Network]
 	FirstInInterval bool       // whether to log it: the first rejection of this holder within a minute
 
 	wait int64 // seconds

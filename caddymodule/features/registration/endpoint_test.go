@@ -315,7 +315,7 @@ func TestRegistrationIsChanged(t *testing.T) {
 	}
 }
 
-// secretError returns the error of the token endpoint for a request with the secret and an invalid code.
+// secretError returns the error from the token endpoint for a request with the secret and an invalid code.
 func secretError(b *authorizetest.Browser, id, secret string) string {
 	b.T.Helper()
 	return b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error

@@ -65,7 +65,7 @@ type registrationResponse struct {
 	Scope           string          `json:"scope"`                           // scopes that the client may be granted
 	Method          string          `json:"token_endpoint_auth_method"`      // authentication method
 	Redirects       []string        `json:"redirect_uris"`                   // redirect URIs
-	GrantTypes      []string        `json:"grant_types"`                     // grant types
+	GrantTypes      []string        `json:"grant_types"`                     // grant types that the client may use
 	Algorithm       string          `json:"token_endpoint_auth_signing_alg"` // signing algorithm of client assertions
 	JWKSURI         string          `json:"jwks_uri"`                        // address of the key set
 	Name            string          `json:"client_name"`                     // display name

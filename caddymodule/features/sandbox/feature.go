@@ -124,8 +124,8 @@ func newAppHandler(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 
 // appData is the data of templates/sandboxapp.html and its script.
 type appData struct {
-	ClientID    string // client_id
-	RedirectURI string // redirect URI
+	ClientID    string // client_id of the sandbox app
+	RedirectURI string // redirect URI of the sandbox app
 	FHIRBase    string // address of the FHIR API
 	Scope       string // requested scopes, without the launch scope
 }

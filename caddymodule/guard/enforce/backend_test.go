@@ -295,8 +295,8 @@ func (l *lateHeaderWriter) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-// Only responses to terminology operations pass unbuffered, and only if this process generated them. Responses of other servers
-// cannot be marked as local.
+// Only responses to terminology operations pass unbuffered, and only if this process generated them. Responses from other
+// servers cannot mark themselves as local.
 func TestLocalResponseHeader(t *testing.T) {
 	t.Parallel()
 	const expand, everything = "/fhir/R4/ValueSet/$expand", "/fhir/R4/Patient/$everything"

@@ -488,8 +488,8 @@ func TestAttachmentUnbound(t *testing.T) {
 	}
 }
 
-// Documents make only Binaries readable, even if a site judges other types by securityContext, because only attached Binaries
-// are checked on writes.
+// A DocumentReference makes its attachment readable only if the attachment is a Binary, even if the site applies
+// security_context to other types: when a DocumentReference is written, only attached Binaries are checked.
 func TestReferrerOfBinary(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, append(slices.Clone(records), `{"resourceType":"Media","id":"m","status":"completed","subject":{"reference":"Patient/b"}}`, documentReference("w", "clinical-note", "Patient/a", "", "Media/m"))...)

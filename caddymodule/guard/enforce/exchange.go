@@ -175,7 +175,7 @@ var contentKinds = []interaction.Kind{interaction.Create, interaction.Conditiona
 
 var errSecurityContext = errors.New("more than one X-Security-Context header")
 
-// wrapInBinary wraps content in a Binary, with the header X-Security-Context as its securityContext (R4 binary.html#rest). The
+// wrapInBinary wraps content in a Binary, with the X-Security-Context header as its securityContext (R4 binary.html#rest). The
 // Binary is then judged as if the client had sent it.
 func wrapInBinary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
 	contexts := c.Header.Values("X-Security-Context")

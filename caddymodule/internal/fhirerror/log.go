@@ -124,7 +124,7 @@ func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any
 	}
 }
 
-// mayLog counts a failure of a kind and reports whether it may be logged.
+// mayLog counts a failure of the given kind and reports whether it may be logged.
 func (l *Log) mayLog(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Log) mayLog(kind string) bool {
 	return true
 }
 
-// closeWindow removes the window of a kind and logs the number of omitted failures.
+// closeWindow removes the window of the given kind and logs the number of omitted failures.
 func (l *Log) closeWindow(kind string) {
 	l.mu.Lock()
 	leftOut := l.windows[kind].omitted

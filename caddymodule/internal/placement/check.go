@@ -391,7 +391,7 @@ func (p *proxyCheck) add(h *reverseproxy.Handler, at routePosition) {
 		}
 		p.unguardedProxies = append(p.unguardedProxies, unguardedProxy{upstream.Dial, at})
 		if len(at.guardedPaths) > 0 {
-			p.guardedServers[upstream.Dial] = true // only for the paths that this fhir_bearer guards
+			p.guardedServers[upstream.Dial] = true // fhir_bearer guards this server on at.guardedPaths only
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (c *Cursor) expect(wanted Kind) error {
 	}
 }
 
-// recordError stores err if it is the first error, and returns the first error.
+// recordError returns err. If it is the first error, all later calls fail with it.
 func (c *Cursor) recordError(err error) error {
 	if c.err == nil {
 		c.err = err

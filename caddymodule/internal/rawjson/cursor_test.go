@@ -486,7 +486,7 @@ func TestEveryPlace(t *testing.T) {
 	})
 }
 
-// Whitespace of any length is accepted wherever whitespace is allowed.
+// Whitespace of any length is accepted between tokens. Other space-like characters, such as \v and U+00A0, are rejected.
 func TestEveryWhiteSpace(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{"\n", "\t", "\r", "\r\n", "\v", "\x00", "\u00a0", "x"} {

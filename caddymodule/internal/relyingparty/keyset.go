@@ -178,10 +178,10 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("unknown kid; keys can be fetched again in %v", e.Wait)
 }
 
-// Key returns the public key with a kid. If kid is "", there must be only one key. The alg of the key is "" if the provider
-// does not specify it. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched after the call, and is a
-// [PendingError] if it is too early to fetch them. Any other error means that the keys are unavailable; it is an [Error] if it
-// has a kind.
+// Key returns the public key with the given kid. If kid is "", there must be only one key. The alg of the key is "" if the
+// provider does not specify it. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched after the call,
+// and is a [PendingError] if it is too early to fetch them. Any other error means that the keys are unavailable; it is an
+// [Error] if it has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	startedAt, before := time.Now(), k.keys.latestVersion()
 	keys, err := k.candidates(ctx, kid)

@@ -280,8 +280,8 @@ type Caching struct {
 	// by the gateway or an upstream are always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
 
-	// The request headers on which the next handler's responses depend. They are part of the cache key and forwarded. No other
-	// headers are forwarded except `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default: none.
+	// The request headers on which the next handler's responses depend. They are part of the cache key and forwarded. The only
+	// others forwarded are `Accept`, `Accept-Language`, `Authorization`, `Cookie` and the tracing headers. Default: none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
 	// The timeout of requests to a terminology server, and to the next handler if the response will be cached. It includes the

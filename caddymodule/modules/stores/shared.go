@@ -226,7 +226,7 @@ func newBroadcasters(shared store.Store, logger *slog.Logger) map[string]Broadca
 	return broadcasters
 }
 
-// Broadcaster returns the broadcaster of a kind for the first shared store, or nil if there is no shared store.
+// Broadcaster returns the first shared store's broadcaster for the given kind of event, or nil if there is no shared store.
 func (s *Set) Broadcaster(kind string) Broadcaster {
 	if len(s.sharedStores) == 0 {
 		return nil

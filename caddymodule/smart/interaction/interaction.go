@@ -101,7 +101,7 @@ const (
 	CompartmentSearch
 	// Create is POST Type.
 	Create
-	// ConditionalCreate is POST Type with the header If-None-Exist.
+	// ConditionalCreate is POST Type with the If-None-Exist header.
 	ConditionalCreate
 	// Update is PUT Type/id. It may create the resource.
 	Update

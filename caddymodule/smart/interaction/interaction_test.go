@@ -432,7 +432,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // request returns the canonical request of an interaction, in the form of Parse's parameters: searches and operations use GET,
-// and there are only the relevant headers.
+// and header contains only the headers that affect the interaction.
 func (i Interaction) request() (method, path, query string, header http.Header) {
 	header = make(http.Header)
 	if i.IsAsync {

@@ -551,7 +551,7 @@ func parseDecimal(s string) (decimal, bool) {
 	return decimal{value.Mul(value, scale), half.Mul(half, scale)}, true
 }
 
-// splitExponent splits off the exponent. Its limit is the same as for the number of digits.
+// splitExponent splits s. ok is true if the mantissa has at most maxDigits bytes and the exponent is within ±maxDigits.
 func splitExponent(s string) (mantissa string, exponent int, ok bool) {
 	mantissa, exponentText, has := strings.Cut(strings.ToLower(s), "e")
 	if len(mantissa) > maxDigits {

@@ -54,22 +54,22 @@ func (r *Rules) cacheKey() string {
 
 // VersionRules selects versions of code systems and value sets. Each list contains canonicals (url|version).
 type VersionRules struct {
-	// Preferred is the parameter system-version: the version of a code system if the value set specifies none.
+	// Preferred is the system-version parameter: the version of a code system if the value set specifies none.
 	Preferred []string
 
-	// Required is the parameter check-system-version. Any other version of the code system causes an error.
+	// Required is the check-system-version parameter. Any other version of the code system causes an error.
 	Required []string
 
-	// Forced is the parameter force-system-version, which overrides the version in the value set.
+	// Forced is the force-system-version parameter, which overrides the version in the value set.
 	Forced []string
 
-	// ValueSets is the parameter default-valueset-version: the version of a value set if a reference specifies none.
+	// ValueSets is the default-valueset-version parameter: the version of a value set if a reference specifies none.
 	ValueSets []string
 
-	// Excluded is the parameter exclude-system: code systems, or versions of them, to exclude.
+	// Excluded is the exclude-system parameter: code systems, or versions of them, to exclude.
 	Excluded []string
 
-	// Match is the parameter versionsMatch: whether a code is the same code in all versions of its code system.
+	// Match is the versionsMatch parameter: whether a code is the same code in all versions of its code system.
 	Match parameters.Choice
 }
 

@@ -342,7 +342,7 @@ var valueMembers = [...]string{
 	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
 }
 
-// propertyValues contains the property values of all concepts. Those of concept i are the rows [from[i], from[i+1]).
+// propertyValues contains the property values of all concepts. Rows [rowOffsets[i], rowOffsets[i+1]) belong to concept i.
 type propertyValues struct {
 	rowOffsets offsets
 	property   []uint16 // index in Table.properties

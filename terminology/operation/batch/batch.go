@@ -25,11 +25,11 @@ const (
 	validationSteps = 100       // cost of a validation in steps, without its parameters
 )
 
-// handle performs a $validate-code for each parameter validation, which contains its Parameters. The other parameters are
+// handle performs a $validate-code for each validation parameter, which contains its Parameters. The other parameters are
 // common to all validations. If a validation fails, an OperationOutcome replaces its result.
 func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
 	var common, single []parameters.Input
-	size, again := 0, 0 // size: common resources in bytes; again: other common parameters in steps
+	size, again := 0, 0 // size: total bytes of common resources; again: budget steps per validation for the other parameters
 	for _, in := range inputs {
 		if in.Name == "validation" {
 			single = append(single, in)

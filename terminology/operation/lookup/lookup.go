@@ -28,7 +28,7 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range p.Parameters { // system and version can also complete the parameter coding
+	for i := range p.Parameters { // system and version can also complete the coding parameter
 		switch in := &p.Parameters[i]; in.Name {
 		case "system":
 			coding.System = cmp.Or(coding.System, in.Value)
@@ -247,5 +247,5 @@ func (p *ConceptProperty) value() parameters.OutPart {
 	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
-// jsonTypes lists the names of value[x] whose Value is already JSON.
+// jsonTypes lists the value[x] types for which [ConceptProperty.Value] is already JSON.
 var jsonTypes = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

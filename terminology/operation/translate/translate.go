@@ -128,7 +128,7 @@ type Dependency struct {
 
 // Result is the response of $translate.
 type Result struct {
-	// Found is the parameter result: whether there is a translation.
+	// Found is the result parameter: whether there is a translation.
 	Found bool
 
 	// Message explains to users why there is no translation.
@@ -468,7 +468,7 @@ type request struct {
 	common       *api.Parameters
 	query        Query
 	sourceSystem string
-	version      string // parameter version of the parameter code
+	version      string // version parameter, which applies to the code parameter
 }
 
 func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
@@ -576,7 +576,7 @@ func (r *request) resolveDirection() {
 	r.query.UsesR5Names = !r.common.HasParameter("reverse")
 }
 
-// readDependency reads a parameter dependency. Its parts have the names of R4 or R5.
+// readDependency reads a dependency parameter. Its parts have the names of R4 or R5.
 func (r *request) readDependency(in *parameters.Input) error {
 	var d Dependency
 	for i := range in.Parts {

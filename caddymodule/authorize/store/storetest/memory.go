@@ -161,8 +161,8 @@ func (g *Gateway) Subscribe(ctx context.Context, onUpdate func(store.Update)) er
 	return err
 }
 
-// changesSince returns the changes after the first reported ones (all followed entries if reported is negative), the number of
-// all changes, and a channel that is closed when there are more.
+// changesSince returns s.changes[reported:], the total number of changes, and a channel that is closed after the next change.
+// If reported is negative, it returns all followed entries instead of changes.
 func (g *Gateway) changesSince(ctx context.Context, reported int) (update store.Update, length int, changed <-chan struct{}, err error) {
 	s := g.shared
 	s.mu.Lock()

@@ -333,7 +333,7 @@ func (a connectErrors) Error() string {
 func (a connectErrors) Unwrap() []error { return a }
 
 // rootCause returns the cause of a connection error. If TLS is optional, each address is tried twice, with and without TLS. An
-// error of the server itself takes precedence over its rejection of TLS or plain text.
+// error from the server itself takes precedence over its rejection of TLS or plain text.
 func rootCause(err error) error {
 	connectErr, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {

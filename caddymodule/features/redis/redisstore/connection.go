@@ -193,7 +193,7 @@ func withoutNotifications() *maintnotifications.Config {
 // sentinels find the master. All Sentinels are queried, because a Sentinel that is isolated with an old master still reports
 // that master. If they disagree, the highest configuration epoch wins, because it belongs to the latest failover.
 type sentinels struct {
-	masterName  string // name of the master
+	masterName  string // name under which the Sentinels monitor the master
 	nodes       []*redis.SentinelClient
 	dial        dialer
 	connections connSet

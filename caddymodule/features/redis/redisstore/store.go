@@ -406,7 +406,7 @@ func (n keyNames) parseKey(name string) (string, bool) {
 	return key, isEntry && !strings.HasPrefix(key, "!")
 }
 
-// pattern returns the SCAN pattern for keys with a prefix.
+// pattern returns the SCAN pattern for keys with the given prefix.
 func (n keyNames) pattern(prefix string) string {
 	tag := ""
 	if n.cluster {

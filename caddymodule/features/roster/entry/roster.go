@@ -499,7 +499,7 @@ func parseEntryID(key string) entryID {
 	return entryID{Kind(kind), name}
 }
 
-// Get returns the entry with a kind and name, or nil if there is none.
+// Get returns the entry with the given kind and name, or nil if there is none.
 func (r *Snapshot) Get(kind Kind, name string) *Entry {
 	if r == nil {
 		return nil
@@ -510,7 +510,7 @@ func (r *Snapshot) Get(kind Kind, name string) *Entry {
 	return nil
 }
 
-// Len returns the number of entries of a kind.
+// Len returns the number of entries of the given kind.
 func (r *Snapshot) Len(kind Kind) int {
 	if r == nil {
 		return 0
@@ -518,7 +518,7 @@ func (r *Snapshot) Len(kind Kind) int {
 	return r.sizes[kind]
 }
 
-// All iterates over the names and entries of a kind, oldest first.
+// All iterates over the names and entries of the given kind, oldest first.
 func (r *Snapshot) All(kind Kind) iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) {
 		for _, m := range r.sorted() {

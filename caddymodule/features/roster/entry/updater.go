@@ -44,7 +44,7 @@ func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.S
 	u.apply()
 }
 
-// Len returns the number of entries of a kind when the roster was last read.
+// Len returns the number of entries of the given kind when the roster was last read.
 func (u *Updater) Len(kind Kind) int { return u.Roster.Snapshot().Len(kind) }
 
 // Problem returns why an entry is inactive; nil if it is active.

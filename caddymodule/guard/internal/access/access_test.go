@@ -112,7 +112,7 @@ func TestDocumentNeeds(t *testing.T) {
 	}
 }
 
-// The side effect of storing is defined for each type of R4.
+// SideEffectOf covers every R4 resource type.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	for _, name := range interaction.Types() {

@@ -393,5 +393,5 @@ func effectsByType(types map[SideEffect]string) map[string]SideEffect {
 	return byType
 }
 
-// SideEffectOf returns the side effect of storing a resource of a type, or "" if undefined.
+// SideEffectOf returns the side effect of storing a resource of the given type, or "" if undefined.
 func SideEffectOf(resourceType string) SideEffect { return sideEffects[resourceType] }

@@ -34,7 +34,7 @@ import (
 // Handler answers the export requests of one client request.
 type Handler struct {
 	Server       *fhirserver.Server // sends requests to the FHIR server
-	Judge        *judge.Judge       // judges the responses of the FHIR server
+	Judge        *judge.Judge       // judges responses from the FHIR server
 	Addresses    message.Addresses  // public addresses of the FHIR API
 	Sealing      paging.Sealing     // seals links to the job and its files
 	Binding      string             // binds links to the token

@@ -27,7 +27,7 @@ type Server struct {
 	base          string              // path of the FHIR API
 	Limits        Limits              // limits per client request
 	Next          message.NextHandler // forwards requests to the FHIR server
-	clientRequest *http.Request       // the client's request
+	clientRequest *http.Request       // request from the client, whose headers are forwarded
 	requestCount  int                 // number of requests sent so far
 	Share         *fairmemory.Share   // share of the memory for judged bodies and responses
 	// Observe is called with each response that is judged. Optional.

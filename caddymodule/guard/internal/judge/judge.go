@@ -36,7 +36,7 @@ type Judge struct {
 	Request        *http.Request     // the client's request
 	Token          *guard.Token      // the client's token; may be nil
 	GrantedRights  *access.Rights    // rights of the token, with those that policies add for the call
-	policyJudgment policyJudgment    // the policies' judgement of the call
+	policyJudgment policyJudgment    // the policies' judgment of the call
 	cachedAccess   accessByKey       // access to resources looked up as dependencies
 	expectedAccess accessByKey       // access to resources that the transaction will write
 }
@@ -70,7 +70,7 @@ func (x *Judge) MayForward(c message.Call, i interaction.Interaction) bool {
 	return j.Effect != rule.Deny && !j.mayDeny && !strings.HasSuffix(c.Path, "_search")
 }
 
-// ForCall returns the judge for one call, with the policies' judgement of the call and the resulting rights. Each entry of a
+// ForCall returns the judge for one call, with the policies' judgment of the call and the resulting rights. Each entry of a
 // bundle is a separate call.
 func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Interaction) (*Judge, error) {
 	if len(x.Policies) == 0 {
@@ -278,7 +278,7 @@ func boundPatients(grants []access.Grant) []string {
 	return all
 }
 
-// policyJudgment is the judgement of all policies for one call. The zero value means that the scopes determine access.
+// policyJudgment is the judgment of all policies for one call. The zero value means that the scopes determine access.
 type policyJudgment struct {
 	rule.Decision // decision for the call as a whole
 

@@ -27,13 +27,13 @@ type Bundle struct {
 // Entry is a Bundle.entry.
 type Entry struct {
 	FullURL        string             // Bundle.entry.fullUrl
-	Resource       []byte             // Bundle.entry.resource as text
+	Resource       []byte             // raw JSON of Bundle.entry.resource
 	ParsedResource resource.Resource  // the resource, if it was parsed for judging
 	Ranks          []searchparam.Rank // ranks by the sort keys of _sort, once computed
 	Mode           string             // Bundle.entry.search.mode
-	Search         []byte             // Bundle.entry.search as text
-	Request        []byte             // Bundle.entry.request as text
-	Response       []byte             // Bundle.entry.response as text
+	Search         []byte             // raw JSON of Bundle.entry.search
+	Request        []byte             // raw JSON of Bundle.entry.request
+	Response       []byte             // raw JSON of Bundle.entry.response
 }
 
 // ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. If it returns an

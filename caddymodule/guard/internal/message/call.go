@@ -100,7 +100,7 @@ func (a acceptWeights) AcceptsJSON() bool {
 	return len(a) == 0
 }
 
-// FormatParameter returns the parameter _format, which overrides Accept (R4 http.html#parameters), or "" if it is missing.
+// FormatParameter returns the _format parameter, which overrides Accept (R4 http.html#parameters), or "" if it is missing.
 func FormatParameter(parameters []smart.Parameter) string {
 	for _, p := range parameters {
 		if p.Name == "_format" && p.Value != "" {

@@ -177,7 +177,7 @@ func (op Operation) parseWords(words []string) (Operation, error) {
 // Handler answers the operations of one request.
 type Handler struct {
 	Server           *fhirserver.Server // sends requests to the FHIR server
-	Judge            *judge.Judge       // judges the responses of the FHIR server
+	Judge            *judge.Judge       // judges responses from the FHIR server
 	Addresses        message.Addresses  // public addresses of the FHIR API
 	Pages            paging.Pages       // seals page links
 	WriteHandler     *write.Handler     // checks writes for $validate

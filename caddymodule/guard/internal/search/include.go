@@ -313,7 +313,7 @@ func newResourceNode(e message.Entry) resourceNode {
 // ReferencedIDs returns the resources on this server that an entry refers to, at any depth. A URL of another server with the
 // same ending is included, because the target is always judged.
 func ReferencedIDs(e message.Entry) []string {
-	literals, _ := message.References(e.Resource) // was parsed before, so it never fails
+	literals, _ := message.References(e.Resource) // e.Resource has been parsed already, so this cannot fail
 	var names []string
 	for _, literal := range literals {
 		if match := message.ResourceURL.FindStringSubmatch(literal); match != nil {

@@ -28,7 +28,7 @@ type merger struct {
 	sources      []branchState
 	hasPostponed bool // matches were left for the next page, because judging them could exceed the limit on requests
 	droppedCount int  // number of withheld matches and duplicates
-	serverTotal  int  // total in the FHIR server's response if there is a single branch; -1 if there is none
+	serverTotal  int  // total in the latest page, -1 if the FHIR server reports none; meaningful only with a single branch
 	matches      []message.Entry
 	nonMatches   []message.Entry // entries other than matches on the pages that contain matches
 }

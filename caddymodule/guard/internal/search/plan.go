@@ -24,7 +24,7 @@ import (
 // Handler answers the searches of one request.
 type Handler struct {
 	Server               *fhirserver.Server // sends requests to the FHIR server
-	Judge                *judge.Judge       // judges the responses of the FHIR server
+	Judge                *judge.Judge       // judges responses from the FHIR server
 	Addresses            message.Addresses  // public addresses of the FHIR API
 	Pages                paging.Pages       // seals page links
 	Parameters           searchparam.Set    // supported search parameters

@@ -278,7 +278,7 @@ func mayBeSameElement(a, b string) bool {
 	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
 }
 
-// protectedElements returns the elements on which the judgement of the resource depends.
+// protectedElements returns the elements on which the judgment of the resource depends.
 func (w writePermission) protectedElements(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.PatientParameters(w.resourceType)

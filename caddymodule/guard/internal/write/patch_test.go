@@ -76,10 +76,10 @@ func FuzzJSONPatch(f *testing.F) {
 	})
 }
 
-// judged matches paths and names of elements on which the judgement of an Observation depends.
+// judged matches paths and names of elements on which the judgment of an Observation depends.
 var judged = regexp.MustCompile(`^(?:Observation\.)?(?:subject|performer|contained|id|meta)(?:[.\[]|$)|\(`)
 
-// A forwarded patch contains no element on which the judgement of a resource depends.
+// A forwarded patch contains no element on which the judgment of a resource depends.
 func FuzzFHIRPathPatch(f *testing.F) {
 	for _, patch := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Observation.status"},{"name":"value","valueCode":"final"}]}]}`,

@@ -181,7 +181,7 @@ func (w writePermission) mayRefer(ctx context.Context, g access.Grant, from reso
 		return false, nil
 	case w.typeRules.MayBeReferenced(to.Type) && !w.judge.MayDeny():
 		return true, nil
-	case to.Base != "": // may be another host name of the server itself
+	case to.Base != "": // to.Base may be the server itself under another host name
 		return false, nil
 	case to.Type == "Patient" && g.Patient != "":
 		return to.ID == g.Patient, nil

@@ -44,7 +44,7 @@ type writePermission struct {
 type Result struct {
 	Judge       *judge.Judge // judges whether the client may see the response
 	addresses   message.Addresses
-	ClientCall  message.Call // the client's call
+	ClientCall  message.Call // the call as sent by the client, e.g. with Prefer
 	interaction interaction.Interaction
 	// ConfinedTo is the resource of a confined delete (see [write.confinedDelete]); zero for all other writes.
 	ConfinedTo interaction.Reference
@@ -57,7 +57,7 @@ type Collector func(r Result, c message.Call) (*message.Response, error)
 // Handler answers the writes of one request.
 type Handler struct {
 	Server        *fhirserver.Server // sends requests to the FHIR server
-	Judge         *judge.Judge       // judges the responses of the FHIR server
+	Judge         *judge.Judge       // judges responses from the FHIR server
 	Addresses     message.Addresses  // public addresses of the FHIR API
 	SearchHandler *search.Handler    // resolves criteria
 	ReadHandler   *read.Handler      // reads the stored version
@@ -451,8 +451,8 @@ const (
 	capabilitiesRetry = time.Minute
 )
 
-// supports reports whether the FHIR server supports conditional deletes of a type. It returns false if the statement cannot be
-// read.
+// supports reports whether the FHIR server supports conditional deletes of a type. It returns false if the server's
+// CapabilityStatement cannot be read.
 func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Server, resourceType string) bool {
 	d.mu.Lock()
 	types, expires := d.types, d.expires
