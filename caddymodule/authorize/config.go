@@ -290,7 +290,7 @@ func (s *Server) Draft() *Draft {
 // with another user or a client.
 func (d *Draft) AddUser(u people.User) error {
 	if d.entries.clients.FindConfigured(u.ID) != nil {
-		return fmt.Errorf("user name %s is already the client_id of a client: their tokens would have the same sub", u.ID)
+		return fmt.Errorf("user name %q is already the client_id of a client: their tokens would have the same sub", u.ID)
 	}
 	return d.entries.directory.Add(u)
 }

@@ -236,7 +236,7 @@ func TestCORSOfJSON(t *testing.T) {
 		cors []string
 		want string // substring of the error
 	}{
-		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option with its clients"},
+		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option, which configures the clients"},
 		"no origin":                  {[]string{"https://app.example.org/"}, `invalid cors value "https://app.example.org/"`},
 	} {
 		ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})

@@ -90,7 +90,7 @@ func (u *User) WithSecrets(hash, totpSecret string) people.User {
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
 	err := u.ParseOptions(d, checkName)
 	if err == nil && u.PasswordHash == "" {
-		err = d.Errf("user %s: password_hash is required", u.Name)
+		err = d.Errf("user %q: password_hash is required", u.Name)
 	}
 	return err
 }

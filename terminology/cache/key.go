@@ -19,7 +19,7 @@ import (
 type VaryBy uint8
 
 const (
-	// VaryByUser, the default, shares responses only between requests with the same user, client and scope, or the same client
+	// VaryByUser is the default. It shares responses only between requests with the same user, client and scope, or the same client
 	// and scope if there is no user. Clients of a user may have different permissions.
 	VaryByUser VaryBy = iota
 

@@ -369,7 +369,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 		return ErrTooManyKeys
 	}
 	if err == nil {
-		k.logger.Info("signing keys rotated by operator; new keys sign in one hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+		k.logger.Info("signing keys rotated by operator; the new keys are used after one hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
 	}
 	return err
 }

@@ -475,7 +475,7 @@ func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
 		case owner == nil:
 		case owner.Issuer != id.issuer || owner.Subject != id.subject:
 			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(releaseDelay)) {
-				return nil, newUnusableSubError("already belongs to another person")
+				return nil, newUnusableSubError("has a value that already belongs to another person")
 			}
 			if err := revokePreviousOwner(ctx, a, id.sub); err != nil {
 				return nil, err

@@ -86,7 +86,7 @@ func (d *Directory) Add(u User) error {
 		return fmt.Errorf("user %q has no password_hash", u.ID)
 	}
 	if d.User(u.ID) != nil {
-		return fmt.Errorf("user %s is configured twice", u.ID)
+		return fmt.Errorf("user %q is configured twice", u.ID)
 	}
 	if err := u.check(); err != nil {
 		return fmt.Errorf("user %q: %w", u.ID, err)

@@ -172,7 +172,7 @@ const (
 	KeywordClients = "clients"
 )
 
-var errNoClients = errors.New("cors clients requires the fhir global option with its clients")
+var errNoClients = errors.New("cors clients requires the fhir global option, which configures the clients")
 
 // clientOrigins determines the origins of the fhir app's clients.
 type clientOrigins interface {

@@ -303,7 +303,7 @@ func firstToken(s string) (token string, length int, err error) {
 	case s[0] == '\'':
 		end := strings.IndexByte(s[1:], '\'')
 		if end < 0 || strings.Contains(s[1:1+end], `\`) {
-			return "", 0, expressionError("string is not closed, or contains an escape")
+			return "", 0, expressionError("unterminated string, or unsupported escape sequence")
 		}
 		return s[:1+end], end + 2, nil
 	case isLetter(s[0]):

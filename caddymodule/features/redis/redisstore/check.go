@@ -264,7 +264,7 @@ func convertError(ctx context.Context, err error) error {
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewerVersion
 	case isMissingRight(err):
-		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("Redis denied the operation: the user lacks permissions (docs/operate/redis.md): %w", err)}
+		return &store.Fault{Cause: store.CausePermissions, Err: fmt.Errorf("the Redis server denied the operation: the user lacks permissions (docs/operate/redis.md): %w", err)}
 	case !isTemporary(err):
 		return fmt.Errorf("redis: %w", err)
 	}

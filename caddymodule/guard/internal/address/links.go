@@ -103,7 +103,7 @@ func (f *LinkReplacer) continueString(piece []byte, from int) int {
 // CheckJSON returns an error if a text does not begin with an object or array in UTF-8.
 func CheckJSON(text []byte) error {
 	if text = bytes.TrimLeft(text, " \t\r\n"); len(text) > 0 && (text[0] != '{' && text[0] != '[' || len(text) > 1 && text[1] == 0) {
-		return fmt.Errorf("%w: body is not a JSON object in UTF-8", ErrInvalidLinks)
+		return fmt.Errorf("%w: body is not a JSON object or array in UTF-8", ErrInvalidLinks)
 	}
 	return nil
 }

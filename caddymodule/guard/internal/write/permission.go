@@ -385,7 +385,7 @@ func (x *Handler) checkContainer(res resource.Resource, text []byte) error {
 	})
 }
 
-var errInvalidChannel = errors.New("Subscription channel cannot be checked")
+var errInvalidChannel = errors.New("the Subscription channel cannot be checked")
 
 // checkSubscription rejects a Subscription, even if it is not active yet, that would send more than a search with the token
 // finds. The stored version does not matter, because the complete new version is judged.
