@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestGuardServerChallenges checks that a 401, 407 or redirect of the FHIR server becomes a 502 that contains only the
+// TestGuardServerChallenges checks that a 401, 407 or redirect from the FHIR server becomes a 502 that contains only the
 // gateway's headers, and that it is logged.
 func TestGuardServerChallenges(t *testing.T) {
 	t.Parallel()

@@ -203,7 +203,7 @@ func checkStandardClaims(t testing.TB, claims map[string]any) {
 	}
 }
 
-// tokenResponse is the response of the token endpoint.
+// tokenResponse is the response from the token endpoint.
 type tokenResponse struct {
 	launchContext
 

@@ -41,10 +41,10 @@ type Options struct {
 	// State contains the data that later dispatchers reuse. Required.
 	State *State
 
-	// VaryBy determines which requests share responses of the next handler. Default: [cache.VaryByUser].
+	// VaryBy determines which requests share responses from the next handler. Default: [cache.VaryByUser].
 	VaryBy cache.VaryBy
 
-	// VaryHeaders are the request headers that responses of the next handler depend on. Default: none.
+	// VaryHeaders are the request headers that responses from the next handler depend on. Default: none.
 	VaryHeaders []string
 
 	// NextTimeout is how long the next handler may take for a response that can be stored. Required.
@@ -384,7 +384,7 @@ func (m *missingDefinition) errorAfterUpstream(failed error) error {
 	return m.err
 }
 
-// acceptResponse converts the response of another server for the cache. If it is an expansion of a different value set, it is
+// acceptResponse converts the response from another server for the cache. If it is an expansion of a different value set, it is
 // probably wrong. It then gets Cache-Control: no-store, and right is false.
 func acceptResponse(request remote.ParsedRequest, valueSet string, a *remote.Response) (_ *cache.Response, right bool) {
 	if request.Request.Path == "ValueSet/$expand" && !a.IsNegative() && !a.NotModified && !a.MatchesCanonical(valueSet) {

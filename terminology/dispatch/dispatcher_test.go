@@ -122,7 +122,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestWriteLocalHeader checks that WriteLocalHeader is called for local responses, stored or not, but not for responses of
+// TestWriteLocalHeader checks that WriteLocalHeader is called for local responses, stored or not, but not for responses from
 // other servers. Guards pass local responses through unchecked.
 func TestWriteLocalHeader(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestInstanceOfServer(t *testing.T) {
 		name    string
 		fetched bool
 		stored  bool   // whether the FHIR server has resources with the same IDs as R4
-		answers string // response of the FHIR server to each operation
+		answers string // response from the FHIR server to each operation
 		path    string
 		want    string
 	}{

@@ -31,7 +31,7 @@
 //
 // # Sharing
 //
-// Local responses and those from an upstream are the same for all clients. Responses of the next handler may depend on the
+// Local responses and those from an upstream are the same for all clients. Responses from the next handler may depend on the
 // user: [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends on
 // earlier requests of its client (cache-id) is served locally or by the next handler. Its response is never stored.
 //

@@ -35,7 +35,7 @@ type settings struct {
 	off      bool // disable the cache
 	cache    cache.Options
 	upstream string
-	lifetime time.Duration                   // how long responses of the upstream are stored
+	lifetime time.Duration                   // how long responses from the upstream are stored
 	fetched  *terminology.FetchedDefinitions // fetches definitions from the next handler
 	wholes   *remote.FullExpansions          // full expansions from the upstream
 }

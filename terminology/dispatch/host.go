@@ -53,7 +53,7 @@ type Server interface {
 	// Background returns a handler that passes requests of the gateway itself to next, in the environment of r.
 	Background(r *http.Request, next NextHandler) NextHandler
 
-	// Status returns the HTTP status of an error of the next handler, or 0 if the error has none.
+	// Status returns the HTTP status of an error from the next handler, or 0 if the error has none.
 	Status(err error) int
 }
 

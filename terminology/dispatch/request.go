@@ -79,7 +79,7 @@ type schemes struct {
 	library *terminology.Library
 	seed    uint64       // seed of hashes in admission, specific to the library
 	shared  cache.Scheme // for responses shared by all clients
-	next    cache.Scheme // for responses of the next handler
+	next    cache.Scheme // for responses from the next handler
 }
 
 func (f *Dispatcher) newRequest(r *http.Request, next NextHandler, local operation) *request {
@@ -191,8 +191,8 @@ func (s *admission) recordNext(n uint64) {
 }
 
 // serveStored serves a request through the cache, with a response shared by all clients or else one of the next handler. If a
-// local response is too large to store, it is computed again. If a response of the next handler is too large, result.missing is
-// set.
+// local response is too large to store, it is computed again. If a response from the next handler is too large, result.missing
+// is set.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	f, s := q.dispatcher, q.schemes
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, WriteLocalHeader: f.host.WriteLocalHeader}
@@ -518,8 +518,8 @@ func (q *request) streamNext(w http.ResponseWriter, r *http.Request, local error
 	return q.forwardIncomplete(w, r, local)
 }
 
-// forwardUnknown streams any response of the next handler, because only the next handler can have the value set. It returns the
-// local error if there is no next handler.
+// forwardUnknown streams any response from the next handler, because only the next handler can have the value set. It returns
+// the local error if there is no next handler.
 func (q *request) forwardUnknown(w http.ResponseWriter, r *http.Request, local error) result {
 	if responded, err := q.dispatcher.tryNext(w, r, q.next); responded || err != nil {
 		return result{source: OutcomeNext, err: err}

@@ -32,7 +32,7 @@ func TestCookiesAreNotStored(t *testing.T) {
 	}
 }
 
-// TestUpstreamResponsesArePrivate checks that a public response of an upstream becomes private behind a guard, whether it is
+// TestUpstreamResponsesArePrivate checks that a public response from an upstream becomes private behind a guard, whether it is
 // stored or not (RFC 9111 §3.5).
 func TestUpstreamResponsesArePrivate(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestErrorHasNoCacheStatus(t *testing.T) {
 	}
 }
 
-// TestLargeResponse checks that a response of the next handler that is too large to store is streamed.
+// TestLargeResponse checks that a response from the next handler that is too large to store is streamed.
 func TestLargeResponse(t *testing.T) {
 	t.Parallel()
 	const size = remote.DefaultMaxResponseSize + 1000

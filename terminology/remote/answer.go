@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Response is a validated response of a server. It is shared between requests and must not be modified.
+// Response is a validated response from a server. It is shared between requests and must not be modified.
 type Response struct {
 	// Status is 200, 304, or the status of a negative response.
 	Status int

@@ -153,7 +153,7 @@ func (w *FullExpansions) findFresh(s *Server, x search) (fetchedExpansion, bool)
 	return fetchedExpansion{}, false
 }
 
-// RecordResponse records a response of the server. After enough different filters, it starts to fetch the full expansion.
+// RecordResponse records a response from the server. After enough different filters, it starts to fetch the full expansion.
 func (w *FullExpansions) RecordResponse(s *Server, q ParsedRequest, a *Response) {
 	if w == nil || a.Status != http.StatusOK {
 		return

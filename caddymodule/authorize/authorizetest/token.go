@@ -44,7 +44,7 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 	return Decode[TokenResponse](b.T, response)
 }
 
-// TokenResponse is a response of the token endpoint.
+// TokenResponse is a response from the token endpoint.
 type TokenResponse struct {
 	AccessToken  string `json:"access_token"`      // empty in an error response
 	TokenType    string `json:"token_type"`        // always Bearer

@@ -639,7 +639,7 @@ func TestBaseOfOperations(t *testing.T) {
 	}
 }
 
-// Errors of the FHIR server contain none of its addresses, even where content of any type passes.
+// Errors from the FHIR server contain none of its addresses, even where content of any type passes.
 func TestErrorsNameNoBackend(t *testing.T) {
 	t.Parallel()
 	const at = "http://backend.internal:8080/fhir/Binary/1"

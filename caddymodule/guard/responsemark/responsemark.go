@@ -6,7 +6,7 @@ import "net/http"
 
 // WriteHeader writes the header of a response that this process generated from definitions, such as an expansion. If w wraps
 // the guard's writer, WriteHeader marks the response there: it has no links to seal, so it passes unbuffered. The mark applies
-// only to the header written now. Responses of a FHIR server, and responses that a handler in between buffers, are still
+// only to the header written now. Responses from a FHIR server, and responses that a handler in between buffers, are still
 // rewritten.
 func WriteHeader(w http.ResponseWriter, status int) {
 	for at := w; at != nil; {

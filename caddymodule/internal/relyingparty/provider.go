@@ -300,8 +300,8 @@ func (m *metadata) checkSignIn() error {
 }
 
 // DiscoveredIssuer returns the issuer in the provider's current discovery document, or "" if there is no document. If it
-// differs from the configured issuer, the provider or the configuration is wrong, so responses of the provider must not be used
-// for any person.
+// differs from the configured issuer, the provider or the configuration is wrong, so responses from the provider must not be
+// used for any person.
 func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata

@@ -275,7 +275,7 @@ type Caching struct {
 	// How long an expired response may be used while a new one is requested (RFC 5861 §3). Default: 0 (requests wait).
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// Which requests share responses of the next handler, which may depend on the user: with `user`, requests of the same
+	// Which requests share responses from the next handler, which may depend on the user: with `user`, requests of the same
 	// person, client and scope; with `client`, those of all users of a client; with `none`, all requests. Expansions generated
 	// by the gateway or an upstream are always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
 )
 
-// Cached responses of servers are separated by all claims of a token that identify the holder. A response for one patient
+// Cached responses from servers are separated by all claims of a token that identify the holder. A response for one patient
 // context is not used for another.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()

@@ -212,7 +212,7 @@ func (s *Store) queueRightChecks(ctx context.Context, p redis.Pipeliner, key, st
 	return checks
 }
 
-// isServerError reports whether err is an error response of the server.
+// isServerError reports whether err is an error response from the server.
 func isServerError(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
@@ -284,7 +284,7 @@ func isTemporary(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients")
 }
 
-// hasErrorCode reports whether an error is a response of the server that begins with kind. Before Redis 7.0, the error of a
+// hasErrorCode reports whether an error is a response from the server that begins with kind. Before Redis 7.0, the error of a
 // command in a script is embedded in the text of another error.
 func hasErrorCode(err error, kind string) bool {
 	return redis.HasErrorPrefix(err, kind) ||

@@ -23,7 +23,7 @@ type serverError string
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-// Error responses are classified correctly, including responses of servers older than 7.0.
+// Error responses are classified correctly, including responses from servers older than 7.0.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	const wrapped = "ERR Error running script (call to f_4d): @user_script:96: @user_script: 96: -"

@@ -232,7 +232,7 @@ func (h *ResponseBuffer) Write(p []byte) (int, error) {
 	return h.body.Write(p)
 }
 
-// Causes for withholding a response of the FHIR server.
+// Causes for withholding a response from the FHIR server.
 var (
 	// ErrResponseWithheld: the response cannot be judged.
 	ErrResponseWithheld = errors.New("FHIR server response cannot be checked")
@@ -253,7 +253,7 @@ type NextHandler interface {
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
 }
 
-// NewWithheldError returns the error for a response of the FHIR server that is withheld.
+// NewWithheldError returns the error for a response from the FHIR server that is withheld.
 func NewWithheldError(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's response cannot be checked against the access token.",
@@ -272,7 +272,7 @@ func NewRewriteError(err error) error {
 	}
 }
 
-// NewTooLongError returns the error for a response of the FHIR server that exceeds the limit in bytes.
+// NewTooLongError returns the error for a response from the FHIR server that exceeds the limit in bytes.
 func NewTooLongError(limit int64) *guard.Error {
 	return &guard.Error{
 		Status:      http.StatusBadGateway,

@@ -36,7 +36,7 @@ type Entry struct {
 	Response       []byte             // raw JSON of Bundle.entry.response
 }
 
-// ParseBundle parses a Bundle of the FHIR server. Unknown members are dropped, because they are not judged. If it returns an
+// ParseBundle parses a Bundle from the FHIR server. Unknown members are dropped, because they are not judged. If it returns an
 // error, ResourceType may be the type of another resource.
 func ParseBundle(text []byte) (*Bundle, error) {
 	r := bundleReader{bundle: &Bundle{Total: -1}, cursor: rawjson.NewCursor(text).AllowDuplicates()}

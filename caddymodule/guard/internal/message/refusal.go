@@ -227,7 +227,7 @@ func ExplainRejection(text string, a *Response, s SentTerms) string {
 // WriteRejected is the description of a rejected write if no reason is known.
 const WriteRejected = "The FHIR server rejected the write."
 
-// SentTerms contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
+// SentTerms contains the names and values that a client has sent. Messages from the FHIR server may repeat them.
 type SentTerms map[string]bool
 
 // maxSentTerms limits the names and values. With more, a client could use the FHIR server's messages as an oracle.

@@ -48,14 +48,14 @@ type searchPlan struct {
 // query contains the parameters that every branch sends to the FHIR server.
 type query struct {
 	method           string            // the client's method: a search by POST sends its parameters in a body
-	clientParameters []smart.Parameter // the client's parameters, which messages of the FHIR server may repeat
+	clientParameters []smart.Parameter // the client's parameters, which messages from the FHIR server may repeat
 	parameters       []smart.Parameter // parameters for the FHIR server
 	order            sortOrder         // order in which results are merged
 	hasResolvedChain bool              // the gateway resolved a chain by additional searches
 	matchesNothing   bool              // a chain matched nothing, so the search matches nothing
 }
 
-// sentTerms returns the client's parameters, which messages of the FHIR server may repeat.
+// sentTerms returns the client's parameters, which messages from the FHIR server may repeat.
 func (q query) sentTerms() message.SentTerms {
 	return message.SentTerms{}.AddParameters(q.clientParameters)
 }
