@@ -45,8 +45,8 @@ type CodeSystemCapability struct {
 	// Versions are the loaded versions; "" stands for a code system without a version.
 	Versions []string
 
-	// Default is the version for references without a version.
-	Default string
+	// DefaultVersion is the version for references without a version.
+	DefaultVersion string
 
 	// Compositional reports whether the codes are expressions of a grammar.
 	Compositional bool
@@ -83,7 +83,7 @@ func newCapability(t *definitions.Set, s *definitions.System) CodeSystemCapabili
 		}
 	}
 	if s.Current != definitions.None {
-		c.Default = t.Systems.CodeSystems[s.Current].Version
+		c.DefaultVersion = t.Systems.CodeSystems[s.Current].Version
 	}
 	slices.Sort(c.Versions)
 	return c
@@ -120,7 +120,7 @@ func (c *CodeSystemCapability) append(dst []byte) []byte {
 		if version != "" {
 			dst = append(fhirjson.AppendString(append(dst, `"code":`...), version), ',')
 		}
-		dst = strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default)
+		dst = strconv.AppendBool(append(dst, `"isDefault":`...), version == c.DefaultVersion)
 		if c.Compositional {
 			dst = append(dst, `,"compositional":true`...)
 		}

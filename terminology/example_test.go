@@ -116,7 +116,7 @@ func ExampleLibrary_WithResources() {
 
 func ExampleLibrary_Capabilities() {
 	for _, system := range load(context.Background()).Capabilities().CodeSystems[:2] {
-		fmt.Println(system.URI, system.Default)
+		fmt.Println(system.URI, system.DefaultVersion)
 	}
 	// Output:
 	// http://hl7.org/fhir/CodeSystem/example 4.0.1

@@ -138,7 +138,7 @@ func (f *FetchedDefinitions) isFresh(m outcome.MissingDefinition) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item := f.items.get(m)
-	return item != nil && time.Now().Before(item.expires)
+	return item != nil && time.Now().Before(item.expiresAt)
 }
 
 // fetch requests a definition from Source and stores it. If Forget was called in the meantime, the result may be older than a
@@ -219,7 +219,7 @@ type fetchResult struct {
 	url       string
 	reference string // type and ID
 	sequence  int    // increases in the order in which results are stored
-	expires   time.Time
+	expiresAt time.Time
 	fetchedAt time.Time
 }
 
@@ -270,12 +270,12 @@ func (t *fetchedItems) each(visit func(m outcome.MissingDefinition, item *fetchR
 func (f *FetchedDefinitions) store(m outcome.MissingDefinition, resource jsontext.Value) error {
 	now := time.Now()
 	f.items.count++
-	item := &fetchResult{resource: resource, sequence: f.items.count, fetchedAt: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.ResourceType + "/" + m.ID}
+	item := &fetchResult{resource: resource, sequence: f.items.count, fetchedAt: now, expiresAt: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.ResourceType + "/" + m.ID}
 	if h, err := definitions.ParseSummary(resource); err == nil {
 		item.url, item.reference = h.URL, h.Kind+"/"+h.ID
 	}
 	if resource == nil {
-		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		item.expiresAt = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
 	if resource != nil {
 		more, err := f.layers.current.combine(resource)
@@ -287,8 +287,8 @@ func (f *FetchedDefinitions) store(m outcome.MissingDefinition, resource jsontex
 	if f.items.put(m, item, f.sizeLimit()) || f.layers.overlays > maxOverlays {
 		f.rebuild()
 	}
-	if f.items.nextExpiry.IsZero() || item.expires.Before(f.items.nextExpiry) {
-		f.items.nextExpiry = item.expires
+	if f.items.nextExpiry.IsZero() || item.expiresAt.Before(f.items.nextExpiry) {
+		f.items.nextExpiry = item.expiresAt
 	}
 	return nil
 }
@@ -358,8 +358,8 @@ func (f *FetchedDefinitions) renew() {
 		defer f.mu.Unlock()
 		f.isRenewing, f.items.nextExpiry = false, time.Time{}
 		f.items.each(func(_ outcome.MissingDefinition, item *fetchResult) {
-			if f.items.nextExpiry.IsZero() || item.expires.Before(f.items.nextExpiry) {
-				f.items.nextExpiry = item.expires
+			if f.items.nextExpiry.IsZero() || item.expiresAt.Before(f.items.nextExpiry) {
+				f.items.nextExpiry = item.expiresAt
 			}
 		})
 	}()
@@ -381,7 +381,7 @@ func (f *FetchedDefinitions) expired() (list []outcome.MissingDefinition) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	f.items.drop(func(m outcome.MissingDefinition, item *fetchResult) bool {
-		if now.Before(item.expires) {
+		if now.Before(item.expiresAt) {
 			return false
 		}
 		if item.resource != nil {
@@ -403,17 +403,17 @@ func (f *FetchedDefinitions) replace(forgetCount int, m outcome.MissingDefinitio
 	now := time.Now()
 	switch {
 	case err != nil && now.Sub(item.fetchedAt) < cmp.Or(f.TTL, time.Hour)+cmp.Or(f.MaxStale, 24*time.Hour):
-		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		item.expiresAt = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	case err != nil || resource == nil:
 		f.items.found.Delete(m)
 		f.rebuild()
 		return item
 	case bytes.Equal(resource, item.resource):
-		item.fetchedAt, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
+		item.fetchedAt, item.expiresAt = now, now.Add(cmp.Or(f.TTL, time.Hour))
 		return nil
 	case f.store(m, resource) != nil: // resource is invalid: keep the old definition
-		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		item.expiresAt = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	}
 	return item

@@ -77,7 +77,7 @@ func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 			x := cs.Concepts.Searchable.SearchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.Canonical()),
-				slog.Int("words", x.Words()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.BytesInUse()))
+				slog.Int("words", x.WordCount()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.BytesInUse()))
 		}
 	}
 	if built {

@@ -45,7 +45,7 @@ func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 
 // Server returns the server for a subject, or nil if the request must be sent to the next handler. It looks for a route for the
 // value set first, then for each code system in order. The longest matching prefix wins.
-func (r *Routes) Server(s Subject) *Server {
+func (r *Routes) Server(s RoutingKey) *Server {
 	for _, canonical := range append([]string{s.ValueSet}, s.Systems...) {
 		if server := r.find(canonical); server != nil {
 			return server
@@ -69,8 +69,8 @@ func hasPathPrefix(canonical, prefix string) bool {
 	return ok && (rest == "" || strings.ContainsRune("/?|#", rune(rest[0])))
 }
 
-// Subject contains the canonicals of a request that determine its server.
-type Subject struct {
+// RoutingKey contains the canonicals of a request that determine its server.
+type RoutingKey struct {
 	// ValueSet is the canonical of the value set; empty if unknown.
 	ValueSet string
 
@@ -79,7 +79,7 @@ type Subject struct {
 }
 
 // WithMissing prepends the missing definitions of err to the subject: a server that has them can handle the request.
-func (s Subject) WithMissing(err error) Subject {
+func (s RoutingKey) WithMissing(err error) RoutingKey {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
 			s.Systems = append([]string{m.Canonical}, s.Systems...)
@@ -90,7 +90,7 @@ func (s Subject) WithMissing(err error) Subject {
 
 // SubjectOf returns the subject of a request. It consists of the URL of the value set or code system, the systems of codings,
 // and the systems that a value set in the body includes. Invalid values are ignored because the server will reject them.
-func SubjectOf(q ParsedRequest) (s Subject) {
+func SubjectOf(q ParsedRequest) (s RoutingKey) {
 	for i := range q.inputs {
 		switch in := &q.inputs[i]; {
 		case in.Name == "url" && s.ValueSet == "":
@@ -111,7 +111,7 @@ type coding struct {
 }
 
 // addCodings adds the code systems of a Coding or CodeableConcept.
-func (s *Subject) addCodings(value jsontext.Value) {
+func (s *RoutingKey) addCodings(value jsontext.Value) {
 	var c struct {
 		coding
 		Coding []coding `json:"coding"`
@@ -127,7 +127,7 @@ func (s *Subject) addCodings(value jsontext.Value) {
 }
 
 // addValueSet adds the code systems of a value set in the request. If the value set is implicit, it also adds its URL.
-func (s *Subject) addValueSet(resource jsontext.Value) {
+func (s *RoutingKey) addValueSet(resource jsontext.Value) {
 	var vs struct {
 		ResourceType string `json:"resourceType"`
 		URL          string `json:"url"`

@@ -27,22 +27,22 @@ func TestRoutes(t *testing.T) {
 	routes := []Route{{"http://x/icd-10", icd}, {"http://x/icd-10/cm/", cm}, {"http://snomed.info/sct", sct}}
 	tests := []struct {
 		name string
-		s    Subject
+		s    RoutingKey
 		want string
 	}{
-		{"nothing", Subject{}, "other"},
-		{"unknown", Subject{ValueSet: "http://y/vs"}, "other"},
-		{"itself", Subject{ValueSet: "http://x/icd-10"}, "icd"},
-		{"below", Subject{ValueSet: "http://x/icd-10/vs"}, "icd"},
-		{"with a version", Subject{ValueSet: "http://x/icd-10|2019"}, "icd"},
-		{"the longer one", Subject{ValueSet: "http://x/icd-10/cm"}, "cm"},
-		{"the longer one, below", Subject{ValueSet: "http://x/icd-10/cm/vs"}, "cm"},
-		{"only like it", Subject{ValueSet: "http://x/icd-10-cm"}, "other"},
-		{"implied", Subject{ValueSet: "http://snomed.info/sct?fhir_vs=isa/404684003"}, "sct"},
-		{"an edition", Subject{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
-		{"system", Subject{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
-		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
-		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.MissingDefinition{{Canonical: "http://snomed.info/sct"}}}), "sct"},
+		{"nothing", RoutingKey{}, "other"},
+		{"unknown", RoutingKey{ValueSet: "http://y/vs"}, "other"},
+		{"itself", RoutingKey{ValueSet: "http://x/icd-10"}, "icd"},
+		{"below", RoutingKey{ValueSet: "http://x/icd-10/vs"}, "icd"},
+		{"with a version", RoutingKey{ValueSet: "http://x/icd-10|2019"}, "icd"},
+		{"the longer one", RoutingKey{ValueSet: "http://x/icd-10/cm"}, "cm"},
+		{"the longer one, below", RoutingKey{ValueSet: "http://x/icd-10/cm/vs"}, "cm"},
+		{"only like it", RoutingKey{ValueSet: "http://x/icd-10-cm"}, "other"},
+		{"implied", RoutingKey{ValueSet: "http://snomed.info/sct?fhir_vs=isa/404684003"}, "sct"},
+		{"an edition", RoutingKey{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
+		{"system", RoutingKey{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
+		{"value set before system", RoutingKey{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
+		{"missing system first", RoutingKey{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.MissingDefinition{{Canonical: "http://snomed.info/sct"}}}), "sct"},
 	}
 	all, err := NewRoutes(uncalledServer(t, "other"), routes...)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestRoutes(t *testing.T) {
 			}
 		})
 	}
-	if got := new(Routes).Server(Subject{ValueSet: "http://snomed.info/sct"}); got != nil {
+	if got := new(Routes).Server(RoutingKey{ValueSet: "http://snomed.info/sct"}); got != nil {
 		t.Errorf("got %v without routes", got)
 	}
 	for _, wrong := range [][]Route{{{"", icd}}, {{"/", icd}}, {{"http://x", nil}}, {{"http://x", icd}, {"http://x/", cm}}} {

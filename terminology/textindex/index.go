@@ -69,8 +69,8 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
-// Words returns the number of words, excluding special words for runes.
-func (x *Index) Words() int { return x.words.len() - x.words.lowerBound([]byte{minWordByte}) }
+// WordCount returns the number of words, excluding special words for runes.
+func (x *Index) WordCount() int { return x.words.len() - x.words.lowerBound([]byte{minWordByte}) }
 
 // Bytes returns the memory use of the index in bytes.
 func (x *Index) Bytes() int {

@@ -65,7 +65,7 @@ func (q *query) rank(match *rankSet) {
 		return
 	}
 	q.emitCodes(match)
-	q.emitTerms(match)
+	q.emitExactDisplays(match)
 	switch {
 	case q.page.isDone():
 	case q.matcher.filter.letter != nil:
@@ -93,8 +93,8 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitTerms emits the selectable matches whose display equals the filter. A nil match means all documents.
-func (q *query) emitTerms(match *rankSet) {
+// emitExactDisplays emits the selectable matches whose display equals the filter. A nil match means all documents.
+func (q *query) emitExactDisplays(match *rankSet) {
 	lines := q.matcher.prepared.lines
 	if len(lines) == 1 {
 		for _, rank := range q.index.exactTexts.displays.find(lines[0]) {
@@ -184,7 +184,7 @@ func (q *query) rankWord(w *queryWord) (total int) {
 	if !q.page.isDone() {
 		if f.hasExact {
 			q.emitCodes(nil)
-			q.emitTerms(nil)
+			q.emitExactDisplays(nil)
 		}
 		q.emitWholeWords(&f.resolvedWord, 0, tierWholeWordsHead)
 		q.emitWholeWords(&f.resolvedWord, q.index.words.len(), tierWholeWords)

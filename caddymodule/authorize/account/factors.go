@@ -247,7 +247,7 @@ func (k *passkeys) showChallenge(w http.ResponseWriter, r *http.Request, signedI
 	}
 	c, err := k.factors.store.Passkeys.BeginEnrollment(w, r, signedIn.User, signedIn.SID)
 	if err == nil {
-		data.Passkey = &page.Passkey{Options: c.Options, Sealed: c.Sealed}
+		data.Passkey = &page.Passkey{Options: c.Options, Sealed: c.SealedChallenge}
 		data.Request, err = k.renderer.seal(w, r, signedIn)
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func (a *apps) pageData(ctx context.Context, signedIn *session.SignedInPerson) (
 			shown[i].LastUsed = relativeTime(app.LastUsedAt)
 		}
 		for _, r := range app.Patients {
-			shown[i].Records = append(shown[i].Records, pageRecords(r, owner[r.Patient]))
+			shown[i].Patients = append(shown[i].Patients, pageRecords(r, owner[r.Patient]))
 		}
 		for _, item := range app.Scope {
 			shown[i].Scope = append(shown[i].Scope, a.describe(item, signedIn.User))
@@ -122,8 +122,8 @@ func (a *apps) recordOwner(ctx context.Context, person launch.Person, id string,
 	return unnamed
 }
 
-func pageRecords(r token.PatientAccess, owner *page.Text) page.AccountRecords {
-	shown := page.AccountRecords{Owner: owner, Since: relativeTime(r.Since)}
+func pageRecords(r token.PatientAccess, owner *page.Text) page.AccountPatientAccess {
+	shown := page.AccountPatientAccess{Owner: owner, Since: relativeTime(r.Since)}
 	if !r.Until.IsZero() {
 		shown.Until = r.Until.UTC().Format(time.DateOnly)
 	}

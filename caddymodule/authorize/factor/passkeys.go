@@ -107,8 +107,8 @@ func (o webAuthnUser) WebAuthnCredentials() []webauthn.Credential {
 
 // Ceremony is a challenge for a page. The page contains it sealed, so that abandoned challenges use no memory on the server.
 type Ceremony struct {
-	Options string // JSON options for navigator.credentials
-	Sealed  string // sealed challenge, submitted with the response
+	Options         string // JSON options for navigator.credentials
+	SealedChallenge string // sealed challenge, submitted with the response
 }
 
 // sealChallenge seals a challenge for this browser and a purpose.
@@ -118,7 +118,7 @@ func (ps *Passkeys) sealChallenge(w http.ResponseWriter, r *http.Request, purpos
 		return nil, err
 	}
 	optionsJSON, err := json.Marshal(options)
-	return &Ceremony{Options: string(optionsJSON), Sealed: sealed}, err
+	return &Ceremony{Options: string(optionsJSON), SealedChallenge: sealed}, err
 }
 
 // unsealChallenge returns a challenge that was sealed by sealChallenge for this browser and the purpose.

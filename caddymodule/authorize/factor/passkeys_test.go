@@ -46,7 +46,7 @@ func (w *factorFixture) tryEnrol(t *testing.T, a *providertest.Authenticator, us
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.Passkeys.FinishEnrollment(w.request(t), user, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, answer, "My <phone>")
+	return w.Passkeys.FinishEnrollment(w.request(t), user, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.SealedChallenge, answer, "My <phone>")
 }
 
 func (w *factorFixture) beginSignIn(t *testing.T) *factor.Ceremony {
@@ -87,7 +87,7 @@ func TestPasskeySignIn(t *testing.T) {
 			}
 			for range 2 {
 				c := w.beginSignIn(t)
-				got, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, &a, c))
+				got, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, passkeyResponse(t, &a, c))
 				if err != nil || got.User != w.alice || !slices.Equal(got.AMR, tt.amr) {
 					t.Errorf("%+v, %v", got, err)
 				}
@@ -110,10 +110,10 @@ func TestPasskeyAsSecondFactor(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := passkeyResponse(t, a, c)
-	if _, err := w.Passkeys.VerifySecondFactor(w.request(t), w.Directory.User("bob"), c.Sealed, text); !errors.Is(err, factor.ErrPasskeyRejected) {
+	if _, err := w.Passkeys.VerifySecondFactor(w.request(t), w.Directory.User("bob"), c.SealedChallenge, text); !errors.Is(err, factor.ErrPasskeyRejected) {
 		t.Errorf("for another person: %v", err)
 	}
-	got, err := w.Passkeys.VerifySecondFactor(w.request(t), w.alice, c.Sealed, text)
+	got, err := w.Passkeys.VerifySecondFactor(w.request(t), w.alice, c.SealedChallenge, text)
 	if err != nil || !slices.Equal(got.AMR, []string{"hwk", "user"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -143,7 +143,7 @@ func withChangedMember(t *testing.T, text, member string, edit func(string) stri
 func (w *factorFixture) signIn(t *testing.T, a *providertest.Authenticator) error {
 	t.Helper()
 	c := w.beginSignIn(t)
-	_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
+	_, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, passkeyResponse(t, a, c))
 	return err
 }
 
@@ -160,21 +160,21 @@ func TestPasskeyRefused(t *testing.T) {
 		"the answer a second time": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			text := passkeyResponse(t, a, c)
-			if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); err != nil {
+			if _, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text); err != nil {
 				t.Fatal(err)
 			}
 			a.SignCount = 100
-			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text)
 			return err
 		},
 		"the answer to another challenge": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
-			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).Sealed, passkeyResponse(t, a, w.beginSignIn(t)))
+			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).SealedChallenge, passkeyResponse(t, a, w.beginSignIn(t)))
 			return err
 		},
 		"another browser's challenge": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			w.browser = &http.Cookie{Name: browser.IDPrefix + "b", Value: "another browser"}
-			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, passkeyResponse(t, a, c))
 			return err
 		},
 		"a challenge of another purpose": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
@@ -182,7 +182,7 @@ func TestPasskeyRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = w.Passkeys.VerifySignIn(w.request(t), c.Sealed, passkeyResponse(t, a, c))
+			_, err = w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, passkeyResponse(t, a, c))
 			return err
 		},
 		"a page of another origin": with(func(_ *factorFixture, a *providertest.Authenticator) {
@@ -213,11 +213,11 @@ func TestPasskeyRefused(t *testing.T) {
 		"another signature": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
 			c := w.beginSignIn(t)
 			text := withChangedMember(t, passkeyResponse(t, a, c), "signature", func(s string) string { return s[:20] + "AAAA" + s[24:] })
-			_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
+			_, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text)
 			return err
 		},
 		"no JSON": func(t *testing.T, w *factorFixture, a *providertest.Authenticator) error {
-			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).Sealed, "{")
+			_, err := w.Passkeys.VerifySignIn(w.request(t), w.beginSignIn(t).SealedChallenge, "{")
 			return err
 		},
 	} {
@@ -268,7 +268,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 				person = w.carol
 			}
 			enrol := func() error {
-				_, err := w.Passkeys.FinishEnrollment(w.request(t), person, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, "")
+				_, err := w.Passkeys.FinishEnrollment(w.request(t), person, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.SealedChallenge, text, "")
 				return err
 			}
 			if tt.again {
@@ -327,7 +327,7 @@ func TestPasskeyRace(t *testing.T) {
 	c := w.beginSignIn(t)
 	text := passkeyResponse(t, a, c)
 	if n := atOnce(func(int) error {
-		_, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text)
+		_, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text)
 		return err
 	}); n != 1 {
 		t.Errorf("%d signed in", n)
@@ -358,14 +358,14 @@ func TestPasskeyFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		repair := w.failing(fault[0], fault[1])
-		if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
+		if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.SealedChallenge, text, ""); !errors.Is(err, errDown) {
 			t.Errorf("%s fails: %v", fault, err)
 		}
 		if repair(); w.loadFactors(t, w.alice).HasAny() {
 			t.Errorf("%s fails, and it is enrolled", fault)
 		}
 		if fault[1] == "factors:" {
-			if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, ""); err != nil {
+			if _, err := w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.SealedChallenge, text, ""); err != nil {
 				t.Errorf("again: %v", err)
 			}
 		}
@@ -373,11 +373,11 @@ func TestPasskeyFaults(t *testing.T) {
 	c := w.beginSignIn(t)
 	text := passkeyResponse(t, a, c)
 	repair := w.failing("Swap", "factors:")
-	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); !errors.Is(err, errDown) {
+	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text); !errors.Is(err, errDown) {
 		t.Errorf("the counter is not stored: %v", err)
 	}
 	repair()
-	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.Sealed, text); err != nil {
+	if _, err := w.Passkeys.VerifySignIn(w.request(t), c.SealedChallenge, text); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -439,7 +439,7 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 					return base64.RawURLEncoding.EncodeToString(tt.edit(object))
 				})
 			}
-			_, err = w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.Sealed, text, "")
+			_, err = w.Passkeys.FinishEnrollment(w.request(t), w.alice, factor.SessionContext{SID: sid, IsMultiFactor: true}, c.SealedChallenge, text, "")
 			if errors.Is(err, factor.ErrPasskeyRejected) == tt.usable || len(w.loadFactors(t, w.alice).Passkeys) == 1 != tt.usable {
 				t.Errorf("%v, held %d", err, len(w.loadFactors(t, w.alice).Passkeys))
 			}

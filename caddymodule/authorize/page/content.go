@@ -162,11 +162,11 @@ type AccountApp struct {
 	AccessEnd *Text   // when access ends
 	Scope     []*Text // permissions of the app
 
-	Records []AccountRecords // patients whose records the app can access
+	Patients []AccountPatientAccess // patients whose records the app can access
 }
 
-// AccountRecords describes an app's access to one patient's records.
-type AccountRecords struct {
+// AccountPatientAccess describes an app's access to one patient's records.
+type AccountPatientAccess struct {
 	Owner *Text  // description of the patient
 	Since *Text  // when access started
 	Until string // expiry date; "" if access ends with the session

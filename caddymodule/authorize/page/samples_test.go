@@ -67,7 +67,7 @@ func accountSamples() map[string]page.View {
 		"account-new": {Data: page.Account{Person: alice, Factors: page.AccountFactors{ManagedHere: true, SupportsPasskeys: true}}},
 		"account": {Data: page.Account{
 			Person: alice, Confirmation: page.T("The app no longer has access."),
-			Apps: []page.AccountApp{{"growth-chart", "Growth Chart", ago, ago, page.T("Access continues after you sign out."), []*page.Text{page.T("Your email address")}, []page.AccountRecords{
+			Apps: []page.AccountApp{{"growth-chart", "Growth Chart", ago, ago, page.T("Access continues after you sign out."), []*page.Text{page.T("Your email address")}, []page.AccountPatientAccess{
 				{page.T("Your health records"), ago, "2027-03-01"}, {page.T("Health records of %s", "Ada Lovelace"), ago, ""}, {page.T("Health records of the patient with ID %s", "p02"), ago, ""},
 			}}, {"other", "Other", ago, nil, page.T("Access ends when you sign out."), nil, nil}},
 			Sessions: []page.AccountSession{

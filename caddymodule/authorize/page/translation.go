@@ -74,7 +74,7 @@ func readTexts(source fs.FS) map[string]map[string]pluralForms {
 func (l *translation) translate(x *Text) any {
 	format, args, markup := l.format(x), make([]any, len(x.args)), false
 	for i, arg := range x.args {
-		args[i] = l.argument(arg)
+		args[i] = l.translateArgument(arg)
 		_, isMarkup := args[i].(template.HTML)
 		markup = markup || isMarkup
 	}
@@ -108,7 +108,7 @@ func (l *translation) isSingular(number int) bool {
 	return plural.Cardinal.MatchPlural(l.tag, number, 0, 0, 0, 0) == plural.One
 }
 
-func (l *translation) argument(arg any) any {
+func (l *translation) translateArgument(arg any) any {
 	switch arg := arg.(type) {
 	case *Text:
 		return l.translate(arg)

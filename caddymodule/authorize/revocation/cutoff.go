@@ -38,8 +38,8 @@ func ClientCutoffKey(clientID string) string { return cutoffPrefix + "client:" +
 // SessionCutoffKey returns the store key of the cutoff for all grants in a session.
 func SessionCutoffKey(sid string) string { return cutoffPrefix + "session:" + sid }
 
-// PairCutoffKey returns the store key of the cutoff for a user's grants to one client.
-func PairCutoffKey(user, clientID string) string {
+// UserClientCutoffKey returns the store key of the cutoff for a user's grants to one client.
+func UserClientCutoffKey(user, clientID string) string {
 	return cutoffPrefix + "pair:" + joinPair(user, clientID)
 }
 

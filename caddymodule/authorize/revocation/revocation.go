@@ -221,7 +221,7 @@ func commonCutoffKeys(b Binding) (keys []string) {
 
 // rareCutoffKeys returns the store keys of the cutoffs that exist only if [RareCutoffMarker] does.
 func rareCutoffKeys(b Binding) []string {
-	keys := []string{UserCutoffKey(b.User), ClientCutoffKey(b.ClientID), PairCutoffKey(b.User, b.ClientID)}
+	keys := []string{UserCutoffKey(b.User), ClientCutoffKey(b.ClientID), UserClientCutoffKey(b.User, b.ClientID)}
 	if b.ShortLived {
 		keys = append(keys, revocationsCutoffKey(b.User, b.ClientID))
 	}

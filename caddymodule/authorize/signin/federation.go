@@ -67,7 +67,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	acrValues, essential := req.providerACR(p)
 	pending := newPendingSignIn(p, req.Query)
 	ask := &pending.Request
-	ask.LoginHint, ask.Prompt, ask.OtherAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, otherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
+	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, otherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
 	target, providerErr := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := providerErr

@@ -229,7 +229,7 @@ func pagePasskey(c *factor.Ceremony) *page.Passkey {
 	if c == nil {
 		return nil
 	}
-	return &page.Passkey{Options: c.Options, Sealed: c.Sealed}
+	return &page.Passkey{Options: c.Options, Sealed: c.SealedChallenge}
 }
 
 // passkeyScript returns the script of a page with a challenge.

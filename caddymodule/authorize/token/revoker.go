@@ -136,7 +136,7 @@ func cutoffKey(user, clientID string) string {
 	case user == "":
 		return revocation.ClientCutoffKey(clientID)
 	}
-	return revocation.PairCutoffKey(user, clientID)
+	return revocation.UserClientCutoffKey(user, clientID)
 }
 
 // checkPrincipalExists returns an error for unknown users and clients, whose names are probably misspelled.

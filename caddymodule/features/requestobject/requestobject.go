@@ -55,7 +55,7 @@ func (r *Reader) Configure(_ *fhirapp.App, c *authorize.Config) error {
 
 // Extend implements [authorize.Feature].
 func (*Reader) Extend(core *authorize.Core) error {
-	core.OpenRequest = (&reader{issuer: core.Config.Issuer, fetchQueue: fairqueue.New(maxConcurrentFetches)}).open
+	core.OpenRequest = (&reader{issuer: core.Config.Issuer, fetchQueue: fairqueue.New(maxConcurrentFetches)}).resolve
 	core.ExtendMetadata(func(m *authorize.Metadata) {
 		has := core.Clients.ContainsFunc
 		if m.RequestParameter = has(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
@@ -120,8 +120,8 @@ type reader struct {
 	fetchQueue *fairqueue.Queue // limits concurrent fetches fairly by client
 }
 
-// open implements [flow.OpenRequest].
-func (o *reader) open(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
+// resolve implements [flow.OpenRequest].
+func (o *reader) resolve(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error) {
 	object, err := o.loadObject(ctx, c, p)
 	if err != nil {
 		return withErrorParameters(p, p.Get("request")), err

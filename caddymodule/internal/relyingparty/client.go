@@ -230,21 +230,21 @@ func Fetch(ctx context.Context, transport http.RoundTripper, url string, limit i
 	return body, err
 }
 
-// Kind is the kind of an [Error].
-type Kind int
+// ErrorKind is the kind of an [Error].
+type ErrorKind int
 
 // The kinds of errors. Each one except [AuthorizationFailed] has a description for the client.
 const (
-	TokenTimeout        Kind = iota + 1 // the token endpoint's response did not start before the timeout
-	KeysTimeout                         // the key set was not received before the timeout
-	TokenRejected                       // the token endpoint returned an error or an invalid token response (RFC 6749 §5)
-	ConnectionReset                     // the provider closed a connection before it responded
-	ReadTimeout                         // another response was not received before the timeout
-	AuthorizationFailed                 // the authorization response contains an error (RFC 6749 §4.1.2.1)
+	TokenTimeout        ErrorKind = iota + 1 // the token endpoint's response did not start before the timeout
+	KeysTimeout                              // the key set was not received before the timeout
+	TokenRejected                            // the token endpoint returned an error or an invalid token response (RFC 6749 §5)
+	ConnectionReset                          // the provider closed a connection before it responded
+	ReadTimeout                              // another response was not received before the timeout
+	AuthorizationFailed                      // the authorization response contains an error (RFC 6749 §4.1.2.1)
 )
 
 // String returns the name of the kind, for logs.
-func (k Kind) String() string {
+func (k ErrorKind) String() string {
 	names := [...]string{
 		TokenTimeout: "token time-out", KeysTimeout: "keys time-out", TokenRejected: "refused",
 		ConnectionReset: "connection reset", ReadTimeout: "read time-out", AuthorizationFailed: "declined",
@@ -258,8 +258,8 @@ func (k Kind) String() string {
 // Error is a failure of the provider that is reported to the client. Error.Error returns the text for the log;
 // [Error.Description] returns a text that may be shown to the client.
 type Error struct {
-	Kind   Kind // kind of failure
-	Status int  // status of the token endpoint's response; only for [TokenRejected]
+	Kind   ErrorKind // kind of failure
+	Status int       // status of the token endpoint's response; only for [TokenRejected]
 
 	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API), or "" unless it consists of at most 100
 	// characters that the RFC allows. It is set only for [TokenRejected] and [AuthorizationFailed].

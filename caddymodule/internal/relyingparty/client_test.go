@@ -400,7 +400,7 @@ func TestDescriptionCharset(t *testing.T) {
 func TestErrorText(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")
-	for kind, want := range map[relyingparty.Kind]string{
+	for kind, want := range map[relyingparty.ErrorKind]string{
 		relyingparty.TokenTimeout: "token time-out: cause", relyingparty.KeysTimeout: "keys time-out: cause",
 		relyingparty.TokenRejected: "refused: cause", relyingparty.ConnectionReset: "connection reset: cause",
 		relyingparty.ReadTimeout: "read time-out: cause", relyingparty.AuthorizationFailed: "declined: cause", 0: "kind 0: cause",

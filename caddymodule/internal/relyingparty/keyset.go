@@ -122,15 +122,15 @@ func newKeySet(client client, interval time.Duration, onFailure func(error), dis
 				return nil, 0, err
 			}
 			set, err := parseJWKS(body)
-			return set, keysFreshness(header, k.strict), err
+			return set, keySetLifetime(header, k.strict), err
 		},
 	}
 	return k
 }
 
-// keysFreshness returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is true, there is no minimum, and the age of
+// keySetLifetime returns the max-age (RFC 9111 §5.2.2.1) within limits. If exact is true, there is no minimum, and the age of
 // the response in other caches is subtracted (§5.1).
-func keysFreshness(header http.Header, exact bool) time.Duration {
+func keySetLifetime(header http.Header, exact bool) time.Duration {
 	minimum, age := minKeysLifetime, time.Duration(0)
 	if exact {
 		seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)

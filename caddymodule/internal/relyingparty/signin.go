@@ -38,7 +38,7 @@ type AuthenticationRequest struct {
 	ACRClaim     string // claim for requesting EssentialACR even if discovery does not list it; default: acr, if discovery lists it
 
 	OfflineAccess bool // requests a refresh token that outlives the person's existing session at the provider
-	OtherAccount  bool // the person wants to sign in with an account other than the one signed in at the provider
+	SwitchAccount bool // the person wants to sign in with an account other than the one signed in at the provider
 
 	MaxAge string // max_age in seconds, compared with auth_time; "" means no limit
 }
@@ -105,13 +105,13 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
 	isSupported := c.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
-	if r.OtherAccount && !slices.Contains(words, "none") {
+	if r.SwitchAccount && !slices.Contains(words, "none") {
 		words = append(words, selectAccount)
 	}
 	for i, word := range words {
 		// If the provider does not list supported values, select_account is sent unless a wrong guess could sign in another
 		// person.
-		if word == selectAccount && !isSupported && (r.OtherAccount || len(m.PromptValues) > 0) {
+		if word == selectAccount && !isSupported && (r.SwitchAccount || len(m.PromptValues) > 0) {
 			words[i] = login
 		}
 	}

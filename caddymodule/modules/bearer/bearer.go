@@ -134,7 +134,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 
 // checkOptions returns an error for options that the Caddyfile parser would reject.
 func (h *Bearer) checkOptions() error {
-	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
+	if err := h.checkACRValues(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
 	}
 	if err := tokenclaim.CheckAll(h.TokenClaims); err != nil {

@@ -175,8 +175,8 @@ func includesACR(t *guard.Token, required string) bool {
 	return slices.Contains(oauth2.ACRValues, required) && oauth2.MeetsACR(t.ACR, required)
 }
 
-// checkClasses returns an error if only the fhir app's tokens are accepted and a required class is not one of the app's.
-func (p *SignInPolicy) checkClasses(onlyAppTokens bool) error {
+// checkACRValues returns an error if only the fhir app's tokens are accepted and a required class is not one of the app's.
+func (p *SignInPolicy) checkACRValues(onlyAppTokens bool) error {
 	for _, class := range p.ACR {
 		if onlyAppTokens && !slices.Contains(oauth2.ACRValues, class) {
 			return fmt.Errorf("acr %q would reject every token: use one of %q, or trust another issuer", class, oauth2.ACRValues)

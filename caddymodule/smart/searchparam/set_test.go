@@ -83,7 +83,7 @@ func TestSetRefuses(t *testing.T) {
 		{"another type's", "Patient", "own", "string", "Practitioner.name.given", "path leads to no element of "},
 		{"nothing", "Patient", "own", "string", "", "expected an element or function"},
 		{"open parenthesis", "Patient", "own", "string", "(" + path, "missing closing parenthesis"},
-		{"open string", "Patient", "own", "string", "Patient.name.where(use='old", "string is not closed"},
+		{"open string", "Patient", "own", "string", "Patient.name.where(use='old", "unterminated string"},
 		{"escape", "Patient", "own", "string", `Patient.name.where(use='o\'ld').given`, "escape"},
 		{"rest", "Patient", "own", "string", path + " " + path, `unexpected "Patient"`},
 		{"step without a name", "Patient", "own", "string", "Patient..name", "expected an element or function"},

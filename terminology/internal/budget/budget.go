@@ -105,8 +105,8 @@ func (b *Budget) ReleaseSlot() {
 // ChargeRead charges for reading n bytes of a resource.
 func (b *Budget) ChargeRead(n int) error { return b.Charge(n / ReadBytesPerStep) }
 
-// ChargeCompare charges for comparing each of texts with a display.
-func (b *Budget) ChargeCompare(texts []codesystem.Text) error {
+// ChargeComparisons charges for comparing each of texts with a display.
+func (b *Budget) ChargeComparisons(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
 		cost += 4 + len(texts[i].Value)/4

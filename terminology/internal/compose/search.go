@@ -192,11 +192,11 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 // AppendOtherTexts appends the other searchable texts of an entry.
 func (c *entryCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	e := c.entry(doc)
-	return c.languages.AppendSearchable(dst, c.definitions.AppendTexts(nil, c.definitions.Locate(e), "", c.codes.Supplements), c.language(e))
+	return c.languages.AppendSearchable(dst, c.definitions.AppendTexts(nil, c.definitions.Locate(e), "", c.codes.Supplements), c.preferredLanguage(e))
 }
 
-// language returns the language to prefer for the display of an entry; "" means any.
-func (c *entryCorpus) language(e definitions.Entry) string {
+// preferredLanguage returns the language to prefer for the display of an entry; "" means any.
+func (c *entryCorpus) preferredLanguage(e definitions.Entry) string {
 	if !e.HasConcept() {
 		return ""
 	}
@@ -217,7 +217,7 @@ func (c *entryCorpus) findForeign() {
 	var texts []codesystem.Text
 	for doc := range uint32(c.Len()) {
 		e := c.entry(doc)
-		language := c.language(e)
+		language := c.preferredLanguage(e)
 		if !e.HasConcept() || !codesystem.MayBeForeign(c.definitions.Systems.CodeSystems[e.CodeSystem].Concepts, language) {
 			continue
 		}
@@ -250,7 +250,7 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 func (c *entryCorpus) Language() string {
 	for doc := range uint32(c.Len()) {
 		if e := c.entry(doc); e.HasConcept() {
-			return cmp.Or(c.language(e), c.definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Language())
+			return cmp.Or(c.preferredLanguage(e), c.definitions.Systems.CodeSystems[e.CodeSystem].Concepts.Language())
 		}
 	}
 	return c.languages.First()

@@ -150,7 +150,7 @@ func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err e
 	if slices.ContainsFunc(texts, func(t codesystem.Text) bool { return equalDisplay(t.Value, c.Display) }) {
 		n++
 	}
-	return n, v.budget.ChargeCompare(texts)
+	return n, v.budget.ChargeComparisons(texts)
 }
 
 // versionChoice is the code system version that an include selects for a coding, with the issues that this causes.

@@ -22,9 +22,9 @@ func load(ctx context.Context) *terminology.Library {
 }
 
 // Validate a code with a wrong display.
-func ExampleValidateInValueSet() {
+func ExampleInValueSet() {
 	ctx := context.Background()
-	result, err := validate.ValidateInValueSet(ctx, load(ctx), validate.Query{
+	result, err := validate.InValueSet(ctx, load(ctx), validate.Query{
 		ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
 		Codings:     []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
 	})
@@ -40,9 +40,9 @@ func ExampleValidateInValueSet() {
 	// error at display: Wrong Display Name 'Man' for http://hl7.org/fhir/administrative-gender#male. Valid display is 'Male' (for the language(s) '--')
 }
 
-func ExampleValidateInCodeSystem() {
+func ExampleInCodeSystem() {
 	ctx := context.Background()
-	result, err := validate.ValidateInCodeSystem(ctx, load(ctx), validate.Query{
+	result, err := validate.InCodeSystem(ctx, load(ctx), validate.Query{
 		Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "other"}},
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func handleInValueSet(c *api.Call, l *terminology.Library, inputs []parameters.I
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.handle(c, l, ValidateInValueSet)
+	return r.handle(c, l, InValueSet)
 }
 
 func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.MissingDefinition, error) {
@@ -42,7 +42,7 @@ func handleInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.handle(c, l, ValidateInCodeSystem)
+	return r.handle(c, l, InCodeSystem)
 }
 
 // handle performs a validation. It fetches missing definitions if they could change the result.
@@ -64,9 +64,9 @@ func (r *request) handle(c *api.Call, l *terminology.Library, validate func(cont
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// ValidateInValueSet performs ValueSet/$validate-code, which checks whether a code is in a value set. Its errors are those of
+// InValueSet performs ValueSet/$validate-code, which checks whether a code is in a value set. Its errors are those of
 // [terminology.Library.Expand]. An invalid code is not an error.
-func ValidateInValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
+func InValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	b := budget.FromContext(ctx, l.Definitions().Bounds.VisitedCodes)
 	set, vs, err := l.CodeLists().ValueSetFor(l.Definitions(), &q.ValueSetRef, &q.Rules, b)
 	if err != nil {
@@ -75,9 +75,9 @@ func ValidateInValueSet(ctx context.Context, l *terminology.Library, q Query) (*
 	return run(set, l.CodeLists(), vs, &q, b)
 }
 
-// ValidateInCodeSystem performs CodeSystem/$validate-code, which checks whether a code is in its code system. Its errors are
+// InCodeSystem performs CodeSystem/$validate-code, which checks whether a code is in its code system. Its errors are
 // those of [terminology.Library.Expand]. An invalid code is not an error.
-func ValidateInCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
+func InCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	if err := definitions.CheckDate(q.Date); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func ValidateInCodeSystem(ctx context.Context, l *terminology.Library, q Query) 
 
 // Query contains the parameters of $validate-code.
 type Query struct {
-	// ValueSetRef refers to the value set. ValidateInCodeSystem uses only ID, which identifies the code system.
+	// ValueSetRef refers to the value set. InCodeSystem uses only ID, which identifies the code system.
 	compose.ValueSetRef
 	compose.Rules
 

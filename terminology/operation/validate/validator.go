@@ -648,7 +648,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 			return nil, err
 		}
 	}
-	return texts, v.budget.ChargeCompare(texts)
+	return texts, v.budget.ChargeComparisons(texts)
 }
 
 // checkCase adds an issue if a code is written in a different case than in the code system.

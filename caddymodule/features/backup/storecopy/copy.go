@@ -237,10 +237,10 @@ const (
 )
 
 type entry struct {
-	key      string
-	value    []byte
-	expires  time.Time
-	replaced []byte // value to replace in a [store.Swap]
+	key     string
+	value   []byte
+	expires time.Time
+	old     []byte // value to replace in a [store.Swap]
 }
 
 func (e entry) isExpiring() bool { return time.Until(e.expires) < expiryMargin }
@@ -299,7 +299,7 @@ func (b batch) execute(ctx context.Context, s store.Store, op store.Op) (calls [
 		}
 		calls = make([]*store.Call, len(b))
 		for i, e := range b {
-			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.replaced, Value: e.value, TTL: max(time.Until(e.expires), time.Millisecond)}
+			calls[i] = &store.Call{Op: op, Key: e.key, Old: e.old, Value: e.value, TTL: max(time.Until(e.expires), time.Millisecond)}
 		}
 		if err = s.Do(ctx, calls...); !errors.Is(err, store.ErrUnavailable) {
 			break

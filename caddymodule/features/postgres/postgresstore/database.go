@@ -24,7 +24,7 @@ type database struct {
 	pool   *pgxpool.Pool
 	sql    statements
 	clock  clock
-	pooler pooler
+	pooler poolerDetector
 
 	opened   atomic.Bool   // whether the server was checked and the table exists
 	openSlot chan struct{} // semaphore for opening
@@ -191,7 +191,7 @@ const execModeParameter = "default_query_exec_mode"
 // A pooler detects poolers such as PgBouncer. They may run each transaction on another server connection, where earlier
 // prepared statements do not exist. With such a pooler, statements are therefore sent without names, so that each call has to
 // be planned. A pooler that supports prepared statements cannot be detected: set the mode in the connection string.
-type pooler struct {
+type poolerDetector struct {
 	modeConfigured bool        // whether the connection string sets the execution mode
 	detected       atomic.Bool // whether a pooler was detected
 }
@@ -200,14 +200,14 @@ type pooler struct {
 var errPoolerDetected = errors.New("a connection pooler was detected")
 
 // configurePool sets the execution mode of new connections.
-func (p *pooler) configurePool(config Config, connections *pgxpool.Config) {
+func (p *poolerDetector) configurePool(config Config, connections *pgxpool.Config) {
 	p.modeConfigured = strings.Contains(config.DSN, execModeParameter)
 	connections.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { p.setExecMode(c); return nil }
 	// A pooler may forward notifications for other clients. pgx would buffer them indefinitely.
 	connections.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 }
 
-func (p *pooler) setExecMode(c *pgx.ConnConfig) {
+func (p *poolerDetector) setExecMode(c *pgx.ConnConfig) {
 	if p.detected.Load() && !p.modeConfigured {
 		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
@@ -215,7 +215,7 @@ func (p *pooler) setExecMode(c *pgx.ConnConfig) {
 
 // detect detects a pooler: the server process ID received at connection setup differs from the process ID of the backend. When
 // a pooler is first detected, it returns errPoolerDetected, so that the caller reconnects.
-func (p *pooler) detect(conn *pgx.Conn, backendPID uint32) error {
+func (p *poolerDetector) detect(conn *pgx.Conn, backendPID uint32) error {
 	if conn.PgConn().PID() == backendPID || p.detected.Swap(true) || p.modeConfigured {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 	if !last {
 		until = max(until-maxEscapeWidth*(len(r.bases[0])+maxSegment), r.contextLength)
 	}
-	find := baseFinder{replacer: r, text: text, end: until, hasEscapes: r.escapes.mayOccurIn(text)}
+	find := baseFinder{replacer: r, text: text, end: until, hasEscapes: r.escapes.mayApplyTo(text)}
 	at := r.contextLength
 	for from := at; ; {
 		found, ok := find.next(from)
@@ -250,8 +250,8 @@ type escapeRules struct {
 	valueName func(text []byte, at int) (name []byte, isValueStart bool)
 }
 
-// mayOccurIn reports whether a text may contain escape sequences.
-func (e escapeRules) mayOccurIn(text []byte) bool {
+// mayApplyTo reports whether a text may contain escape sequences.
+func (e escapeRules) mayApplyTo(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, e.firstByte)
 		if at < 0 || at+1 == len(text) {

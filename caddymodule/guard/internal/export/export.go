@@ -93,7 +93,7 @@ func (x *Handler) Export(ctx context.Context, c message.Call, i interaction.Inte
 	}
 	location := a.Header.Get("Content-Location")
 	if a.Status != http.StatusAccepted || location == "" {
-		return nil, operation.OperationFailure(a, c.SentTerms())
+		return nil, operation.Failure(a, c.SentTerms())
 	}
 	return x.acceptedResponse(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, AllTypes: s.AllTypes, JudgedByPolicies: s.MayBeDenied}, location)
 }

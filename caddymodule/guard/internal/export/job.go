@@ -118,7 +118,7 @@ func (x *Handler) cancelJob(ctx context.Context, j job) (*message.Response, erro
 		return nil, err
 	}
 	if !a.IsSuccess() {
-		return nil, operation.OperationFailure(a, nil)
+		return nil, operation.Failure(a, nil)
 	}
 	return message.NewResponse(http.StatusAccepted, nil), nil
 }
@@ -136,7 +136,7 @@ func (x *Handler) jobStatus(ctx context.Context, j job) (*message.Response, erro
 	case a.Status == http.StatusAccepted:
 		return newResponse(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
 	case a.Status != http.StatusOK:
-		return nil, operation.OperationFailure(a, nil)
+		return nil, operation.Failure(a, nil)
 	}
 	text, err := x.manifest(ctx, j, a.Body)
 	if err != nil {
@@ -300,7 +300,7 @@ func (x *Handler) fetchManifest(ctx context.Context, j job) (manifest, error) {
 		return manifest{}, err
 	}
 	if a.Status != http.StatusOK {
-		return manifest{}, operation.OperationFailure(a, nil)
+		return manifest{}, operation.Failure(a, nil)
 	}
 	return readManifest(j, a.Body)
 }
@@ -493,7 +493,7 @@ func (f *fileWriter) endFile() error {
 	case f.status == 0:
 		return message.NewWithheldError(message.ErrNoResponse)
 	case f.status != http.StatusOK:
-		return operation.OperationFailure(&message.Response{Status: f.status, Header: f.header}, nil)
+		return operation.Failure(&message.Response{Status: f.status, Header: f.header}, nil)
 	case !f.isBinary() || f.line.Len() == 0:
 		return f.flushLine()
 	}

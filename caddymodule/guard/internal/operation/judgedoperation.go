@@ -347,7 +347,7 @@ func (j *judgedOperation) fetch(ctx context.Context, at paging.BranchPosition) (
 		return nil, err
 	}
 	if !a.IsSuccess() {
-		return nil, OperationFailure(a, j.serverCall.SentTerms())
+		return nil, Failure(a, j.serverCall.SentTerms())
 	}
 	return a, a.RequireJSON()
 }

@@ -256,7 +256,7 @@ func (x *Handler) handleConfined(ctx context.Context, c message.Call, i interact
 		return nil, err
 	}
 	if !a.IsSuccess() {
-		return nil, OperationFailure(a, c.SentTerms())
+		return nil, Failure(a, c.SentTerms())
 	}
 	if a.IsJSON() {
 		links := address.LinkReplacer{Seal: func(links message.Links) (message.Links, error) {
@@ -373,7 +373,7 @@ func resourceToValidate(c message.Call, i interaction.Interaction) ([]byte, erro
 func (x *Handler) validationResponse(a *message.Response) (*message.Response, error) {
 	if a.Status/100 == 5 || !a.IsSuccess() && a.Status != http.StatusBadRequest &&
 		a.Status != http.StatusPreconditionFailed && a.Status != http.StatusUnprocessableEntity {
-		return nil, OperationFailure(a, nil)
+		return nil, Failure(a, nil)
 	}
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
@@ -455,8 +455,8 @@ func (x *Handler) unrestrictedScopeRequired(op Operation, i interaction.Interact
 		WithScope(x.Judge.Rights().MissingScopes(i.Type, op.Permission, true))
 }
 
-// OperationFailure returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
-func OperationFailure(a *message.Response, sent message.SentTerms) error {
+// Failure returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
+func Failure(a *message.Response, sent message.SentTerms) error {
 	switch {
 	case a.Status/100 == 5, a.Status == http.StatusTooManyRequests:
 		return message.ServerFailure(a)

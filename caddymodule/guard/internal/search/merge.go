@@ -352,7 +352,7 @@ func (m *merger) addPage(ctx context.Context, n int, entries []message.Entry) er
 			from.pendingIDs, m.hasPostponed = append(from.pendingIDs, e.ParsedResource.Type+"/"+e.ParsedResource.ID), true
 			continue
 		}
-		ok, err := m.matchFilter.isVisible(ctx, e, n)
+		ok, err := m.matchFilter.acceptMatch(ctx, e, n)
 		if err != nil {
 			return err
 		}
@@ -383,9 +383,9 @@ func (f *matchFilter) mayJudge(resourceType string) bool {
 	return !f.handler.TypeRules.MayNeedLookups(resourceType) || f.handler.Server.RequestCount()+maxDependencies <= f.handler.MaxRequests
 }
 
-// isVisible reports whether a match of branch n is visible and neither this branch nor an earlier one has found it already.
+// acceptMatch reports whether a match of branch n is visible and neither this branch nor an earlier one has found it already.
 // Matches that do not satisfy the branch's parameters are dropped.
-func (f *matchFilter) isVisible(ctx context.Context, e *message.Entry, n int) (bool, error) {
+func (f *matchFilter) acceptMatch(ctx context.Context, e *message.Entry, n int) (bool, error) {
 	b, of := f.branches[n], interaction.Reference{Type: e.ParsedResource.Type, ID: e.ParsedResource.ID}
 	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.ParsedResource.Type || f.seen[of] {
 		return false, nil
