@@ -102,10 +102,10 @@ func TestGuideHAPI(t *testing.T) {
 	}
 	guide := readGuide(t, "start/hapi", "localhost:8080", strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
 		"git clone https://github.com/caddy-fhir/caddy-fhir", "git clone -q "+source+" caddy-fhir", "go run ./caddymodule/build", "cp "+binary+" caddy", "=localhost:2020", "")
-	_, hint, _ := strings.Cut(guide.text, "If a port is taken: `")
+	_, hint, _ := strings.Cut(guide.text, "If a port is in use, run `")
 	hint, _, _ = strings.Cut(hint, "`")
 	_, script, _ := strings.Cut(guide.blocks("sh"), "hapiproject/hapi:latest\n")
-	script = strings.Replace(script, "\nFHIR_BACKEND", "\n"+strings.ReplaceAll(hint, "9443", port)+" &&\nFHIR_BACKEND", 1)
+	script = strings.Replace(script, "\nexport FHIR_BACKEND", "\n"+strings.ReplaceAll(hint, "9443", port)+" &&\nexport FHIR_BACKEND", 1)
 	script = "cd " + home + " && " + strings.Replace(script, "./caddy run", "exec ./caddy run", 1)
 	g := startGuide(t, "guide-hapi", home, "https://"+address, nil, "bash", "-euo", "pipefail", "-c", script)
 	if err := g.process.ready(g.isReady); err != nil {

@@ -47,7 +47,7 @@ func TestRedisRefused(t *testing.T) {
 			s := startRedis(t)
 			s.do(t, "ACL", "SETUSER", "gateway", "on", ">right", "~fhir:*", "+get")
 			return redisstore.Options{Address: s.address(), Username: "gateway", Password: "right"}
-		}, "lacks rights (docs/operate/redis.md): +set"},
+		}, "lacks permissions (docs/operate/redis.md): +set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
