@@ -142,7 +142,7 @@ func featureOf(name string, registered []string) string {
 	return ""
 }
 
-// needsRegistration reports whether a folder contains both features and core packages, so that only packages imported by a
+// needsRegistration reports whether a folder contains both features and core packages, so only packages imported by a
 // standard build are features.
 func needsRegistration(folder string) bool {
 	return folder == "terminology/codesystem/" || folder == "terminology/"

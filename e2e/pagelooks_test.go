@@ -43,5 +43,5 @@ func checkLabels(t *testing.T, page pageMeasurements) {
 	}
 }
 
-// lowLinks is a script that returns the texts of links that are too low for touch.
+// lowLinks is a script that returns the texts of links less than 44 px high, which are too small to tap.
 const lowLinks = `[...document.querySelectorAll('a')].filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.textContent)`

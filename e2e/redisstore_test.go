@@ -17,7 +17,7 @@ import (
 // redisLifetime is the lifetime of entries in tests that wait for entries to expire.
 const redisLifetime = 1 * time.Second
 
-// TestRedisStore runs the test suites for all stores with each way to connect to a server.
+// TestRedisStore runs the test suites for all stores over each type of connection.
 func TestRedisStore(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

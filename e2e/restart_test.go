@@ -52,7 +52,7 @@ func TestRefreshingParty(t *testing.T) {
 	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
 }
 
-// A gateway that was killed, so that it could not write anything when it exited, restarts with its state.
+// A gateway that was killed, and therefore could not write anything when it exited, restarts with its state.
 func TestKilledGateway(t *testing.T) {
 	g := startTestGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	app := g.demoApp(t, "openid")

@@ -51,7 +51,7 @@ func coreValueSets(t *testing.T, into map[string]bool) {
 	}
 }
 
-// packageValueSets adds the URLs of the value sets in HL7's package.
+// packageValueSets adds the URLs of the value sets in HL7's package hl7.terminology.r4 to into.
 func packageValueSets(t *testing.T, into map[string]bool) {
 	t.Helper()
 	file, err := os.Open(terminologyPackage)

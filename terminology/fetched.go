@@ -210,7 +210,7 @@ type fetchedItems struct {
 	found, absent boundedcache.Cache[outcome.MissingDefinition, *fetchResult]
 	count         int       // number of results stored so far
 	nextExpiry    time.Time // when the first item expires
-	forgetCount   int       // number of calls of Forget
+	forgetCount   int       // number of calls to Forget
 }
 
 // fetchResult is a stored result of Source.

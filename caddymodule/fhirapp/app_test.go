@@ -140,7 +140,7 @@ func TestProvisionWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.ctx.GetMetricsRegistry().Gather(); err != nil { // the metrics are scraped through the running configuration
+	if _, err := app.ctx.GetMetricsRegistry().Gather(); err != nil { // collecting metrics must not write to storage either
 		t.Fatal(err)
 	}
 	if files, err := os.ReadDir(root); err != nil || len(files) > 0 {

@@ -116,7 +116,7 @@ func (s *testStore) Provision(caddy.Context) error {
 	})
 }
 
-// onServer returns the JSON configuration of a store at the test's server.
+// onServer returns the JSON configuration of a store on the test's server.
 func onServer(t *testing.T, gateway string) json.RawMessage {
 	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
 }

@@ -74,7 +74,7 @@ const (
 type Error struct {
 	// Status is the HTTP status: 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 502 or 503.
 	Status int
-	// Code is the error code of RFC 6750 §3.1. It is empty if no token was sent, and if Status is 503.
+	// Code is the error code of RFC 6750 §3.1. It is empty if no token was sent or if Status is 503.
 	Code string
 	// Description is a sentence for the client's developer.
 	Description string

@@ -370,7 +370,7 @@ func TestTrustedIDTokens(t *testing.T) {
 	}
 }
 
-// ID tokens are rejected because of their other claims, even if they have the client and scope of an access token.
+// ID tokens are rejected because of their other claims, even with the client and scope of an access token.
 func TestTrustedOtherTokens(t *testing.T) {
 	t.Parallel()
 	auth0, keycloak := providerNamed(t, "Auth0"), providerNamed(t, "Keycloak")

@@ -25,7 +25,7 @@ func PeerIP(r *http.Request) string {
 	return host
 }
 
-// IsLoopback reports whether a host name refers to this machine, so that http URLs are acceptable. Some browsers also treat
+// IsLoopback reports whether a host name refers to this machine, so http URLs are acceptable. Some browsers also treat
 // other hosts as loopback.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)

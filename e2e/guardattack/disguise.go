@@ -20,7 +20,7 @@ func (a disguiser) disguise(attack Attack) Attack {
 	return attack
 }
 
-// respelled percent-encodes some letters of the path or the query.
+// respelled changes the spelling of the URL: percent-encoded letters, extra path segments, suffixes or query separators.
 func (a disguiser) respelled(attack Attack) Attack {
 	path, query, searched := strings.Cut(attack.Path, "?")
 	switch a.IntN(8) {

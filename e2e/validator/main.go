@@ -18,7 +18,7 @@ const (
 	out    = "out/validator"
 )
 
-// errMissing is returned if a dependency is not available, so that no resource can be validated.
+// errMissing is returned if a dependency is not available, so no resource can be validated.
 var errMissing = errors.New("cannot be had")
 
 func main() {

@@ -294,7 +294,7 @@ func encode(c coding, body []byte) []byte {
 
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// zstdEncoder uses windows no larger than every client must support (RFC 9659 §3).
+// zstdEncoder uses windows no larger than the size that every client must support (RFC 9659 §3).
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {

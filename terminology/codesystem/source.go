@@ -51,8 +51,8 @@ type Source struct {
 	System System
 }
 
-// LookupOnly is the content of a fragment that lacks the hierarchy and most names. It is used to look up single codes if no
-// more complete version is loaded, but cannot list codes.
+// LookupOnly is the content of a fragment that lacks the hierarchy and most names. Single codes are looked up in it if no
+// more complete version is loaded, but it cannot list codes.
 const LookupOnly = "stand-in"
 
 var registeredSources []Source

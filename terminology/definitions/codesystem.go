@@ -106,7 +106,7 @@ func (m contentMode) HasConcepts() bool {
 	return m == ContentComplete || m.IsPartial()
 }
 
-// IsPartial reports whether only some of the codes are loaded, so that an unknown code may still be valid.
+// IsPartial reports whether only some of the codes are loaded, so an unknown code may still be valid.
 func (m contentMode) IsPartial() bool { return m == ContentFragment || m == ContentExample }
 
 // replaces reports whether a loaded definition replaces a built-in code system. A complete definition always does, but a

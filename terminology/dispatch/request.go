@@ -324,7 +324,7 @@ func recordedResponse(by *remote.Recorder) *cache.Response {
 // maxStoredLocalSize is the maximum size of a stored local response in bytes. Larger ones are as fast to compute as to copy.
 const maxStoredLocalSize = 2 << 20
 
-// isFetchFailure reports whether a definition could not be fetched, so that a stale response is preferable.
+// isFetchFailure reports whether a definition could not be fetched, so a stale response is preferable.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*outcome.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)

@@ -114,7 +114,7 @@ func (d *dictionary) lastPartStartsOf(word []byte) (ends uint64) {
 	return ends
 }
 
-// canBePart reports whether a word has a valid length and consists of Latin letters, so that it can be a part.
+// canBePart reports whether a word has a valid length and consists of Latin letters, so it can be a part.
 func canBePart(word []byte) bool {
 	if len(word) < minPartLength || len(word) > maxCompoundLength {
 		return false

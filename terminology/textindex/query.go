@@ -274,7 +274,7 @@ func (p *page) finish() []Hit {
 	return append(make([]Hit, 0, len(hits)), hits...)
 }
 
-// isDone reports whether the page is complete, so that no more documents need to be emitted.
+// isDone reports whether the page is complete, so no more documents need to be emitted.
 func (p *page) isDone() bool { return p.emittedCount >= p.to || p.emittedCount >= p.total }
 
 // emit counts a hit and adds it to the hits if its position is on the page.

@@ -31,7 +31,7 @@ func search(p Part, f *Filter, from, to int) ([]Hit, int) {
 // unindexedPart returns a part that has no index, so that a search scans all documents.
 func unindexedPart(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
-// waysToSearch returns a part for each way to search a corpus, by name.
+// waysToSearch returns a part for each search method, by name.
 func waysToSearch(d documents) map[string]Part {
 	return map[string]Part{"index": {Index: New(d)}, "scan": unindexedPart(d)}
 }
@@ -122,7 +122,7 @@ func FuzzFilter(f *testing.F) {
 // filterCase is a filter and the documents that it should find, in order.
 type filterCase struct{ name, filter, want string }
 
-// checkFindings checks the results for each way to search.
+// checkFindings checks the results of both search methods (index and scan).
 func checkFindings(t *testing.T, d documents, tests []filterCase, synonyms ...*Synonyms) {
 	t.Helper()
 	ways := waysToSearch(d)
@@ -315,7 +315,7 @@ type document struct {
 	Foreign       []string // texts in another language than requested, which have no head
 	Place         uint32   // rank among equally good matches
 	Language      string   // language of the corpus, used only in the first document; default: en
-	Header        bool     // abstract, so that it ranks after selectable documents
+	Header        bool     // abstract; ranks after selectable documents
 }
 
 // documents is a corpus for tests.

@@ -51,8 +51,8 @@ func (f *factors) pageData(ctx context.Context, signedIn *session.SignedInPerson
 	return data, nil
 }
 
-// mayChange reports whether the session may change factors now. If a new sign-in or a second factor is required, it redirects
-// the browser to the sign-in page.
+// mayChange reports whether the session may change factors now. If not, it redirects the browser to the sign-in page or,
+// e.g. if the provider manages the factors, shows an error.
 func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) bool {
 	enrolled, err := f.store.Load(r.Context(), signedIn.User)
 	switch {

@@ -199,7 +199,7 @@ func WantCode(t testing.TB, u *url.URL, notes ...any) {
 	}
 }
 
-// WantError checks that a redirect to a client contains an error and no code.
+// WantError checks that a redirect to a client contains the error want and no code.
 func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
 	t.Helper()
 	if u.Query().Get("error") != want || u.Query().Has("code") {

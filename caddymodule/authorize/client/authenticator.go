@@ -108,7 +108,7 @@ func (a *Authenticator) authenticateRequest(r *http.Request, p oauth2.Parameters
 	return client, nil
 }
 
-// checkSecret counts an attempt with a secret. client must be nil if the secret was wrong.
+// checkSecret counts an attempt with a secret and returns an error if client is nil, i.e. if the secret was wrong.
 func (a *Authenticator) checkSecret(r *http.Request, clientID string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {

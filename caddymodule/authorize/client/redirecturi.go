@@ -119,9 +119,9 @@ func IsPrivateUse(uri string) bool {
 	return !strings.HasPrefix(uri, "https:") && !strings.HasPrefix(uri, "http:")
 }
 
-// IsLoopback reports whether a browser may resolve a host to its own device: names below localhost
-// (RFC 6761 §6.3), and IP addresses in any notation, e.g. 127.1. For browsers, a host that ends in
-// a number is an IPv4 address (URL Standard §3.5).
+// IsLoopback reports whether a browser may resolve a host to its own device: localhost and names
+// below it (RFC 6761 §6.3), loopback and unspecified IP addresses, and other hosts that end in a
+// number, e.g. 127.1, because browsers parse them as IPv4 addresses (URL Standard §3.5).
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {

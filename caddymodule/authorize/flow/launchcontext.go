@@ -258,7 +258,7 @@ func (pk *patientPicker) continueFlow(w http.ResponseWriter, r *http.Request, re
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 
-// submitPatient validates the submitted patient, because forms can be tampered with.
+// submitPatient continues with the submitted patient. It validates the patient, because forms can be tampered with.
 func (pk *patientPicker) submitPatient(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	patient, err := pk.patients.Find(r.Context(), signedIn.User.Person(), p.Get("patient"))
 	switch {

@@ -254,8 +254,8 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	return nil
 }
 
-// checkState returns an error if state is JSON, even if URL-encoded twice. state must be Base64 (docs/evidence/interface.md)
-// unless the client has the compatibility option.
+// checkState returns an error if state is JSON, even if URL-encoded twice, unless the client has the compatibility
+// option. Apps can send it as Base64 (docs/evidence/interface.md).
 func checkState(req *authorizationRequest, p oauth2.Parameters) error {
 	if req.client.HasCompat(client.CompatJSONState) {
 		return nil

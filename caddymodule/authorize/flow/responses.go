@@ -57,7 +57,7 @@ func appendQuery(address string, p responseParameters) string {
 }
 
 // isOpenRedirect reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2). This is the
-// case if the request is a top-level navigation and the client registered itself, so that its redirect URI is unverified.
+// case if the request is a top-level navigation and the client registered itself, so its redirect URI is unverified.
 func isOpenRedirect(r *http.Request, c *client.Client) bool {
 	return c != nil && c.SelfRegistered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }

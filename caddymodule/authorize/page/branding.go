@@ -55,7 +55,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckColor returns an error if a color is invalid. Any color is accepted: if its contrast is too low, pages use a lighter or
+// CheckColor returns an error if text is not a color. It does not check the contrast: if it is too low, pages use a lighter or
 // darker shade.
 func CheckColor(text string) error {
 	_, err := parseColor(text)

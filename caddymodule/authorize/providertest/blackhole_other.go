@@ -4,7 +4,7 @@ package providertest
 
 import "testing"
 
-// BlackHole skips the test, because a full backlog does not drop SYNs on all other systems.
+// BlackHole skips the test: only Linux reliably drops SYNs when the backlog is full.
 func BlackHole(tb testing.TB) string {
 	tb.Helper()
 	tb.Skip("dropping SYNs is done on Linux alone")

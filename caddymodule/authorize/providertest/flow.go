@@ -165,7 +165,7 @@ func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
 	delete(p.refreshTokens, r.PostForm.Get("token"))
 }
 
-// authenticatesClient reports whether a request contains the client secret, sent by exactly one method (RFC 6749 §2.3).
+// authenticatesClient reports whether a request sends the client secret, if any, by exactly one method (RFC 6749 §2.3).
 func (s Settings) authenticatesClient(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()

@@ -32,7 +32,7 @@ const (
 	UserInfo      Endpoint = "/userinfo"
 	EndSession    Endpoint = "/logout"
 	Revocation    Endpoint = "/revoke"
-	Introspection Endpoint = "/introspect" // listed in the discovery document only if set in Settings.Metadata
+	Introspection Endpoint = "/introspect" // listed in the discovery document only if Settings.Metadata contains it
 )
 
 // Default client_id and secret of the client.

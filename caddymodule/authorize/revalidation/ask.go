@@ -45,8 +45,8 @@ type checkOptions struct {
 	isPersonActive bool          // the person is active now
 }
 
-// checkSignIn checks a sign-in at a provider. It returns nil if the provider confirms the sign-in, errEnded if the provider
-// denies it, and any other error for an outage.
+// checkSignIn checks a sign-in at a provider. It returns nil if the provider confirms the sign-in or need not be
+// asked now, errEnded if the sign-in was denied or removed, and any other error for an outage.
 func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, name string, q checkOptions) error {
 	for {
 		if err := a.providers.checkBackoff(p.Key); err != nil {

@@ -136,7 +136,7 @@ func TestRefreshTokenStays(t *testing.T) {
 	})
 }
 
-// A denial in doubt, or by a suspended provider, remains in force after the access token has expired, so that the person must
+// A denial in doubt, or by a suspended provider, remains in force after the access token has expired, so the person must
 // sign in.
 func TestDenialOutlastsAccessToken(t *testing.T) {
 	t.Parallel()

@@ -412,7 +412,7 @@ func (rs records) now() time.Time { return store.Now(rs.store) }
 // age returns the time since the provider's last confirmation.
 func (rs records) age(r *record) time.Duration { return store.Since(rs.store, r.Confirmed) }
 
-// isIdle reports whether the person has been inactive since the last check, so that refreshing
+// isIdle reports whether the person has been inactive since the last check, so refreshing
 // their token would needlessly prolong their session at the provider.
 func (r *record) isIdle() bool { return r.Bound && !r.LastActive.After(r.Confirmed) }
 

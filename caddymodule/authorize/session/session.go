@@ -64,8 +64,8 @@ type Session struct {
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
 	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token; "" if none
 
-	// UpstreamRequestedAt is when that ID token was requested. A later logout at the provider ends this session, even if it is
-	// not yet stored.
+	// UpstreamRequestedAt is when the provider's ID token was requested. A later logout at the provider ends this session,
+	// even if the session is not yet stored when the logout arrives.
 	UpstreamRequestedAt time.Time `json:"upstream_at,omitzero"`
 
 	// UpstreamIDToken is the provider's ID token, stored only if the provider's option keep_upstream_token is set.

@@ -165,7 +165,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
-// isDisconnected reports whether an error only means that the browser has disconnected, so that there
+// isDisconnected reports whether an error only means that the browser has disconnected, so there
 // is no response to send and nothing to log.
 func isDisconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && r.Context().Err() != nil

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// A pending sign-in is stored in as many cookies as necessary, is valid for ten minutes in its
-// browser, and can be used once.
+// A pending sign-in is stored in as many cookies as necessary, is valid for ten minutes, only in the
+// browser that started it, and can be used once.
 func TestPendingSignInCookies(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

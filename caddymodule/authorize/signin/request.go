@@ -34,7 +34,7 @@ type Request struct {
 	justSignedIn     bool // signed in with all enrolled factors
 }
 
-// MarkUsed marks the single-use value as used, in one step after the steps in before.
+// MarkUsed executes the steps in before, then marks the single-use value as used in a separate step.
 func (req *Request) MarkUsed(ctx context.Context, before ...store.Step) error {
 	return req.SingleUse.use(ctx, before...)
 }

@@ -508,8 +508,8 @@ func listedFactors(b *authorizetest.Browser) string {
 	return strings.Join(factorPattern.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
-// A session that is older than the second factor is accepted only with that factor, even on pages left open. The session in
-// which it was enrolled continues.
+// A session that started before a second factor was enrolled is accepted only with that factor, even on pages already open. The
+// session that enrolled the factor continues.
 func TestSessionFromBeforeFactor(t *testing.T) {
 	t.Parallel()
 	leadsToFactor := func(r *http.Response) bool {

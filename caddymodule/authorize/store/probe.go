@@ -26,7 +26,7 @@ const (
 var Causes = []Cause{CauseUnavailable, CauseFull, CausePermissions, CauseEviction, CauseFileLost, CauseDataLost, CauseVolatile, CauseOther}
 
 // A Fault is a store error with its cause. It matches [ErrUnavailable] if the cause is [CausePermissions] or [CauseFileLost],
-// because these last until they are repaired, and [ErrFull] if the cause is [CauseFull].
+// because the store is unusable until it is repaired, and [ErrFull] if the cause is [CauseFull].
 type Fault struct {
 	Cause Cause // cause of the fault
 	Err   error // error, including the remedy

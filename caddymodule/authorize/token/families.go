@@ -490,7 +490,7 @@ type rotation struct {
 // rotate returns the successor of a refresh token: a new token, or within the grace period the same token again. If a
 // concurrent request has rotated the token, the error is [store.ErrChanged].
 //
-// For a new token it does not reread whether the family was revoked, because a revocation deletes the family last, so that the
+// For a new token it does not reread whether the family was revoked, because a revocation deletes the family last, so the
 // swap fails. Rereading would also be wrong, because PostgreSQL reads after the swap. By then, a replay may have revoked the
 // family, although this request was first.
 func (fs *tokenFamilies) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {

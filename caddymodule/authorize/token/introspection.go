@@ -117,8 +117,8 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 	}, err
 }
 
-// hasPatientAccess reports whether an access token still gives access to its patient. It returns false if, according to the
-// FHIR server, the user no longer acts for the chosen patient.
+// hasPatientAccess reports whether an access token still gives access to its patient. It returns false if the user no
+// longer exists or, according to the FHIR server, no longer acts for the chosen patient.
 func (gs *Grants) hasPatientAccess(ctx context.Context, t *accessTokenClaims) (bool, error) {
 	if !t.NeedsRelationship || t.Context == nil {
 		return true, nil

@@ -198,8 +198,8 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 	return &IssuedTokens{AccessToken: access, Lifetime: lifetime}, err
 }
 
-// bindingHash returns a hash of the values to which a token is bound. They are the credential hash of a local user and the
-// generation of the client, if set.
+// bindingHash returns a hash of the credential hash of a local user and the client's generation. It returns credentialHash
+// unchanged if client is 0.
 func bindingHash(credentialHash string, client oauth2.Generation) string {
 	if client == 0 {
 		return credentialHash

@@ -348,7 +348,7 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 	}
 }
 
-// slowStore takes one second to list entries and counts concurrent calls of List.
+// slowStore takes one second to list entries and counts concurrent calls to List.
 type slowStore struct {
 	*fakeStore
 	mu         sync.Mutex

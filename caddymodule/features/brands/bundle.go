@@ -242,9 +242,8 @@ func checkIdentifier(identifier element) {
 // URISystem is the identifier system of URLs.
 const URISystem = "urn:ietf:rfc:3986"
 
-// checkAddress checks the combination of address parts. Allowed are a state; a state and city, optionally with a postal code
-// and street; or a postal code alone. If there is a country, the state may be missing, because most countries do not use states
-// in addresses.
+// checkAddress checks the combination of address parts. A state, city or postal code is required. A line requires a city and a
+// postal code. A city requires a state or, because most countries do not use states in addresses, a country.
 func checkAddress(address element) {
 	has := func(name string) bool { return address.member(name).exists() }
 	checkUse(address, "org-2")
@@ -279,7 +278,7 @@ func checkEndpoints(brand element, bundle resourceIndex) (references []string) {
 	return references
 }
 
-// checkParent checks the depth of the hierarchy: a brand either has its own portal or is part of a brand that has one.
+// checkParent checks the depth of the hierarchy: a brand may be part of a brand that is not itself part of another.
 func checkParent(brand element, bundle resourceIndex) {
 	partOf := brand.member("partOf")
 	if !partOf.exists() {
@@ -410,7 +409,7 @@ func checkVersions(endpoint element) {
 	}
 }
 
-// checkContact checks that Endpoint.contact includes a page for developers.
+// checkContact checks that Endpoint.contact includes a page for developers, and that all its pages have https URLs.
 func checkContact(endpoint element) {
 	pages := 0
 	for _, contact := range endpoint.items("contact") {

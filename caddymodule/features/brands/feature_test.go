@@ -42,7 +42,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// In a complete gateway, scripts of every origin can read the Bundle (CORS).
+// In a complete gateway, scripts from any origin can read the Bundle (CORS).
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("user_access_brands testdata/network.json {\n\t\t\tprimary https://hospital.example\n\t\t}"))

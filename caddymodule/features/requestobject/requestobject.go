@@ -208,7 +208,7 @@ func (c *objectClaims) check(clientID, issuer string) error {
 	return nil
 }
 
-// checkLifetime checks the claims of a required request object: it must be short-lived and intended for this server.
+// checkLifetime requires exp, nbf and aud in a request object, and an exp at most 60 minutes after nbf. check compares aud.
 func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:

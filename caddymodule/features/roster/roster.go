@@ -96,7 +96,7 @@ func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error)
 	return entries, apiError(err)
 }
 
-// clientSources returns the features in which clients register themselves.
+// clientSources returns the features through which clients can register.
 func (r *Roster) clientSources() (sources []fhirapp.ClientSource) {
 	for _, feature := range r.app.Features() {
 		if source, ok := feature.(fhirapp.ClientSource); ok {

@@ -152,8 +152,8 @@ func (m *Metadata) adaptStatement(a *message.Response, r *http.Request) error {
 	return nil
 }
 
-// hasNoPatientData reports whether text is a TerminologyCapabilities, or not FHIR: an object without resourceType is not a
-// resource.
+// hasNoPatientData reports whether text is a TerminologyCapabilities, or not FHIR: an object with neither
+// resourceType nor entry.
 func hasNoPatientData(text []byte) bool {
 	if res, err := resource.Parse(text); err == nil {
 		return res.Type == "TerminologyCapabilities"

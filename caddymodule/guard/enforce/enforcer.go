@@ -291,7 +291,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	return i, a, err
 }
 
-// isDeniedForEveryBody reports whether no scope allows the interaction with any body, so that the body need not be read.
+// isDeniedForEveryBody reports whether no scope allows the interaction with any body, so the body need not be read.
 func (x *exchange) isDeniedForEveryBody(i interaction.Interaction) bool {
 	if i.Type == "" || i.Type == smart.AnyType || len(x.enforcer.Policies) > 0 {
 		return false

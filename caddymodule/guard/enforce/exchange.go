@@ -106,8 +106,8 @@ func readsBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// prefersBinaryContent reports whether the response is a Binary and the client prefers its content: the Accept header contains
-// no FHIR format, or assigns it a lower weight (R4 binary.html#rest).
+// prefersBinaryContent reports whether a Binary was read and the client prefers its content: _format or, without it, the Accept
+// header contains no FHIR format, or Accept assigns it a lower weight (R4 binary.html#rest).
 func prefersBinaryContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
 	if a.Status != http.StatusOK {
 		return false

@@ -21,7 +21,7 @@ import (
 type dispatchEntry struct {
 	// handle answers a call.
 	handle func(ctx context.Context, x callHandler, c message.Call, i interaction.Interaction) (*message.Response, error)
-	// mayForward reports whether the scopes cover every resource that the request and response can contain, so that both pass
+	// mayForward reports whether the scopes cover every resource that the request and response can contain, so both pass
 	// unjudged.
 	mayForward func(x *exchange, i interaction.Interaction) bool
 	// handlePage answers a page link, starting at a position.

@@ -756,7 +756,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// An included entry is returned with a match that refers to it, even if the server's page contains other entries.
+// An included entry is on the page of a match that refers to it, even if the FHIR server puts other matches on that page.
 func TestIncludedOnItsPage(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, chart...)
@@ -841,7 +841,7 @@ func TestPostedSearch(t *testing.T) {
 	}
 }
 
-// modelTypes are types with one to four membership parameters, and the elements of these parameters.
+// modelTypes lists types with their membership parameters, as a JSON template of the elements that the parameters search.
 var modelTypes = []struct{ name, members string }{
 	{"Observation", `"subject":%s`}, {"Condition", `"subject":%s`}, {"Coverage", `"beneficiary":%s,"policyHolder":%s`},
 	{"CommunicationRequest", `"recipient":[%s]`}, {"AllergyIntolerance", `"patient":%s,"asserter":%s`},

@@ -77,7 +77,7 @@ type ResourceEvaluator interface {
 	// Evaluate judges a resource. Its result does not include the decision for the request as a whole.
 	Evaluate(ctx context.Context, res resource.Resource) Decision
 
-	// DeniesType reports whether all resources of a type are denied, whatever their other elements. False if unknown.
+	// DeniesType reports whether all resources of a type are denied regardless of their content. It returns false if unknown.
 	DeniesType(ctx context.Context, resourceType string) bool
 
 	// DependsOn reports whether decisions may depend on an element of resources. Large elements that are not needed, such as

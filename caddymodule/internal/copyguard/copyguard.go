@@ -39,8 +39,8 @@ var (
 	ErrIncomplete = errors.New("the store contains an incomplete copy of another store: complete it by running the same caddy fhir-store copy command again")
 )
 
-// Announce marks a store as used by a gateway until ctx is canceled. If the store accepts no new entries, it is not marked; a
-// copy then detects only changes that the gateway makes.
+// Announce marks a store as in use by a gateway until ctx is canceled. If the store accepts no new entries, it is not marked;
+// a copy then detects only changes that the gateway makes.
 func Announce(ctx context.Context, s store.Store) {
 	key := runningPrefix + rand.Text()
 	host, _ := os.Hostname() // host name for messages; may be empty
@@ -58,7 +58,7 @@ func Announce(ctx context.Context, s store.Store) {
 	_ = s.Delete(ctx, key) // if this fails, the mark expires
 }
 
-// CheckNotRunning returns [ErrRunning] if a gateway has marked the store as used.
+// CheckNotRunning returns [ErrRunning] if a running gateway has marked the store as in use.
 func CheckNotRunning(ctx context.Context, s store.Store) error {
 	keys, err := s.List(ctx, runningPrefix)
 	if err != nil {

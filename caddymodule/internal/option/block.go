@@ -53,7 +53,7 @@ func (s Block) Parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	return nil
 }
 
-// Word returns a setter that parses one argument and checks it. If check is nil, any word is valid.
+// Word returns a setter that parses one argument and checks it unless check is nil.
 func Word(to *string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args, err := parseArguments(d)
@@ -68,7 +68,7 @@ func Word(to *string, check func(string) error) Setter {
 	}
 }
 
-// Words returns a setter that parses one or more arguments and checks each. If check is nil, any word is valid.
+// Words returns a setter that parses one or more arguments and checks each unless check is nil.
 func Words(to *[]string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) (err error) {
 		if *to, err = parseArguments(d); err != nil {

@@ -168,7 +168,7 @@ func newFailureLogger(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// PendingError is returned for an unknown kid if it is too early to fetch the keys again, so that the key may be new.
+// PendingError is returned for an unknown kid if it is too early to fetch the keys again, so the key may be new.
 type PendingError struct {
 	Wait time.Duration // time until the keys may be fetched again
 }

@@ -544,7 +544,7 @@ type ProviderTokens struct {
 	RefreshToken       string    `json:"upstream_refresh_token,omitempty"` // latest refresh token, for [Provider.Refresh]; "" if the provider issued none
 	RefreshExpiry      time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if known
 	ExpiresWithSession bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest.OfflineAccess] requests a longer-lived one
-	ProlongsSession    bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so that a refresh may prolong the person's session at the provider
+	ProlongsSession    bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
 	CanIntrospect      bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which does not prolong the session
 	AccessToken        string    `json:"upstream_access_token,omitempty"`  // access token for [Provider.Introspect], if there is no refresh token
 	AccessTokenExpiry  time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, if there is no refresh token

@@ -68,7 +68,7 @@ type Replica struct {
 	maxLag      time.Duration // a negative value means no limit
 	mirror      mirror
 	changed     changedKeys
-	pendingGets map[string]*pendingGet // pending calls of Get by key
+	pendingGets map[string]*pendingGet // pending calls to Get by key
 
 	cache boundedcache.Cache[string, cachedResult] // only modified while mu is held
 }

@@ -39,10 +39,10 @@ type Introspection struct {
 	// The URL of the introspection endpoint: https, or http on loopback. Required.
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// The client_id of the gateway at that server. Placeholders are supported. Required.
+	// The gateway's client_id at the introspection endpoint. Placeholders are supported. Required.
 	ClientID string `json:"client_id,omitempty"`
 
-	// The client secret of the gateway at that server. Placeholders are supported. Required.
+	// The gateway's client secret at the introspection endpoint. Placeholders are supported. Required.
 	ClientSecret string `json:"client_secret,omitempty"`
 
 	// The `iss` that responses must contain. Default: not checked.

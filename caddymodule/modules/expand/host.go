@@ -158,7 +158,7 @@ var costlyQueue = fairqueue.New(runtime.GOMAXPROCS(0))
 
 const maxSlotWait = 10 * time.Second
 
-// acquireSlot waits up to maxSlotWait for a slot, so that a costly request may run. A network gets at most half of the slots,
+// acquireSlot waits up to maxSlotWait for a slot for a costly request. A network gets at most half of the slots,
 // as does a client.
 func acquireSlot(ctx context.Context) (release func(), err error) {
 	return acquireSlotIn(ctx, costlyQueue)

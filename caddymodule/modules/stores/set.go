@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// Bounds of revocation_max_lag. An available store sends a message each second.
+// Bounds for revocation_max_lag. An available store sends a message every second.
 const (
 	minRevocationLag = 2 * time.Second
 	maxRevocationLag = time.Hour

@@ -41,7 +41,7 @@ type Deployment struct {
 	Balancer *Process
 }
 
-// ErrNoNamespaces is returned if this machine does not support network namespaces, so that servers cannot be cut off.
+// ErrNoNamespaces is returned if this machine does not support network namespaces, so servers cannot be cut off.
 var ErrNoNamespaces = errors.New("no network namespaces here")
 
 // Start starts all servers of a deployment and waits until they respond.

@@ -12,7 +12,7 @@ type Rules struct {
 	// Undo is set if an unacknowledged revocation may take effect and be undone later, by the failover of an isolated master.
 	Undo bool
 
-	// Exceptions to the rules. They are used to classify a violation.
+	// Each permits one kind of violation, to classify it: second use, access after revocation, rejection of a valid token.
 	passTwice, passAccepted, passRefused bool
 }
 

@@ -41,7 +41,7 @@ type prefix struct {
 // unit is a unit with its definition and, once resolved, its measure in base units.
 type unit struct {
 	Code      string   `xml:"Code,attr"`
-	Metric    string   `xml:"isMetric,attr"` // flagTrue if set, like the next two fields
+	Metric    string   `xml:"isMetric,attr"` // flagTrue if true, as in the next two fields
 	Special   string   `xml:"isSpecial,attr"`
 	Arbitrary string   `xml:"isArbitrary,attr"`
 	Names     []string `xml:"name"` // never empty

@@ -1,4 +1,4 @@
-// Package bitset implements sets of small numbers with one bit per number. A set is a slice of words, so that callers can
+// Package bitset implements sets of small numbers with one bit per number. A set is a slice of words, so callers can
 // combine sets word by word.
 package bitset
 

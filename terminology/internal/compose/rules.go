@@ -23,7 +23,7 @@ type Rules struct {
 	// Supplements are the canonicals of required code system supplements (parameter useSupplement).
 	Supplements []string
 
-	// Date is a FHIR date. Definitions that are newer are ignored.
+	// Date is the FHIR date as of which definitions are selected; newer ones are ignored.
 	Date string
 
 	// ActiveOnly excludes inactive codes. ExcludeNotForUI excludes abstract codes.
@@ -169,7 +169,7 @@ func VersionFor(list []string, url string) (version, rule string) {
 }
 
 // selectCodeSystem selects the code system version for an include. In order of precedence, it is the forced, declared,
-// preferred, required or latest version. The latest version is determined as of the locked date or the request's date, if set.
+// preferred, required or latest version. The latest version is determined as of the locked date or the request's date, if any.
 // index is None if the version is not loaded, requested is the requested version, and use reports whether the include applies.
 // A probe selects the version itself.
 func (c *Evaluator) selectCodeSystem(set *definitions.ConceptSet) (index uint32, requested string, use bool, err error) {

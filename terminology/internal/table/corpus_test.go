@@ -29,7 +29,7 @@ func TestLanguageKey(t *testing.T) {
 	}
 }
 
-// TestIndexesAreBounded checks that the number of indexes is limited if clients request many languages.
+// TestIndexesAreBounded checks that the number of indexes stays bounded even if clients request many languages.
 func TestIndexesAreBounded(t *testing.T) {
 	var s searchIndexes
 	build := func() *textindex.Index { return textindex.New(&conceptCorpus{table: new(Table)}) }

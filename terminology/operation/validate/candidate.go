@@ -192,7 +192,7 @@ type versionChooser struct {
 }
 
 // choose returns the code system version for a coding. This is the version determined by the include and the parameters, or the
-// coding's version if they permit it. If no version is specified, it is the latest version, as of date if set.
+// coding's version if they permit it. If no version is specified, it is the latest version, as of date unless that is empty.
 func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
 	effectiveVersion, rule := v.rules.Versions.Apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, effectiveVersion), matches: true}

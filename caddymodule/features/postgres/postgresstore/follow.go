@@ -31,7 +31,7 @@ const changesQuery = `SELECT s.snapshot, s.now, s.started, e.key, CASE WHEN NOT 
 	LEFT JOIN {table} AS e ON e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
 	ORDER BY e.xid`
 
-// futureSnapshot is a snapshot that includes all future transactions, so that no row is new compared with it.
+// futureSnapshot is a snapshot that includes all future transactions, so no row is new compared with it.
 const futureSnapshot = "9223372036854775807:9223372036854775807:"
 
 // A follower implements [Store.Subscribe].

@@ -140,7 +140,7 @@ var (
 // A step is a list of calls prepared for the procedure.
 type step struct {
 	calls         []*store.Call // all calls, in the caller's order
-	changes       []*store.Call // calls that change entries, by key to avoid deadlocks
+	changes       []*store.Call // calls that change entries, sorted by key to avoid deadlocks
 	gets          []*store.Call
 	args          arguments
 	boundedRows   int64 // maximum number of rows added for bounded kinds

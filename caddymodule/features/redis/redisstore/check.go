@@ -271,7 +271,7 @@ func convertError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(err)) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isTemporary reports whether an error is temporary, so that a retry may succeed.
+// isTemporary reports whether an error is temporary, so a retry may succeed.
 func isTemporary(err error) bool {
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		return true

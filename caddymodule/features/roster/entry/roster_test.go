@@ -257,7 +257,7 @@ func TestFullRoster(t *testing.T) {
 	mustChange(t, r, Users, "x", Add(empty))
 }
 
-// countingStore counts the calls of List and can be made to fail.
+// countingStore counts the calls to List and can be made to fail.
 type countingStore struct {
 	store.Store
 	lists       atomic.Int64

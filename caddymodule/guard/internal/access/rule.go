@@ -26,11 +26,11 @@ type Rule struct {
 	judgeWrite func(c patientRecord, res resource.Resource, read Verdict) Verdict
 	// confineSearch returns searches that together find all covered resources and as few others as possible. Nil: no search.
 	confineSearch func(q Search) []Confinement
-	// hasExactTotal is true if the searches find only covered resources, so that the FHIR server's total is correct.
+	// hasExactTotal is true if the searches find only covered resources, so the FHIR server's total is correct.
 	hasExactTotal bool
 	// isPatientOnly is true if covered resources belong to the patient alone.
 	isPatientOnly bool
-	// coversEveryPatient is true if all resources of the type are covered for every patient, so that responses may include them.
+	// coversEveryPatient is true if all resources of the type are covered for every patient, so responses may include them.
 	coversEveryPatient bool
 	// mayBeReferenced reports whether records may refer to a resource of the type without a lookup. Nil: false.
 	mayBeReferenced func(resourceType string) bool
@@ -189,7 +189,7 @@ func (s TypeRules) Confine(q Search) []Confinement {
 	return all
 }
 
-// HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so that the number of matches
+// HasExactTotal reports whether the searches of [TypeRules.Confine] find only covered resources, so the number of matches
 // reveals nothing about others.
 func (s TypeRules) HasExactTotal(resourceType string) bool { return s.rule(resourceType).hasExactTotal }
 
@@ -329,7 +329,7 @@ func (q Search) isConfinedBy(p smart.Parameter) bool {
 	return !isID || modifier != "" || refersOnlyToPatients(by)
 }
 
-// refersOnlyToPatients reports whether a parameter refers only to patients, so that a bare id identifies a patient. In R4, this
+// refersOnlyToPatients reports whether a parameter refers only to patients, so a bare id identifies a patient. In R4, this
 // applies to every element with the name patient, regardless of the parameter's targets.
 func refersOnlyToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {

@@ -492,7 +492,7 @@ func (d *bundleJudge) bundleType() string {
 	return resource.Text(kind)
 }
 
-// isRequestOrResponse reports whether an entry is part of a request or a response.
+// isRequestOrResponse reports whether a Bundle entry has the element search, request or response.
 func isRequestOrResponse(entry []byte) bool {
 	return slices.ContainsFunc([]string{"search", "request", "response"}, func(name string) bool {
 		_, ok := resource.Field(entry, name)

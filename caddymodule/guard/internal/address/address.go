@@ -239,7 +239,7 @@ var definitionTypes = message.NewSet(
 	"StructureDefinition", "StructureMap", "TerminologyCapabilities", "TestScript", "ValueSet",
 )
 
-// escapeRules describes how a format escapes characters and names values.
+// escapeRules describes how a format escapes characters and where it puts the names of values.
 type escapeRules struct {
 	firstByte byte // first byte of an escape sequence
 	// secondBytes contains the possible second bytes of the escape sequence for a character in a URL.

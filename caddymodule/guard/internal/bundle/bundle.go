@@ -96,8 +96,8 @@ func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Resp
 	return out.Response(), nil
 }
 
-// mayForwardBundle reports whether a batch or transaction passes unjudged: every entry would pass as a single request, and no
-// response is a Bundle, whose links would have to be sealed.
+// mayForwardBundle reports whether a batch or transaction passes unjudged: it has entries, with distinct fullUrls, every entry
+// would pass as a single request, and no response is a Bundle, whose links would have to be sealed.
 func (x *Handler) mayForwardBundle(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].toCall(); err != nil || !x.EntryHandler.ForwardsEntry(c, i) {

@@ -36,7 +36,7 @@ type job struct {
 	Request  string   `json:"r"` // the client's kick-off request
 	Types    []string `json:"t,omitempty"`
 	AllTypes bool     `json:"a,omitempty"` // the job may export all types
-	// JudgedByPolicies is true if policies judged resources at the kick-off, so that its parameters were checked for leaks.
+	// JudgedByPolicies is true if policies judged resources at the kick-off, so its parameters were checked for leaks.
 	JudgedByPolicies bool `json:"j,omitempty"`
 	// FileType is the type of a file's resources. For a judged job, Path and Query are those of the job, and the file combines
 	// all files of this type.

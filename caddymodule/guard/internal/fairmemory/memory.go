@@ -181,7 +181,7 @@ func (m *Memory) allocate(s *Share, bytes, ahead int64) {
 	s.reserved = ahead
 }
 
-// shrink releases the unused bytes of a share and those beyond a size.
+// shrink reduces a share to at most to bytes, and releases its reserved bytes.
 func (m *Memory) shrink(s *Share, to int64) {
 	if to = min(to, s.used-s.reserved); to == s.used {
 		return

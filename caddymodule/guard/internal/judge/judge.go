@@ -487,7 +487,7 @@ func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bun
 }
 
 // isAttachment reports whether a DocumentReference of the patient that a scope covers refers to one of the addresses, and no
-// DocumentReference of another patient does.
+// DocumentReference of another patient does. It returns false if there are too many.
 func (x *Judge) isAttachment(ctx context.Context, patient string, addresses []string, referrers *message.Bundle) (bool, error) {
 	if referrers.Links.Find("next") != "" || len(referrers.Entries) > maxReferrers {
 		return false, nil

@@ -89,8 +89,8 @@ func (x *Handler) handleJudged(ctx context.Context, c message.Call, i interactio
 	return j.executeWithRules(ctx, i, rules, at)
 }
 
-// isBoundPatient reports whether an operation is called on a Patient to which a grant is bound. That Patient need not be read
-// first: if it does not exist, the FHIR server reports it.
+// isBoundPatient reports whether an operation is called on a Patient to which an unconstrained grant is bound, without policies
+// that may deny it. That Patient need not be read first: if it does not exist, the FHIR server reports it.
 func (x *Handler) isBoundPatient(i interaction.Interaction, grants []access.Grant) bool {
 	return i.Type == "Patient" && !x.Judge.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
 		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.DependsOnPolicy
@@ -511,7 +511,7 @@ func (j *judgedOperation) addSharedResources(ctx context.Context, out *message.B
 	return had, nil
 }
 
-// isSharedType reports whether resources of a type are shared between all patients and requested by the client.
+// isSharedType reports whether a type is shared between all patients, granted, and not excluded by _type or _since.
 func (j *judgedOperation) isSharedType(resourceType string) bool {
 	isShared := j.handler.TypeRules.IsForAllPatients(resourceType) && len(j.handler.responseGrants(j.operation, resourceType)) > 0
 	for _, p := range j.parameters {

@@ -121,7 +121,7 @@ func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 	return Operation{}, false
 }
 
-// ChangesData reports whether the operation changes stored data, so that GET is not permitted (R4 operations.html#3.2.0.1).
+// ChangesData reports whether the operation changes stored data, so GET is not permitted (R4 operations.html#3.2.0.1).
 func (op Operation) ChangesData() bool { return op.Permission&^message.ReadSearch != 0 }
 
 var errInvalidDefinition = errors.New("expected <$name> patient|instance|whole <cruds> [<Type>...], <$name> token [<Type>...] or <$name> off")

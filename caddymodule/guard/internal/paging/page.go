@@ -71,8 +71,8 @@ func (p Position) IsEnd() bool {
 
 // Sealing seals text so that only this server can create and open it.
 type Sealing interface {
-	// Seal returns the sealed text, which opens only with the same binding. It consists of letters, digits, hyphens, _ and
-	// dots.
+	// Seal returns the sealed text, which can be opened only with the same binding. It consists of letters, digits, hyphens,
+	// underscores and dots.
 	Seal(ctx context.Context, text, binding string) (string, error)
 	// Unseal opens a text that [Sealing.Seal] sealed with the same binding at most maxAge ago.
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)

@@ -363,8 +363,8 @@ func (r searchRules) resolveChain(ctx context.Context, p smart.Parameter) (param
 	return parameterEffects{hasResolvedChain: true, forwarded: []smart.Parameter{by}}, nil
 }
 
-// mayForwardChain reports whether the client may search all resources of all types that a chain involves. It returns false for
-// references defined by a site, because the FHIR server may define them differently.
+// mayForwardChain reports whether the client may search all resources of all types that a chain involves, and its condition
+// depends on nothing else. It returns false for references defined by a site: the FHIR server may define them differently.
 func (r searchRules) mayForwardChain(c chain) bool {
 	return !c.parameter.IsSiteDefined && !slices.ContainsFunc(c.types, func(t string) bool {
 		if !r.handler.Judge.Rights().IsUnrestricted(t, smart.Search) {

@@ -61,7 +61,7 @@ func (r searchRules) revincludesOf(p smart.Parameter) (all []smart.Parameter) {
 	return all
 }
 
-// hasCoveredTarget reports whether a scope covers resources of a type that the reference can refer to.
+// hasCoveredTarget reports whether a scope covers a type that a reference can refer to, or its types are unknown.
 func (r searchRules) hasCoveredTarget(by searchparam.Parameter) bool {
 	to := targetTypes(by)
 	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {

@@ -214,9 +214,9 @@ func branchSize(pageSize, count, branches int, sorted bool) int {
 	}
 }
 
-// isFullPage reports whether a page without a next link may not be the last one: it has no total and as many matches as
-// requested. Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's
-// own link or, for the first page, in the call.
+// isFullPage reports whether a page without a next link may not be the last one: it has as many matches as requested. Some FHIR
+// servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's own link or, for the
+// first page, in the call.
 func isFullPage(b *message.Bundle, at paging.BranchPosition, requestedCount int) bool {
 	query, _ := url.ParseQuery(at.Query)
 	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
@@ -384,7 +384,7 @@ func (f *matchFilter) mayJudge(resourceType string) bool {
 }
 
 // acceptMatch reports whether a match of branch n is visible and neither this branch nor an earlier one has found it already.
-// Matches that do not satisfy the branch's parameters are dropped.
+// Matches of another type than the branch's are dropped.
 func (f *matchFilter) acceptMatch(ctx context.Context, e *message.Entry, n int) (bool, error) {
 	b, of := f.branches[n], interaction.Reference{Type: e.ParsedResource.Type, ID: e.ParsedResource.ID}
 	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.ParsedResource.Type || f.seen[of] {

@@ -104,7 +104,7 @@ type scopeCoverage uint8
 const (
 	// coversSome: the scopes cover only a part of the resources.
 	coversSome scopeCoverage = iota
-	// coversTypes: the scopes cover all resources of the types, but not of all types.
+	// coversTypes: the scopes cover all resources of the types involved, but not of every type.
 	coversTypes
 	// coversAll: the scopes cover all resources of all types.
 	coversAll
@@ -496,8 +496,8 @@ func (r searchRules) parseSort(value string) (by sortOrder, err error) {
 	return by, nil
 }
 
-// checkSort rejects references as sort keys, because the FHIR server may sort by the referenced resources. If several branches
-// are merged, it also rejects keys that the gateway cannot evaluate.
+// checkSort rejects sort keys that are unknown or may depend on other resources, such as references. If several branches are
+// merged, it also rejects keys that the gateway cannot evaluate.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.branches {
 		p, ok := r.handler.Parameters.Lookup(b.resourceType, name)

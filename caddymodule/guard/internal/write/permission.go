@@ -387,8 +387,8 @@ func (x *Handler) checkContainer(res resource.Resource, text []byte) error {
 
 var errInvalidChannel = errors.New("the Subscription channel cannot be checked")
 
-// checkSubscription rejects a Subscription, even if it is not active yet, that would send more than a search with the token
-// finds. The stored version does not matter, because the complete new version is judged.
+// checkSubscription rejects a Subscription, even an inactive one, that would send more than a search with the token finds. The
+// stored version does not matter, because the complete new version is judged.
 //
 // The sent resources are not judged individually, so the scopes must cover every match. Only the topic defines the content of
 // its notifications, so topics require scopes for everything.
