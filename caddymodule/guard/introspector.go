@@ -258,9 +258,11 @@ func (i *Introspector) check() error {
 		return fmt.Errorf("%w: invalid introspection endpoint: %w", ErrUnavailable, err)
 	}
 	isSecure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
-	if !isSecure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
-		// Otherwise, the client secret and the access token would be sent in cleartext.
+	switch {
+	case !isSecure: // the client secret and the access token would be sent in cleartext
 		return fmt.Errorf("%w: introspection endpoint must use https, or http on loopback", ErrUnavailable)
+	case endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "":
+		return fmt.Errorf("%w: introspection endpoint must have a host, and neither user info nor a fragment", ErrUnavailable)
 	}
 	return nil
 }

@@ -271,7 +271,7 @@ func (x *pageReader) readEntry(r *fhirjson.Reader) error {
 		return err
 	}
 	if len(e.code) == 0 {
-		return fmt.Errorf("%w: an entry without a code", errIncompleteExpansion) // a heading: the expansion is a tree, not pageable
+		return fmt.Errorf("%w: an entry has no code", errIncompleteExpansion) // a heading: the expansion is a tree, not pageable
 	}
 	e.raw = slices.Clip(append(e.raw, '}'))
 	x.builder.expansion.size += 2*len(raw) + 128

@@ -166,7 +166,7 @@ func parseChange(m redis.XMessage, offset time.Duration) (change store.Change, e
 	text, _ := m.Values["e"].(string)
 	expiry, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return change, fmt.Errorf("parsing the expiry: %w", err)
+		return change, fmt.Errorf("parsing the expiry of a change: %w", err)
 	}
 	change.Value, change.ExpiresAt = []byte(value), time.UnixMilli(expiry).Add(-offset)
 	return change, nil

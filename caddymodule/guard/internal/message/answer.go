@@ -235,7 +235,7 @@ func (h *ResponseBuffer) Write(p []byte) (int, error) {
 // Causes for withholding a response from the FHIR server.
 var (
 	// ErrResponseWithheld: the response cannot be judged.
-	ErrResponseWithheld = errors.New("FHIR server response cannot be checked")
+	ErrResponseWithheld = errors.New("the FHIR server's response cannot be checked")
 	ErrResponseTooLong  = errors.New("the FHIR server's response is too large to check")
 	ErrNoResponse       = errors.New("the next handler wrote no response")
 )
