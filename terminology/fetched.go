@@ -65,9 +65,9 @@ type FetchedDefinitions struct {
 
 // fetchedLayers is a stack of libraries, each with more fetched definitions than the one below.
 type fetchedLayers struct {
-	base     *Library
-	current  *Library
-	overlays int // number of overlays between base and current
+	base         *Library
+	current      *Library
+	overlayCount int // number of overlays between base and current
 }
 
 // MaxFetches is the maximum number of definitions fetched for one request.
@@ -282,9 +282,9 @@ func (f *FetchedDefinitions) store(m outcome.MissingDefinition, resource jsontex
 		if err != nil {
 			return fmt.Errorf("parsing %v: %w", m, err)
 		}
-		f.layers.current, f.layers.overlays = more, f.layers.overlays+1
+		f.layers.current, f.layers.overlayCount = more, f.layers.overlayCount+1
 	}
-	if f.items.put(m, item, f.sizeLimit()) || f.layers.overlays > maxOverlays {
+	if f.items.put(m, item, f.sizeLimit()) || f.layers.overlayCount > maxOverlays {
 		f.rebuild()
 	}
 	if f.items.nextExpiry.IsZero() || item.expiresAt.Before(f.items.nextExpiry) {
@@ -295,7 +295,7 @@ func (f *FetchedDefinitions) store(m outcome.MissingDefinition, resource jsontex
 
 // rebuild recreates the library from all stored definitions. All of them have been parsed successfully before.
 func (f *FetchedDefinitions) rebuild() {
-	f.layers.current, f.layers.overlays = f.layers.base, 0
+	f.layers.current, f.layers.overlayCount = f.layers.base, 0
 	var items []*fetchResult
 	f.items.each(func(_ outcome.MissingDefinition, item *fetchResult) {
 		if item.resource != nil {
@@ -311,7 +311,7 @@ func (f *FetchedDefinitions) rebuild() {
 		resources = append(resources, item.resource)
 	}
 	if l, err := f.layers.base.combine(resources...); err == nil {
-		f.layers.current, f.layers.overlays = l, 1
+		f.layers.current, f.layers.overlayCount = l, 1
 	}
 }
 

@@ -228,8 +228,8 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// entryGenerations contains the local users and configured clients of a server, which does not modify them.
-type entryGenerations struct {
+// localEntries contains the local users and configured clients of a server, which does not modify them.
+type localEntries struct {
 	directory *people.Directory
 	clients   *client.Registry
 	origins   *origins
@@ -239,7 +239,7 @@ type entryGenerations struct {
 	providers map[string]*people.Provider
 }
 
-func newEntries(c *Config) (*entryGenerations, error) {
+func newEntries(c *Config) (*localEntries, error) {
 	linksByEmail := slices.ContainsFunc(c.IdentityProviders, func(p people.IdentityProvider) bool { return p.LinkEmail })
 	directory, err := people.NewDirectory(c.Users, c.Passwords, linksByEmail)
 	if err != nil {
@@ -247,7 +247,7 @@ func newEntries(c *Config) (*entryGenerations, error) {
 	}
 	clients := client.NewRegistry(token.GrantTypes())
 	directory.CheckComplete, clients.CheckComplete = c.CheckComplete, c.CheckComplete
-	e := &entryGenerations{directory: directory, clients: clients, origins: &origins{redirectCounts: new(snapshotmap.Map[int])}}
+	e := &localEntries{directory: directory, clients: clients, origins: &origins{redirectCounts: new(snapshotmap.Map[int])}}
 	for _, client := range c.Clients {
 		if err := e.addClient(c, client); err != nil {
 			return nil, err
@@ -258,7 +258,7 @@ func newEntries(c *Config) (*entryGenerations, error) {
 
 // addClient adds a client. A client_id must not equal a user's id, because their tokens would have
 // the same sub and could be confused (RFC 9700 §4.15).
-func (e *entryGenerations) addClient(c *Config, client client.Client) error {
+func (e *localEntries) addClient(c *Config, client client.Client) error {
 	if e.clients.FindConfigured(client.ID) == nil && e.directory.User(client.ID) != nil {
 		return fmt.Errorf("client_id %s is already the name of a user: their tokens would have the same sub", client.ID)
 	}
@@ -278,12 +278,12 @@ func (e *entryGenerations) addClient(c *Config, client client.Client) error {
 // depend on the total number of users and clients. A Draft is not safe for concurrent use.
 type Draft struct {
 	config  Config
-	entries entryGenerations
+	entries localEntries
 }
 
 // Draft returns a draft with the server's users and clients. It does not change the server.
 func (s *Server) Draft() *Draft {
-	return &Draft{s.config, entryGenerations{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
+	return &Draft{s.config, localEntries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
 
 // AddUser adds a user. It returns an error and changes nothing if the user is invalid or conflicts

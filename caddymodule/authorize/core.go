@@ -99,7 +99,7 @@ func (a *Core) ExtendSMART(add func(*smart.Configuration)) {
 	a.smartExtensions = append(a.smartExtensions, add)
 }
 
-func newCore(c *Config, of *entryGenerations) (*Core, error) {
+func newCore(c *Config, of *localEntries) (*Core, error) {
 	a := &Core{Config: c, Trail: &audit.Recorder{OnEvent: c.Audit, ClientAddress: c.ClientAddress}, routes: map[string]http.Handler{}, SignInTargets: map[string]signin.Target{}}
 	a.Responder = &endpoint.Responder{
 		Issuer: c.Issuer, IsHTTPS: c.IsHTTPS, Logger: c.Logger, Trail: a.Trail,
@@ -136,7 +136,7 @@ func newCore(c *Config, of *entryGenerations) (*Core, error) {
 	return a, nil
 }
 
-func (a *Core) addPeople(c *Config, of *entryGenerations) (err error) {
+func (a *Core) addPeople(c *Config, of *localEntries) (err error) {
 	a.Clients = of.clients
 	a.Accounts = &people.Accounts{
 		Directory: of.directory, Clients: of.clients,

@@ -39,7 +39,7 @@ type Server struct {
 	trail        *audit.Recorder
 	registration string // registration endpoint, or ""
 	config       Config // complete configuration
-	entries      *entryGenerations
+	entries      *localEntries
 }
 
 // New returns the Server for a configuration, or an error if it is invalid. New does no I/O.
@@ -55,7 +55,7 @@ func New(c Config) (*Server, error) {
 }
 
 // newServer builds the Server from a complete configuration with its users and clients.
-func newServer(c Config, of *entryGenerations) (*Server, error) {
+func newServer(c Config, of *localEntries) (*Server, error) {
 	a, err := newCore(&c, of)
 	if err != nil {
 		return nil, err

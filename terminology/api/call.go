@@ -264,7 +264,7 @@ func (p *Parameters) read(inputs []parameters.Input) error {
 // isRepeatable reports whether a parameter may be repeated. Repeating any other parameter is an error because its value would
 // be ambiguous.
 func (p *Parameters) isRepeatable(name string) bool {
-	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
+	return p.ListField(name) != nil || name == "tx-resource" || name == "_elements"
 }
 
 // isText reports whether a value is a valid FHIR string: UTF-8 without control characters except tab, line feed and

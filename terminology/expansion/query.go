@@ -111,8 +111,8 @@ func checkFilter(filter string) error {
 	return nil
 }
 
-// List returns the field for a repeatable parameter, or nil for any other parameter.
-func (q *Query) List(name string) *[]string {
+// ListField returns the field for a repeatable parameter, or nil for any other parameter.
+func (q *Query) ListField(name string) *[]string {
 	switch name {
 	case "designation":
 		return &q.Designations
@@ -202,7 +202,7 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 
 // setOther reads a repeatable or boolean parameter, _summary or _elements.
 func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
-	if list := q.List(in.Name); list != nil {
+	if list := q.ListField(in.Name); list != nil {
 		*list = append(*list, in.Value)
 		return true, q.Versions.Check(in)
 	}
@@ -246,7 +246,7 @@ func (q *Query) hasParameter(name string) bool {
 	if q.HasParameter(name) {
 		return true
 	}
-	if list := q.List(name); list != nil {
+	if list := q.ListField(name); list != nil {
 		return *list != nil
 	}
 	if c := q.choiceField(name); c != nil {

@@ -193,7 +193,7 @@ func factorErrorText(err error) *page.Text {
 
 // showPage shows a page. Its forms may target this endpoint and, for a new sign-in, redirect to identity providers.
 func (f *renderer) showPage(w http.ResponseWriter, r *http.Request, v page.View) {
-	v.Policy.FormAction = page.FormAction(f.issuers...)
+	v.Policy.FormAction = page.FormActionSources(f.issuers...)
 	f.site.Show(w, r, v)
 }
 

@@ -146,11 +146,11 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// FormAction returns the CSP sources for forms that are submitted to the gateway, which may redirect to addresses. Chromium
+// FormActionSources returns the CSP sources for forms that are submitted to the gateway, which may redirect to addresses. Chromium
 // also applies the policy to every further redirect after an address at another server, e.g. through an identity provider.
 // Therefore, if there is such an address, any https URL is permitted. Plain http URLs are permitted only if listed in
 // addresses. A policy can contain neither IPv6 addresses (CSP 3 §2.3.1) nor the host of a URL with a private-use scheme.
-func FormAction(addresses ...string) string {
+func FormActionSources(addresses ...string) string {
 	allowed, isExternal := "", false
 	for _, address := range addresses {
 		u, err := url.Parse(address)

@@ -86,7 +86,7 @@ func TestFormAction(t *testing.T) {
 		"'self' https: http://localhost:3000": {"http://localhost:3000/callback"},
 		"'self' https: com.example.app:":      {"com.example.app:/callback"},
 	} {
-		if got := FormAction(addresses...); got != want {
+		if got := FormActionSources(addresses...); got != want {
 			t.Errorf("%q: %q, want %q", addresses, got, want)
 		}
 	}

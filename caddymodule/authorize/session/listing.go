@@ -79,7 +79,7 @@ func (l Listing) sessionInfo(ctx context.Context, stored *Session) (*Info, error
 // ListForUser returns a user's latest sessions. It omits those with unreadable records, which cannot be used. Unlike
 // [Listing.List], it does not search the store.
 func (l Listing) ListForUser(ctx context.Context, user string) ([]Info, error) {
-	sids, err := l.Sessions.userList(user).Items(ctx, sidSize)
+	sids, err := l.Sessions.userSessionList(user).Items(ctx, sidSize)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func (l Listing) EndAllExcept(ctx context.Context, user, sid string) error {
 	return err
 }
 
-// userList returns the list of a user's sessions.
-func (s *Sessions) userList(user string) store.RecentList {
+// userSessionList returns the list of a user's sessions.
+func (s *Sessions) userSessionList(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
@@ -149,7 +149,7 @@ func (s *Sessions) upstreamList(provider, subject string) store.RecentList {
 
 // listsWith returns the lists to which a session belongs.
 func (s *Sessions) listsWith(stored *Session) []store.RecentList {
-	lists := []store.RecentList{s.userList(stored.User)}
+	lists := []store.RecentList{s.userSessionList(stored.User)}
 	if stored.Provider != "" {
 		lists = append(lists, s.upstreamList(stored.Provider, stored.UpstreamSubject))
 	}
@@ -178,7 +178,7 @@ func sessionKeys(sids []string) (keys []string) {
 // sid.
 func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		sids, sessions, err := s.loadListedSessions(ctx, s.userList(user))
+		sids, sessions, err := s.loadListedSessions(ctx, s.userSessionList(user))
 		if err != nil {
 			yield(nil, err)
 			return

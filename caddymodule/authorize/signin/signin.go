@@ -228,7 +228,7 @@ func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v 
 
 // FormAction returns the CSP sources for forms that may redirect to addresses or a provider.
 func (f *Renderer) FormAction(addresses ...string) string {
-	return page.FormAction(append(addresses, f.Issuers...)...)
+	return page.FormActionSources(append(addresses, f.Issuers...)...)
 }
 
 // ShowError shows an error on a page if no redirect URI can receive it. The page reflects no input.

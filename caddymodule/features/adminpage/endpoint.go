@@ -117,7 +117,7 @@ func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed
 // showForm shows a page with forms. The forms are submitted to the page itself, which may redirect to the administrator's
 // identity provider for another sign-in.
 func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
-	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
+	v.Policy.FormAction = page.FormActionSources(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
 }
 

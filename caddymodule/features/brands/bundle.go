@@ -75,7 +75,7 @@ func validateBundle(root element) resourceIndex {
 		meta.member("lastUpdated").requiredInstant()
 	}
 	if total := root.member("total"); total.exists() {
-		total.fail("not allowed in a collection (bdl-1)")
+		total.addProblem("not allowed in a collection (bdl-1)")
 	}
 	return checkEntries(root)
 }
@@ -87,7 +87,7 @@ func checkEntries(root element) resourceIndex {
 	}
 	brands := resources.ofType("Organization")
 	if len(brands) == 0 {
-		root.member("entry").fail("has no brand: add an Organization")
+		root.member("entry").addProblem("has no brand: add an Organization")
 	}
 	for _, brand := range brands {
 		checkMeta(brand)
@@ -213,7 +213,7 @@ func checkBrand(brand element, bundle resourceIndex) {
 func checkWebsite(brand element) {
 	list := brand.items("telecom")
 	if len(list) != 1 {
-		brand.member("telecom").fail("must have exactly one website, but has %d", len(list))
+		brand.member("telecom").addProblem("must have exactly one website, but has %d", len(list))
 		return
 	}
 	website := list[0]
@@ -227,7 +227,7 @@ func checkWebsite(brand element) {
 // checkUse reports the use "home", which is not allowed for organizations.
 func checkUse(e element, invariant string) {
 	if use := e.member("use"); use.exists() && use.text() == "home" {
-		use.fail("must not be home (%s)", invariant)
+		use.addProblem("must not be home (%s)", invariant)
 	}
 }
 
@@ -235,7 +235,7 @@ func checkIdentifier(identifier element) {
 	system, value := identifier.member("system"), identifier.member("value")
 	value.requiredText()
 	if system.exists() && system.text() == URISystem && value.exists() && !isWebURL(value.text(), "https", "http") {
-		value.fail("%.100q is not a URL, but its system requires one", value.text())
+		value.addProblem("%.100q is not a URL, but its system requires one", value.text())
 	}
 }
 
@@ -249,13 +249,13 @@ func checkAddress(address element) {
 	checkUse(address, "org-2")
 	switch {
 	case !has("state") && !has("city") && !has("postalCode"):
-		address.fail("must have a state, city or postalCode")
+		address.addProblem("must have a state, city or postalCode")
 	case has("line") && !has("city"):
-		address.fail("has a line but no city")
+		address.addProblem("has a line but no city")
 	case has("city") && !has("state") && !has("country"):
-		address.fail("has a city but neither state nor country")
+		address.addProblem("has a city but neither state nor country")
 	case has("line") && !has("postalCode"):
-		address.fail("has a line but no postalCode")
+		address.addProblem("has a line but no postalCode")
 	}
 }
 
@@ -285,7 +285,7 @@ func checkParent(brand element, bundle resourceIndex) {
 		return
 	}
 	if parent, ok := bundle.resolve(partOf, "Organization"); ok && parent.member("partOf").exists() {
-		partOf.fail("refers to a brand that is part of another brand: the hierarchy can have at most two levels")
+		partOf.addProblem("refers to a brand that is part of another brand: the hierarchy can have at most two levels")
 	}
 }
 
@@ -349,9 +349,9 @@ func checkNestedExtensions(extension element, parts map[string]nestedExtension) 
 		part, supported := parts[name]
 		switch {
 		case !supported:
-			e.fail("%.50q is not defined in this extension", name)
+			e.addProblem("%.50q is not defined in this extension", name)
 		case seen[name] && !part.repeatable:
-			e.fail("%s is repeated: only one is allowed", name)
+			e.addProblem("%s is repeated: only one is allowed", name)
 		case !e.isAbsent(part.valueElement):
 			part.check(e.member(part.valueElement))
 		}
@@ -364,7 +364,7 @@ func checkPortalEndpoints(portal element, endpoints []string) {
 	for _, e := range portal.items("extension") {
 		reference := e.member("valueReference").member("reference")
 		if e.member("url").text() == "portalEndpoint" && !slices.Contains(endpoints, reference.requiredText()) {
-			reference.fail("must also be listed in Organization.endpoint (uab-1)")
+			reference.addProblem("must also be listed in Organization.endpoint (uab-1)")
 		}
 	}
 }
@@ -389,7 +389,7 @@ func checkEndpoint(endpoint element, bundle resourceIndex) {
 	checkContact(endpoint)
 	checkPayload(endpoint)
 	if !slices.ContainsFunc(bundle.ofType("Organization"), func(brand element) bool { return hasEndpoint(brand, endpoint, bundle) }) {
-		endpoint.fail("is not the endpoint of any Organization in this Bundle")
+		endpoint.addProblem("is not the endpoint of any Organization in this Bundle")
 	}
 }
 
@@ -401,11 +401,11 @@ func checkVersions(endpoint element) {
 		}
 		versions++
 		if code := extension.member("valueCode"); !versionPattern.MatchString(code.requiredText()) {
-			code.fail("must be a FHIR version such as 4.0.1")
+			code.addProblem("must be a FHIR version such as 4.0.1")
 		}
 	}
 	if versions == 0 {
-		endpoint.member("extension").fail("%s is missing", versionExtension)
+		endpoint.member("extension").addProblem("%s is missing", versionExtension)
 	}
 }
 
@@ -419,7 +419,7 @@ func checkContact(endpoint element) {
 		}
 	}
 	if pages == 0 {
-		endpoint.member("contact").fail("must have a contact with the system url: a web page for app developers")
+		endpoint.member("contact").addProblem("must have a contact with the system url: a web page for app developers")
 	}
 }
 
@@ -428,7 +428,7 @@ func checkPayload(endpoint element) {
 	if len(list) != 1 || !slices.ContainsFunc(list[0].items("coding"), func(coding element) bool {
 		return coding.member("system").text() == payloadSystem && coding.member("code").text() == payloadCode
 	}) {
-		endpoint.member("payloadType").fail("must have exactly one type, with the code %s of %s", payloadCode, payloadSystem)
+		endpoint.member("payloadType").addProblem("must have exactly one type, with the code %s of %s", payloadCode, payloadSystem)
 	}
 }
 
@@ -440,11 +440,11 @@ func (m resourceIndex) addEntry(entry element) {
 	resource := entry.member("resource")
 	for _, name := range []string{"request", "response", "search"} {
 		if e := entry.member(name); e.exists() {
-			e.fail("not allowed in a collection (bdl-2, bdl-3, bdl-4)")
+			e.addProblem("not allowed in a collection (bdl-2, bdl-3, bdl-4)")
 		}
 	}
 	if !resource.exists() {
-		resource.fail("is missing (bdl-5)")
+		resource.addProblem("is missing (bdl-5)")
 		return
 	}
 	resource.member("resourceType").checkCode("Organization", "Endpoint")
@@ -458,14 +458,14 @@ func (m resourceIndex) addFullURL(address, resource element) {
 	}
 	text := address.text()
 	if !strings.Contains(text, ":") || strings.Contains(text, "/_history/") {
-		address.fail("%.100q must be an absolute URI without a version (bdl-8)", text)
+		address.addProblem("%.100q must be an absolute URI without a version (bdl-8)", text)
 	}
 	m.add(address, text, resource)
 }
 
 func (m resourceIndex) add(at element, name string, resource element) {
 	if other, exists := m[name]; exists && other.path != resource.path {
-		at.fail("%.100q is already used by %s", name, other.path)
+		at.addProblem("%.100q is already used by %s", name, other.path)
 	}
 	m[name] = resource
 }
@@ -491,7 +491,7 @@ func (m resourceIndex) resolve(reference element, kind string) (element, bool) {
 	text := reference.member("reference").requiredText()
 	resource, ok := m[text]
 	if text != "" && (!ok || resourceTypeOf(resource) != kind) {
-		reference.fail("%.100q is not an %s in this Bundle", text, kind)
+		reference.addProblem("%.100q is not an %s in this Bundle", text, kind)
 		return element{}, false
 	}
 	return resource, ok

@@ -47,14 +47,16 @@ type element struct {
 
 func (e element) exists() bool { return e.value != nil }
 
-func (e element) fail(format string, arguments ...any) { e.problems.add(e.path, format, arguments...) }
+func (e element) addProblem(format string, arguments ...any) {
+	e.problems.add(e.path, format, arguments...)
+}
 
 // member returns a member of an object.
 func (e element) member(name string) element {
 	member := element{e.path + "." + name, nil, e.problems}
 	object, ok := e.value.(map[string]any)
 	if e.exists() && !ok {
-		e.fail("must be an object")
+		e.addProblem("must be an object")
 		return member
 	}
 	member.value = object[name]
@@ -66,7 +68,7 @@ func (e element) items(name string) []element {
 	list := e.member(name)
 	values, ok := list.value.([]any)
 	if list.exists() && !ok {
-		list.fail("must be an array")
+		list.addProblem("must be an array")
 	}
 	items := make([]element, len(values))
 	for i, value := range values {
@@ -79,7 +81,7 @@ func (e element) items(name string) []element {
 func (e element) text() string {
 	text, ok := e.value.(string)
 	if e.exists() && !ok {
-		e.fail("must be a string")
+		e.addProblem("must be a string")
 	}
 	return text
 }
@@ -88,7 +90,7 @@ func (e element) text() string {
 func (e element) requiredText() string {
 	text := e.text()
 	if !e.exists() {
-		e.fail("is missing")
+		e.addProblem("is missing")
 	}
 	return text
 }
@@ -96,7 +98,7 @@ func (e element) requiredText() string {
 // checkCode checks that the element is present and is one of the codes.
 func (e element) checkCode(codes ...string) {
 	if code := e.requiredText(); e.exists() && !slices.Contains(codes, code) {
-		e.fail("%.50q is not allowed: use %s", code, strings.Join(codes, ", "))
+		e.addProblem("%.50q is not allowed: use %s", code, strings.Join(codes, ", "))
 	}
 }
 
@@ -104,10 +106,10 @@ func (e element) checkCode(codes ...string) {
 func (e element) checkStructure() {
 	switch value := e.value.(type) {
 	case nil:
-		e.fail("must not be null")
+		e.addProblem("must not be null")
 	case string:
 		if strings.TrimSpace(value) == "" {
-			e.fail("must not be empty")
+			e.addProblem("must not be empty")
 		}
 	case []any:
 		e.checkArray(value)
@@ -119,7 +121,7 @@ func (e element) checkStructure() {
 // checkArray checks an array. Its items may be null for primitives that have only extensions.
 func (e element) checkArray(items []any) {
 	if len(items) == 0 {
-		e.fail("must not be empty")
+		e.addProblem("must not be empty")
 	}
 	for i, item := range items {
 		if item != nil {
@@ -130,7 +132,7 @@ func (e element) checkArray(items []any) {
 
 func (e element) checkObject(members map[string]any) {
 	if len(members) == 0 {
-		e.fail("must not be empty")
+		e.addProblem("must not be empty")
 	}
 	if members["url"] == dataAbsentReason {
 		e.member("valueCode").checkCode("asked-declined", "asked-unknown")
@@ -165,7 +167,7 @@ func isWebURL(text string, schemes ...string) bool {
 // checkURL checks that the element is present and is a URL with one of the schemes.
 func (e element) checkURL(schemes ...string) {
 	if text := e.requiredText(); e.exists() && !isWebURL(text, schemes...) {
-		e.fail("%.100q must be a URL with the scheme %s and a host", text, strings.Join(schemes, ": or ")+":")
+		e.addProblem("%.100q must be a URL with the scheme %s and a host", text, strings.Join(schemes, ": or ")+":")
 	}
 }
 
@@ -176,7 +178,7 @@ func isLogoURL(text string) bool {
 
 func (e element) checkLogo() {
 	if text := e.requiredText(); e.exists() && !isLogoURL(text) {
-		e.fail("%.100q must be an https: URL or a data: URL of an image", text)
+		e.addProblem("%.100q must be an https: URL or a data: URL of an image", text)
 	}
 }
 
@@ -185,7 +187,7 @@ func (e element) requiredInstant() time.Time {
 	text := e.requiredText()
 	at, err := time.Parse(time.RFC3339, text)
 	if e.exists() && err != nil {
-		e.fail("%.50q is not an instant such as 2026-01-31T09:00:00Z", text)
+		e.addProblem("%.50q is not an instant such as 2026-01-31T09:00:00Z", text)
 	}
 	return at
 }
@@ -193,7 +195,7 @@ func (e element) requiredInstant() time.Time {
 func (e element) requiredID() string {
 	id := e.requiredText()
 	if e.exists() && !idPattern.MatchString(id) {
-		e.fail("%.70q is not a valid id: use up to 64 letters, digits, hyphens and dots", id)
+		e.addProblem("%.70q is not a valid id: use up to 64 letters, digits, hyphens and dots", id)
 	}
 	return id
 }

@@ -175,7 +175,7 @@ func (s *Set) scheduleReturn(l *limit, h *holder) {
 		h.lease.returnTimer.Stop()
 	}
 	if h.lease.remaining > l.Limit/minReturnShare {
-		h.lease.returnTimer = time.AfterFunc(l.leaseTime(), func() { s.returnLease(l, h) })
+		h.lease.returnTimer = time.AfterFunc(l.leaseDuration(), func() { s.returnLease(l, h) })
 	}
 }
 

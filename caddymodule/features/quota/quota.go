@@ -218,7 +218,7 @@ const (
 	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // bounds of the duration of a lease
 )
 
-func (l *limit) leaseTime() time.Duration {
+func (l *limit) leaseDuration() time.Duration {
 	return min(max(l.sharedParts.partLength, minLease), maxLease)
 }
 

@@ -144,7 +144,7 @@ func (e *lease) reset() { e.remaining, e.lastCall = 0, 0 }
 
 // capRemaining limits the remaining quota of a state to the value that the store recently reported.
 func (e *lease) capRemaining(at quotaState, l *limit, now int64) quotaState {
-	if e.lastCall != 0 && now-e.lastCall <= int64(l.leaseTime()) {
+	if e.lastCall != 0 && now-e.lastCall <= int64(l.leaseDuration()) {
 		at.remaining = max(0, min(at.remaining, e.storeRemaining+max(e.remaining, 0)))
 	}
 	return at
@@ -161,7 +161,7 @@ func (e *lease) rejectionWait(cost int, now int64) time.Duration {
 // nextSize returns the size of the next lease beyond the request: twice the last size if that lease was used up before it
 // ended.
 func (e *lease) nextSize(l *limit, now int64) int {
-	if e.lastCall == 0 || now-e.lastCall > int64(l.leaseTime()) {
+	if e.lastCall == 0 || now-e.lastCall > int64(l.leaseDuration()) {
 		return 0
 	}
 	return max(1, 2*e.lastSize)

@@ -201,7 +201,7 @@ func (lp *launchPage) appChoices(chosen string) (list []launchApp) {
 // formAction returns the sources of the form-action directive (CSP). If local apps are allowed, the sources include all ports
 // on this computer.
 func (lp *launchPage) formAction() string {
-	sources := page.FormAction(lp.redirectTargets()...)
+	sources := page.FormActionSources(lp.redirectTargets()...)
 	if lp.core.Clients.FindConfigured(localAppID) != nil {
 		sources += " http://localhost:* http://127.0.0.1:*"
 	}

@@ -310,11 +310,11 @@ func (p *forwardingWriter) BeginLocalResponse() (end func()) {
 type responseRewriter struct {
 	enforcer       *Enforcer
 	addresses      message.Addresses
-	basesKey       string            // key of the base URLs in [Enforcer.bases]
-	bases          []string          // base URLs found in this response or in the responses that it is based on
-	format         message.Format    // format of the body
-	sealLinks      address.SealLinks // nil: the gateway writes Bundle.link itself, or the response is not a page
-	trustsFullURLs bool              // the FHIR server builds the Bundle from stored resources, so it generates fullUrl
+	basesKey       string             // key of the base URLs in [Enforcer.bases]
+	bases          []string           // base URLs found in this response or in the responses that it is based on
+	format         message.Format     // format of the body
+	sealLinks      address.LinkSealer // nil: the gateway writes Bundle.link itself, or the response is not a page
+	trustsFullURLs bool               // the FHIR server builds the Bundle from stored resources, so it generates fullUrl
 
 	isStarted    bool
 	linkReplacer *address.LinkReplacer

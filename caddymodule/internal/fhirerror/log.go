@@ -113,19 +113,19 @@ func (l *Log) LogServerError(name string, err error) error {
 
 // Warn logs client errors that the client cannot detect. Warnings are limited per kind, like failures.
 func (l *Log) Warn(kind, message string, attributes ...any) {
-	if l.mayLog(kind) {
+	if l.takeLogSlot(kind) {
 		l.logger.Warn(message, attributes...)
 	}
 }
 
 func (l *Log) write(logger *slog.Logger, kind, message string, attributes ...any) {
-	if l.mayLog(kind) {
+	if l.takeLogSlot(kind) {
 		logger.Error(message, attributes...)
 	}
 }
 
-// mayLog counts a failure of the given kind and reports whether it may be logged.
-func (l *Log) mayLog(kind string) bool {
+// takeLogSlot counts a failure of the given kind and reports whether it may be logged.
+func (l *Log) takeLogSlot(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.windows[kind]
@@ -173,7 +173,7 @@ func LimitFailures(logger *slog.Logger) *slog.Logger {
 }
 
 func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.limiter.mayLog(record.Message)) {
+	if record.Level >= slog.LevelError && (hasLoggedError(record) || !h.limiter.takeLogSlot(record.Message)) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, record)

@@ -18,8 +18,8 @@ type Handler interface {
 	caddyfile.Unmarshaler
 }
 
-// AppUser is a handler that may require the fhir app, depending on its options.
-type AppUser interface {
+// FHIRAppDependent is a handler that may require the fhir app, depending on its options.
+type FHIRAppDependent interface {
 	// CheckApp returns an error if the handler requires the fhir app.
 	CheckApp() error
 }
@@ -37,7 +37,7 @@ func RegisterHandler(name string, at httpcaddyfile.Positional, standard string, 
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}
-		if user, ok := handler.(AppUser); ok && h.Option("fhir") == nil {
+		if user, ok := handler.(FHIRAppDependent); ok && h.Option("fhir") == nil {
 			h.Reset()
 			h.Next() // before parsing, so that errors contain the line
 			if err := user.CheckApp(); err != nil {

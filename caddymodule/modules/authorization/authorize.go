@@ -119,13 +119,13 @@ func (h *Authorize) Placement() placement.Placement {
 // Issuer implements [placement.Authorizer].
 func (h *Authorize) Issuer() string { return h.issuer }
 
-// CheckApp implements [option.AppUser].
+// CheckApp implements [option.FHIRAppDependent].
 func (*Authorize) CheckApp() error { return fhirbase.ErrNoApp }
 
 var (
 	_ caddy.Provisioner           = (*Authorize)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
 	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
-	_ option.AppUser              = (*Authorize)(nil)
+	_ option.FHIRAppDependent     = (*Authorize)(nil)
 	_ placement.Authorizer        = (*Authorize)(nil)
 )

@@ -232,7 +232,7 @@ func (h *Bearer) CheckWithoutURL() error {
 	return h.Wrap(errNoBaseURL)
 }
 
-// CheckApp implements [option.AppUser].
+// CheckApp implements [option.FHIRAppDependent].
 func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
 		return fmt.Errorf("%w; alternatively, configure another issuer with trust or introspect", fhirbase.ErrNoApp)
@@ -253,7 +253,7 @@ var (
 	_ caddy.CleanerUpper          = (*Bearer)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
-	_ option.AppUser              = (*Bearer)(nil)
+	_ option.FHIRAppDependent     = (*Bearer)(nil)
 	_ placement.Guard             = (*Bearer)(nil)
 )
 

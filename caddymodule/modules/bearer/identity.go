@@ -83,7 +83,7 @@ func toAccessToken(t *guard.Token) tokenclaim.AccessToken {
 // entries would double Caddy's map of set values.
 type identity struct {
 	token     *guard.Token // nil if there is no verified identity
-	isProbing bool         // set while isFirstProvider tests which provider is called first
+	isProbing bool         // set while providesPlaceholderFirst tests which provider is called first
 }
 
 // register adds the placeholders to a request. If another provider comes first for a placeholder, register sets the value
@@ -92,15 +92,15 @@ func (i *identity) register(r *http.Request) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	repl.Map(i.provide)
 	for _, name := range requester.IdentityPlaceholders {
-		if !i.isFirstProvider(repl, name) {
+		if !i.providesPlaceholderFirst(repl, name) {
 			value, _ := i.provide(name)
 			repl.Set(name, value)
 		}
 	}
 }
 
-// isFirstProvider reports whether this provider is the first that has a value for a placeholder.
-func (i *identity) isFirstProvider(repl *caddy.Replacer, name string) bool {
+// providesPlaceholderFirst reports whether this provider is the first that has a value for a placeholder.
+func (i *identity) providesPlaceholderFirst(repl *caddy.Replacer, name string) bool {
 	i.isProbing = true
 	by, _ := repl.Get(name)
 	i.isProbing = false

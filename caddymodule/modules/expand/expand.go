@@ -189,7 +189,7 @@ func (h *Expand) Placement() placement.Placement {
 	return placement.Placement{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
-// CheckApp implements [option.AppUser].
+// CheckApp implements [option.FHIRAppDependent].
 func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
@@ -241,7 +241,7 @@ var (
 	_ caddy.Provisioner           = (*Expand)(nil)
 	_ caddy.CleanerUpper          = (*Expand)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Expand)(nil)
-	_ option.AppUser              = (*Expand)(nil)
+	_ option.FHIRAppDependent     = (*Expand)(nil)
 	_ placement.Handler           = (*Expand)(nil)
 )
 

@@ -7,7 +7,7 @@
 // [store.CallRunner] only has to implement List and Do; a store for a single gateway can use [store.Capacity]. Package
 // storetest contains the tests that every store must pass, and gatewaytest runs a Caddyfile that uses it.
 //
-//	guest.go   optional interfaces of a module: [Starter], [IssuerChecker], [WatchProvider], …
+//	guest.go   optional interfaces of a module: [Starter], [IssuerChecker], [MonitorProvider], …
 //	shared.go  base of the modules for shared stores: [Shared], and [Remote], which the module opens; [Broadcaster]
 //	set.go     the stores of an app: load, start, warn, open for fhir-store copy
 //	watch.go   the state of a store: its check before use, the log, the admin API, readiness, metrics

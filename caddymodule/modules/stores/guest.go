@@ -13,7 +13,7 @@ import (
 // configuration, is used until its Cleanup.
 //
 // There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
-// [IssuerChecker], [WatchProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways
+// [IssuerChecker], [MonitorProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways
 // share embeds [Shared] and, in Provision, passes the function that opens it to [Shared.Open].
 type Plugin any
 
@@ -35,11 +35,11 @@ type IssuerChecker interface {
 	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A WatchProvider is a plugin whose store and watch survive reloads. For other plugins, each configuration has a separate
+// A MonitorProvider is a plugin whose store and watch survive reloads. For other plugins, each configuration has a separate
 // watch.
-type WatchProvider interface {
-	// Watch returns the store's watch.
-	Watch() *HealthMonitor
+type MonitorProvider interface {
+	// Monitor returns the store's watch.
+	Monitor() *HealthMonitor
 }
 
 // A FileStore is a plugin that stores its data in a file.

@@ -86,10 +86,10 @@ func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
 	if !ok {
 		return nil, fmt.Errorf("module %T is not a store", plugin)
 	}
-	if w, ok := plugin.(WatchProvider); ok {
-		s.watches[localStore] = w.Watch()
+	if w, ok := plugin.(MonitorProvider); ok {
+		s.watches[localStore] = w.Monitor()
 	} else {
-		s.watches[localStore] = NewLocalWatch(fmt.Sprintf("%T", plugin), localStore)
+		s.watches[localStore] = NewLocalMonitor(fmt.Sprintf("%T", plugin), localStore)
 	}
 	if starter, ok := plugin.(Starter); ok {
 		s.starters = append(s.starters, starter)

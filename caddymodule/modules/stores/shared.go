@@ -111,7 +111,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	if err != nil {
 		return nil, err
 	}
-	s.watch = newStoreWatch(name, s.probe)
+	s.watch = newStoreMonitor(name, s.probe)
 	s.remote, s.checkedStore = remote, newCheckedStore(remote, logger)
 	s.checkedStore.watch = s.watch
 	s.watch.sized, _ = remote.SharedStore.(sizedStore)

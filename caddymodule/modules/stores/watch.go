@@ -63,16 +63,16 @@ type watchState struct {
 // watches contains all watches, for the metrics.
 var watches sync.Map
 
-func newStoreWatch(name string, try func(context.Context) error) *HealthMonitor {
+func newStoreMonitor(name string, try func(context.Context) error) *HealthMonitor {
 	w := &HealthMonitor{name: name, probe: try}
 	w.logger.Store(slog.Default())
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
-// NewLocalWatch returns a watch for a store that only this process uses.
-func NewLocalWatch(name string, s store.Store) *HealthMonitor {
-	w := newStoreWatch(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
+// NewLocalMonitor returns a watch for a store that only this process uses.
+func NewLocalMonitor(name string, s store.Store) *HealthMonitor {
+	w := newStoreMonitor(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
 	w.logsOutages = true
 	w.sized, _ = s.(sizedStore)
 	return w
@@ -294,7 +294,7 @@ type checkedStore struct {
 }
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
-	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
+	s := &checkedStore{remote: remote, logger: logger, watch: newStoreMonitor("", nil)}
 	s.CallRunner = s.Do
 	return s
 }

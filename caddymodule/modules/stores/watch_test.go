@@ -30,7 +30,7 @@ func TestStoreWatch(t *testing.T) {
 			var fails atomic.Bool
 			var trials atomic.Int64
 			var log bytes.Buffer
-			w := newStoreWatch("kind", func(context.Context) error {
+			w := newStoreMonitor("kind", func(context.Context) error {
 				trials.Add(1)
 				if fails.Load() {
 					return err
@@ -81,7 +81,7 @@ func (volatileStore) VolatilityReason() string { return "for a test" }
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
-	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*HealthMonitor{memory: NewLocalWatch("local", memory)}}
+	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*HealthMonitor{memory: NewLocalMonitor("local", memory)}}
 	m := new(Shared)
 	err := m.Open("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
@@ -120,7 +120,7 @@ func TestStoreWatchIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
-		w := NewLocalWatch("kind", nil)
+		w := NewLocalMonitor("kind", nil)
 		w.probe = func(context.Context) error { <-hangs; return nil }
 		w.logger.Store(slog.New(slog.DiscardHandler))
 		for range 3 {

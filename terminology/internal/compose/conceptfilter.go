@@ -261,11 +261,11 @@ const (
 
 // condition tests concepts against a filter on a property.
 type condition struct {
-	values  valueVisitor
-	match   func(value []byte) bool
-	states  int  // automaton states of a regex, which determine the cost per byte; 0 if there is no regex
-	negated bool // whether the filter matches concepts without a matching value
-	spend   func(n int) error
+	values     valueVisitor
+	match      func(value []byte) bool
+	stateCount int  // automaton states of a regex, which determine the cost per byte; 0 if there is no regex
+	negated    bool // whether the filter matches concepts without a matching value
+	spend      func(n int) error
 
 	visit   func(value []byte) bool // t.testValue, allocated only once
 	matches bool
@@ -284,8 +284,8 @@ func (t *condition) matchesConcept(concept codesystem.Concept) (bool, error) {
 // testValue tests a value and reports whether the next value must be tested.
 func (t *condition) testValue(value []byte) bool {
 	cost := 1 + len(value)/budget.PlainBytesPerStep
-	if t.states > 0 {
-		cost = 1 + len(value)*t.states/regexBytesPerStep
+	if t.stateCount > 0 {
+		cost = 1 + len(value)*t.stateCount/regexBytesPerStep
 	}
 	if t.err = t.spend(cost); t.err != nil {
 		return false
@@ -315,7 +315,7 @@ func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates 
 			t.match, err = newListMatcher(f.Value, func(member string) (string, error) { return normalizeValue(cs, f, property, member) })
 		}
 	case "regex":
-		t.match, t.states, err = newRegexMatcher(cs, f, regexStates, spend)
+		t.match, t.stateCount, err = newRegexMatcher(cs, f, regexStates, spend)
 	case "exists":
 		t.match = func([]byte) bool { return true }
 		t.negated = f.Value == "false"

@@ -12,12 +12,12 @@ import (
 )
 
 // A Resolver adds an entry of a kind to the configuration of a server. It returns an error if the entry is invalid.
-type Resolver func(to *authorize.Config, kind Kind, e Entry) error
+type ConfigAdder func(to *authorize.Config, kind Kind, e Entry) error
 
 // An Updater adds the entries of a roster to an authorization server. When the roster changes, it replaces the server.
 type Updater struct {
 	Roster  *Roster      // roster with the entries to add
-	Resolve Resolver     // adds an entry to a configuration
+	Resolve ConfigAdder  // adds an entry to a configuration
 	Logger  *slog.Logger // logger for inactive entries
 
 	mu               sync.Mutex              // held while the server is replaced

@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
-// SealLinks returns the Bundle.link for clients that replaces the FHIR server's links.
-type SealLinks func(links message.Links) (message.Links, error)
+// LinkSealer returns the Bundle.link for clients that replaces the FHIR server's links.
+type LinkSealer func(links message.Links) (message.Links, error)
 
 // LinkReplacer replaces Bundle.link in JSON text that arrives in pieces. The result does not depend on where the text is split.
 // The rest of the text is neither changed nor validated.
 type LinkReplacer struct {
-	Seal SealLinks // required
+	Seal LinkSealer // required
 
 	isDone    bool // Bundle.link has been replaced
 	depth     int
@@ -137,7 +137,7 @@ func (f *LinkReplacer) sealLinks(text []byte) ([]byte, error) {
 
 // ReplaceXMLLinks replaces Bundle.link at the beginning of an XML text; FHIR puts it before the entries. Other resources stay
 // unchanged. If seal is nil, only the encoding is checked.
-func ReplaceXMLLinks(text []byte, seal SealLinks) ([]byte, error) {
+func ReplaceXMLLinks(text []byte, seal LinkSealer) ([]byte, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(label string, _ io.Reader) (io.Reader, error) {
 		return nil, fmt.Errorf("%w: XML encoding is %q, not UTF-8", ErrInvalidLinks, label)

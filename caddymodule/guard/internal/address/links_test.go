@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
-// recordingSealer returns a SealLinks that stores the links in found and returns a recognizable link.
-func recordingSealer(found *message.Links) SealLinks {
+// recordingSealer returns a LinkSealer that stores the links in found and returns a recognizable link.
+func recordingSealer(found *message.Links) LinkSealer {
 	return func(links message.Links) (message.Links, error) {
 		*found = links
 		return message.Links{{Relation: "self", URL: "sealed"}}, nil
@@ -106,7 +106,7 @@ func TestUnreadableLinks(t *testing.T) {
 		"cut off":          `<Bundle><link><relation value="next"/>`,
 		"without its end":  `<Bundle><type value="searchset"/>`,
 	} {
-		for _, seal := range []SealLinks{nil, recordingSealer(new(message.Links))} {
+		for _, seal := range []LinkSealer{nil, recordingSealer(new(message.Links))} {
 			if _, err := ReplaceXMLLinks([]byte(text), seal); err == nil && (seal != nil || text[:2] == "<?" || text[0] == '{') {
 				t.Errorf("%s: no error", name)
 			}

@@ -39,7 +39,7 @@ func (x *Handler) Patch(ctx context.Context, c message.Call, i interaction.Inter
 	if err := w.resolve(ctx); err != nil {
 		return nil, err
 	}
-	before, err := w.current(ctx)
+	before, err := w.readCurrent(ctx)
 	if err != nil {
 		return nil, err
 	}

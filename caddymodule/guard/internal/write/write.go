@@ -200,8 +200,8 @@ func (w *write) newVersion(text []byte) (*version, error) {
 // errNotFound means that a resource does not exist. Clients get the same error as for [message.ErrNotCovered].
 var errNotFound = fmt.Errorf("%w: it does not exist", message.ErrNotCovered)
 
-// current reads the version to change. An uncovered resource is handled like a missing one.
-func (w *write) current(ctx context.Context) (*version, error) {
+// readCurrent reads the version to change. An uncovered resource is handled like a missing one.
+func (w *write) readCurrent(ctx context.Context) (*version, error) {
 	of := interaction.Reference{Type: w.interaction.Type, ID: w.interaction.ID}
 	a, err := w.handler.Server.Do(ctx, message.NewGet(of.String(), ""))
 	if err != nil {
@@ -321,7 +321,7 @@ func (w *write) updateVersion(ctx context.Context, after *version) (*message.Res
 	if err := w.permission.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
-	before, err := w.current(ctx)
+	before, err := w.readCurrent(ctx)
 	if w.handler.mayUpsert(w.interaction.Type, err) {
 		return w.upsert(ctx, after)
 	}
@@ -386,7 +386,7 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.R
 	if err := w.permission.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
-	_, err := w.current(ctx)
+	_, err := w.readCurrent(ctx)
 	switch {
 	case w.handler.mayUpsert(w.interaction.Type, err):
 		return w.upsert(ctx, after)
@@ -413,7 +413,7 @@ func (x *Handler) Delete(ctx context.Context, c message.Call, i interaction.Inte
 	if err := w.resolve(ctx); err != nil {
 		return nil, err
 	}
-	before, err := w.current(ctx)
+	before, err := w.readCurrent(ctx)
 	if err != nil {
 		return nil, err
 	}

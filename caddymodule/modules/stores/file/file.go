@@ -54,7 +54,7 @@ type pooledFile struct {
 
 func newPooledFile(path string, maxEntries int) pooledFile {
 	f := boltstore.New(path, maxEntries, store.RevocationKinds...)
-	return pooledFile{f, stores.NewLocalWatch("file", f), &runningMark{path: path + ".running"}}
+	return pooledFile{f, stores.NewLocalMonitor("file", f), &runningMark{path: path + ".running"}}
 }
 
 func (f pooledFile) Destruct() error {
@@ -63,8 +63,8 @@ func (f pooledFile) Destruct() error {
 	return f.file.Close()
 }
 
-// Watch implements [stores.WatchProvider].
-func (f *Store) Watch() *stores.HealthMonitor { return f.watch }
+// Monitor implements [stores.MonitorProvider].
+func (f *Store) Monitor() *stores.HealthMonitor { return f.watch }
 
 // CaddyModule implements [caddy.Module].
 func (*Store) CaddyModule() caddy.ModuleInfo {
@@ -188,15 +188,15 @@ func (f *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var (
-	_ store.Store           = (*Store)(nil)
-	_ caddy.CleanerUpper    = (*Store)(nil)
-	_ caddyfile.Unmarshaler = (*Store)(nil)
-	_ stores.FileStore      = (*Store)(nil)
-	_ stores.Starter        = (*Store)(nil)
-	_ stores.Stopper        = (*Store)(nil)
-	_ stores.IssuerChecker  = (*Store)(nil)
-	_ stores.WatchProvider  = (*Store)(nil)
-	_ stores.CopySource     = (*Store)(nil)
+	_ store.Store            = (*Store)(nil)
+	_ caddy.CleanerUpper     = (*Store)(nil)
+	_ caddyfile.Unmarshaler  = (*Store)(nil)
+	_ stores.FileStore       = (*Store)(nil)
+	_ stores.Starter         = (*Store)(nil)
+	_ stores.Stopper         = (*Store)(nil)
+	_ stores.IssuerChecker   = (*Store)(nil)
+	_ stores.MonitorProvider = (*Store)(nil)
+	_ stores.CopySource      = (*Store)(nil)
 )
 
 // runningMark is an empty file next to a store file. It exists from the start of a gateway until the gateway begins to stop. If

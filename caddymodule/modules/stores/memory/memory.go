@@ -35,21 +35,21 @@ type Store struct {
 
 type pooledStore struct {
 	*store.Memory
-	watch *stores.HealthMonitor
+	monitor *stores.HealthMonitor
 }
 
 func newPooledStore(maxEntries int) pooledStore {
 	m := store.NewMemory(maxEntries, time.Minute, store.RevocationKinds...)
-	return pooledStore{m, stores.NewLocalWatch("memory", m)}
+	return pooledStore{m, stores.NewLocalMonitor("memory", m)}
 }
 
 func (p pooledStore) Destruct() error {
-	p.watch.Stop()
+	p.monitor.Stop()
 	return nil
 }
 
-// Watch implements [stores.WatchProvider].
-func (m *Store) Watch() *stores.HealthMonitor { return m.watch }
+// Monitor implements [stores.MonitorProvider].
+func (m *Store) Monitor() *stores.HealthMonitor { return m.watch }
 
 // VolatilityReason implements [stores.VolatileStore].
 func (*Store) VolatilityReason() string {
@@ -69,7 +69,7 @@ func (m *Store) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Memory, m.watch = pooled.(pooledStore).Memory, pooled.(pooledStore).watch
+	m.Memory, m.watch = pooled.(pooledStore).Memory, pooled.(pooledStore).monitor
 	return nil
 }
 
@@ -98,11 +98,11 @@ func (m *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var (
-	_ store.Store           = (*Store)(nil)
-	_ caddy.Provisioner     = (*Store)(nil)
-	_ caddy.CleanerUpper    = (*Store)(nil)
-	_ caddyfile.Unmarshaler = (*Store)(nil)
-	_ stores.Starter        = (*Store)(nil)
-	_ stores.WatchProvider  = (*Store)(nil)
-	_ stores.VolatileStore  = (*Store)(nil)
+	_ store.Store            = (*Store)(nil)
+	_ caddy.Provisioner      = (*Store)(nil)
+	_ caddy.CleanerUpper     = (*Store)(nil)
+	_ caddyfile.Unmarshaler  = (*Store)(nil)
+	_ stores.Starter         = (*Store)(nil)
+	_ stores.MonitorProvider = (*Store)(nil)
+	_ stores.VolatileStore   = (*Store)(nil)
 )
