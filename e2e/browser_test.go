@@ -33,7 +33,7 @@ func newBrowser(t *testing.T) context.Context {
 		chromedp.Flag("disable-quic", true), // HTTP/3 rejects certificates of unknown CAs anyway
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP *"+localDomain+" 127.0.0.1"),
-		chromedp.Flag("hide-scrollbars", false), // scrollbars take up space
+		chromedp.Flag("hide-scrollbars", false), // show scrollbars, because they affect the layout
 		chromedp.WSURLReadTimeout(time.Minute),
 	)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)

@@ -32,7 +32,7 @@ func TestConfigRefused(t *testing.T) {
 		{"a lifetime below a second", func(c *authorize.Config) { c.AccessTokenLifetime = time.Millisecond }, "access_token_lifetime"},
 		{"tokens for longer than keys are kept", func(c *authorize.Config) { c.AccessTokenLifetime = 48 * time.Hour }, "access_token_lifetime"},
 		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
-		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, "user alice is configured twice"},
+		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, `user "alice" is configured twice`},
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
 		{"two users with an address that links", func(c *authorize.Config) {
 			c.Users[1].Email, c.Users[1].EmailVerified = "ALICE@example.org", true

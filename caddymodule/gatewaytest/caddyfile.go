@@ -105,7 +105,7 @@ func Anchors(page string) (names []string) {
 	return names
 }
 
-// Invalid names of users and clients: InvalidNames are never valid as a sub; ReservedNames only in tokens of other issuers.
+// Invalid names of users and clients: InvalidNames are never valid as a sub; ReservedNames are valid only in tokens of other issuers.
 var (
 	InvalidNames = map[string]string{
 		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",

@@ -501,7 +501,7 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// TestPackageBeforeFrozenCopies checks that the package hl7.terminology takes precedence over R4's copies, even if these have
+// TestPackageBeforeFrozenCopies checks that the package hl7.terminology takes precedence over R4's copies, even if the copies have
 // higher versions. Code systems that only R4 defines are unaffected, and a stub without content replaces nothing.
 func TestPackageBeforeFrozenCopies(t *testing.T) {
 	system := func(url, version, content, code string) string {

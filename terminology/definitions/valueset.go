@@ -56,7 +56,7 @@ type ConceptSet struct {
 
 // Filter is an entry of ValueSet.compose.include.filter.
 type Filter struct {
-	Property, Op, Value string // members of the same names
+	Property, Op, Value string // members with the same names
 }
 
 // defaultParameter returns the value set's own default for an $expand parameter, or "".

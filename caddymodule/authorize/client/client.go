@@ -458,7 +458,7 @@ func WithoutRefreshScopes(scope []string) []string {
 	})
 }
 
-// GrantSystemScope returns the system scopes granted to a client. If none are requested, all of the client's are granted.
+// GrantSystemScope returns the system scopes granted to a client. If none are requested, all of the client's system scopes are granted.
 func (c *Client) GrantSystemScope(requested string) ([]string, error) {
 	isNotSystem := func(scope string) bool { return !IsSystemScope(scope) }
 	scope := slices.DeleteFunc(slices.Clone(c.Scopes), isNotSystem)

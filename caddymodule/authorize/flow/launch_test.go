@@ -358,7 +358,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	}
 }
 
-// If an EHR launch has no style, the site's style is used. Scripts of other origins can read it.
+// If an EHR launch has no style, the site's style is used. Scripts from other origins can read it.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {

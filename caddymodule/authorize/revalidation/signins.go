@@ -224,7 +224,7 @@ func (s *SignIns) CheckRefresh(ctx context.Context, sid, provider string, outlas
 	return err
 }
 
-// check checks a sign-in unless it was confirmed recently. If there is no record, there is nothing to check.
+// check checks a sign-in unless it was confirmed recently. Without a record, it returns nil.
 func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q checkOptions) (*record, error) {
 	r, err := s.checker.records.read(ctx, name)
 	switch {

@@ -181,8 +181,8 @@ func TestSignInWithoutUsers(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "access_denied")
 }
 
-// openTabs sends concurrent requests in a browser without cookies. The responses arrive one after the
-// other in the same cookie jar.
+// openTabs simulates n tabs that are opened at once: each request is sent without cookies, and the cookies of all responses
+// end up in one jar.
 func openTabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizetest.Browser, answers []*http.Response) {
 	b = authorizetest.NewBrowser(t, server)
 	for range n {

@@ -235,7 +235,7 @@ func (w *HealthMonitor) recordVolatility(why string) (isNew bool) {
 }
 
 func (w *HealthMonitor) warnVolatile(logger *slog.Logger, why string) {
-	logger.Warn("store does not persist everything across its own restarts: after one, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
+	logger.Warn("store is not fully durable: after a restart of the store, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
 // warnings returns descriptions of problems that do not prevent the gateway from working.

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Resolver adds an entry of a kind to the configuration of a server. It returns an error if the entry is invalid.
+// A ConfigAdder adds an entry of a kind to the configuration of a server. It returns an error if the entry is invalid.
 type ConfigAdder func(to *authorize.Config, kind Kind, e Entry) error
 
 // An Updater adds the entries of a roster to an authorization server. When the roster changes, it replaces the server.

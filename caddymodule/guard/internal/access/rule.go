@@ -260,7 +260,7 @@ func confineToPatient(q Search) []Confinement {
 	return []Confinement{confinedBy("patient", "Patient/"+q.Patient)}
 }
 
-// confineToPatientOrNone confines a search to resources of the patient and of no patient.
+// confineToPatientOrNone confines a search to resources of the patient and resources without a patient.
 func confineToPatientOrNone(q Search) []Confinement {
 	if slices.ContainsFunc(q.Parameters, func(p smart.Parameter) bool {
 		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)

@@ -196,7 +196,7 @@ func (b *Bundle) append(out []byte) []byte {
 	if len(b.Links) > 0 {
 		out = b.Links.Append(append(out, `,"link":`...))
 	}
-	for i := range b.Entries { // FHIR has no empty arrays
+	for i := range b.Entries { // FHIR forbids empty arrays
 		if i == 0 {
 			out = append(out, `,"entry":[`...)
 		} else {
