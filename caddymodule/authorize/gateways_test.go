@@ -141,7 +141,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 				reuse(authorizetest.NewBrowser(t, g), code, first.RefreshToken)
 				synctest.Wait()
 				for range g.servers {
-					authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
+					authorizetest.CheckTokensInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 				}
 			})
 		})
@@ -274,7 +274,7 @@ func TestEndingReachesAllGateways(t *testing.T) {
 				end(t, g, tokens)
 				synctest.Wait()
 				for range g.servers {
-					authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+					authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 				}
 				again := authorizetest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
@@ -301,7 +301,7 @@ func TestGatewaysWithClockSkew(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			authorizetest.CheckInvalid(b, before.RefreshToken, before.AccessToken)
+			authorizetest.CheckTokensInvalid(b, before.RefreshToken, before.AccessToken)
 			for _, s := range []*authorize.Server{gives, ends} {
 				again := authorizetest.NewBrowser(t, s)
 				after := again.Tokens(authorizetest.WithOfflineAccess(nil))
@@ -336,7 +336,7 @@ func TestGatewayClockIsAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		authorizetest.CheckInvalid(b, lost.RefreshToken, lost.AccessToken)
+		authorizetest.CheckTokensInvalid(b, lost.RefreshToken, lost.AccessToken)
 		if again := authorizetest.TokensWithSession(b); !b.IsTokenValid(again.AccessToken) {
 			t.Error("a token issued after the cutoff is invalid")
 		}

@@ -58,7 +58,7 @@ func (d *Set) Code(e Entry) []byte {
 	if e.HasConceptNumber() {
 		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.ConceptAt(e.Concept))
 	}
-	table, row := d.Row(e.Row)
+	table, row := d.TableOfRow(e.Row)
 	return table.Texts.At(table.Code[row])
 }
 
@@ -84,7 +84,7 @@ func (d *Set) listedDisplay(e Entry) []byte {
 	if e.ListedRow() == 0 {
 		return nil
 	}
-	table, row := d.Row(e.Row)
+	table, row := d.TableOfRow(e.Row)
 	return table.Texts.At(table.display[row])
 }
 
@@ -106,7 +106,7 @@ func (d *Set) storedFlags(e Entry) codesystem.Flags {
 	if e.ListedRow() == 0 {
 		return 0
 	}
-	table, _ := d.Row(e.Row)
+	table, _ := d.TableOfRow(e.Row)
 	return table.flags[e.Row]
 }
 
@@ -115,7 +115,7 @@ func (d *Set) SystemOf(e Entry) uint32 {
 	if e.HasConcept() {
 		return d.Systems.CodeSystems[e.CodeSystem].systemIndex
 	}
-	table, row := d.Row(e.Row)
+	table, row := d.TableOfRow(e.Row)
 	return table.system[row]
 }
 
@@ -124,7 +124,7 @@ func (d *Set) IsMarkedDeprecated(e Entry) bool {
 	if e.ListedRow() == 0 {
 		return false
 	}
-	table, _ := d.Row(e.Row)
+	table, _ := d.TableOfRow(e.Row)
 	return slices.ContainsFunc(table.ExtensionsOf(e.Row), func(x codesystem.ExtensionRow) bool {
 		value := table.Texts.At(x.Value)
 		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
@@ -178,7 +178,7 @@ func (d *Set) AppendCommonDisplay(dst []codesystem.Text, e LocatedEntry, spend f
 // displayIn returns the display that an include specifies for a code, or nil.
 func (d *Set) displayIn(set *ConceptSet, code []byte) []byte {
 	for row := set.FirstRow; row < set.EndRow; row++ {
-		if table, at := d.Row(row); bytes.Equal(table.Texts.At(table.Code[at]), code) {
+		if table, at := d.TableOfRow(row); bytes.Equal(table.Texts.At(table.Code[at]), code) {
 			return table.Texts.At(table.display[at])
 		}
 	}
@@ -221,7 +221,7 @@ func (d *Set) appendListedDesignations(dst []codesystem.Text, e Entry) []codesys
 	if e.ListedRow() == 0 {
 		return dst
 	}
-	table, _ := d.Row(e.Row)
+	table, _ := d.TableOfRow(e.Row)
 	for _, d := range table.designationsOf(e.Row) {
 		dst = append(dst, codesystem.Text{
 			Language: table.Languages[d.Language], Use: table.Uses[d.Use], IsFromValueSet: true,

@@ -49,7 +49,7 @@ type ConceptSet struct {
 	System, Version     string   // code system and version
 	IsEnumerated        bool     // whether concept is present; its rows are [FirstRow, EndRow)
 	FromStoredExpansion bool     // from a stored expansion: codes are valid even if the loaded code system lacks them
-	FirstRow, EndRow    uint32   // row numbers for [Set.Row]
+	FirstRow, EndRow    uint32   // row numbers for [Set.TableOfRow]
 	Filters             []Filter // filters, all of which must match
 	ValueSets           []string // canonicals of imported value sets
 }
@@ -89,8 +89,8 @@ func newListedConcepts(first uint32) listedConcepts {
 	return t
 }
 
-// Row returns the table of d or its base Sets that contains a row, and the index of the row in that table.
-func (d *Set) Row(row uint32) (*listedConcepts, uint32) {
+// TableOfRow returns the table of d or its base Sets that contains a row, and the index of the row in that table.
+func (d *Set) TableOfRow(row uint32) (*listedConcepts, uint32) {
 	for d.Base != nil && row < d.rows.firstRow {
 		d = d.Base
 	}

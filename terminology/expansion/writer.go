@@ -553,7 +553,7 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 		}
 	}
 	if e.ListedRow() != 0 {
-		table, _ := w.expansion.Definitions.Row(e.Row)
+		table, _ := w.expansion.Definitions.TableOfRow(e.Row)
 		for _, x := range table.ExtensionsOf(e.Row) {
 			own[x.Kind] = table.Texts.At(x.Value)
 		}

@@ -74,7 +74,7 @@ func TestAccountApps(t *testing.T) {
 				}
 			}
 			checkDone(t, authorizetest.PressAccountButton(b, action, "app"), action)
-			authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+			authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 			page = authorizetest.AccountPage(b, "")
 			if strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "<h3>implicit</h3>") != (action == "end_app") {
 				t.Errorf("afterwards: %s", page)

@@ -108,8 +108,8 @@ func (b *Browser) IsTokenValid(access string) bool {
 	return b.Userinfo(access).StatusCode == http.StatusOK
 }
 
-// CheckInvalid checks that the refresh token and the access tokens are no longer valid.
-func CheckInvalid(b *Browser, refresh string, access ...string) {
+// CheckTokensInvalid checks that the refresh token and the access tokens are no longer valid.
+func CheckTokensInvalid(b *Browser, refresh string, access ...string) {
 	b.T.Helper()
 	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
 		b.T.Errorf("refresh token not rejected with invalid_grant: %+v", got)

@@ -526,7 +526,7 @@ func TestSubIsReleased(t *testing.T) {
 		if ann.HasSession() {
 			t.Error("the previous owner's session is still valid")
 		}
-		authorizetest.CheckInvalid(ann, tokens.RefreshToken, tokens.AccessToken)
+		authorizetest.CheckTokensInvalid(ann, tokens.RefreshToken, tokens.AccessToken)
 		if b, _ := signIn("ann"); b != nil {
 			t.Error("the sub has two owners")
 		}
@@ -668,7 +668,7 @@ func TestRemovedProviderUnlinksUser(t *testing.T) {
 			if r := b.Get("/oauth2/account"); r.StatusCode == http.StatusOK {
 				t.Error("the account page still opens")
 			}
-			authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+			authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 		})
 	}
 }

@@ -110,7 +110,7 @@ func TestGrantOutlivesSession(t *testing.T) {
 		if b.IsTokenValid(tokens.AccessToken) {
 			t.Error("the access token is still valid")
 		}
-		authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+		authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 	})
 }
 
@@ -146,7 +146,7 @@ func TestSignInAgain(t *testing.T) {
 		authorizetest.Equal(t, len(h.Requests(providertest.Revocation)), 0)
 		h.becomes(nil)
 		waitForSweep(interval)
-		authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+		authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 	})
 }
 

@@ -149,7 +149,7 @@ func (h *hospital) wantInvalid(b *authorizetest.Browser, tokens authorizetest.To
 	if b.HasSession() {
 		h.t.Error("the session is still valid")
 	}
-	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+	authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }
 
 // wantWorks checks that the session and the access token are valid, and returns refreshed tokens.

@@ -67,7 +67,7 @@ func TestEndedGrantsStayEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
-		authorizetest.CheckInvalid(b, token)
+		authorizetest.CheckTokensInvalid(b, token)
 	})
 }
 

@@ -118,7 +118,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	if got := b.RequestTokens(authorizetest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
+	authorizetest.CheckTokensInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 }
 
 // A replay during the exchange leaves no refresh token behind.
@@ -158,7 +158,7 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 		all.Wait()
 		for _, got := range answers {
 			if got.RefreshToken != "" {
-				authorizetest.CheckInvalid(b, got.RefreshToken, got.AccessToken)
+				authorizetest.CheckTokensInvalid(b, got.RefreshToken, got.AccessToken)
 			}
 		}
 	}

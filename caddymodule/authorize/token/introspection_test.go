@@ -270,7 +270,7 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 			if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
 				t.Errorf("revoking: %d", r.StatusCode)
 			}
-			authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
+			authorizetest.CheckTokensInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 		})
 	}
 }

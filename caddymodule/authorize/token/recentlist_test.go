@@ -62,7 +62,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
 	}
-	authorizetest.CheckInvalid(b, first)
+	authorizetest.CheckTokensInvalid(b, first)
 	if got := b.Refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}

@@ -315,9 +315,9 @@ func TestRefreshTokenReuse(t *testing.T) {
 				if got.Error != "invalid_grant" {
 					t.Errorf("%+v", got)
 				}
-				authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
+				authorizetest.CheckTokensInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 				time.Sleep(2 * 24 * time.Hour) // after the revocation entry has expired
-				authorizetest.CheckInvalid(b, second.RefreshToken)
+				authorizetest.CheckTokensInvalid(b, second.RefreshToken)
 			})
 		})
 	}
@@ -331,7 +331,7 @@ func TestNoRefreshGrace(t *testing.T) {
 	if got := b.Refresh(first.RefreshToken, nil); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	authorizetest.CheckInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
+	authorizetest.CheckTokensInvalid(b, second.RefreshToken, first.AccessToken, second.AccessToken)
 }
 
 // If another client uses a refresh token, nothing changes, regardless of whether the token was used before.
@@ -511,7 +511,7 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 		t.Fatalf("after a restart: %+v", next)
 	}
 	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
-	authorizetest.CheckInvalid(b, next.RefreshToken, next.AccessToken)
+	authorizetest.CheckTokensInvalid(b, next.RefreshToken, next.AccessToken)
 }
 
 // While the durable store fails, no tokens are issued and no operation reports success.
@@ -542,7 +542,7 @@ func TestDurableStoreFails(t *testing.T) {
 	if r := authorizetest.SendTokenForm(b, "/oauth2/revoke", tokens.RefreshToken, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
-	authorizetest.CheckInvalid(b, tokens.RefreshToken, tokens.AccessToken)
+	authorizetest.CheckTokensInvalid(b, tokens.RefreshToken, tokens.AccessToken)
 }
 
 // Revocations and grants survive a restart, which empties the memory store. Until revocations have
@@ -567,7 +567,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	broken = false
-	authorizetest.CheckInvalid(b, family.RefreshToken, family.AccessToken, single.AccessToken)
+	authorizetest.CheckTokensInvalid(b, family.RefreshToken, family.AccessToken, single.AccessToken)
 	if got := b.Refresh(unrevoked.RefreshToken, nil); !b.IsTokenValid(unrevoked.AccessToken) || got.RefreshToken == "" {
 		t.Errorf("unrevoked tokens: %+v", got)
 	}

@@ -298,7 +298,7 @@ func TestReplicaFollowsAnyHistory(t *testing.T) {
 }
 
 func playHistory(t *testing.T, random *rand.Rand) {
-	s := newSite(t, storemirror.Config{MaxMirrored: 4, MaxCached: 1000})
+	s := newSite(t, storemirror.Config{MaxMirrored: 4, MaxCacheBytes: 1000})
 	h := history{site: s, values: map[string][]version{}}
 	down := false
 	for range 400 {

@@ -42,8 +42,8 @@ type Config struct {
 	MirroredKinds []string // kinds whose entries are all replicated; see [store.KindOf]
 	CachedKinds   []string // kinds whose entries are cached when they are read
 
-	MaxMirrored int   // maximum number of mirrored entries; others are read from the store. Default: [DefaultMaxMirrored].
-	MaxCached   int64 // maximum size of the cache in bytes. Default: [DefaultMaxCached].
+	MaxMirrored   int   // maximum number of mirrored entries; others are read from the store. Default: [DefaultMaxMirrored].
+	MaxCacheBytes int64 // maximum size of the cache in bytes. Default: [DefaultMaxCached].
 
 	// Notify is called with each update after the replica has applied the update. It must not block. Default: nil.
 	Notify func(store.Update)
@@ -85,7 +85,7 @@ func New(s store.SharedStore, c Config) *Replica {
 	if c.MaxMirrored <= 0 {
 		r.mirror.max = DefaultMaxMirrored
 	}
-	if r.cache.MaxCost = c.MaxCached; c.MaxCached <= 0 {
+	if r.cache.MaxCost = c.MaxCacheBytes; c.MaxCacheBytes <= 0 {
 		r.cache.MaxCost = DefaultMaxCached
 	}
 	if r.notify == nil {

@@ -140,7 +140,7 @@ func TestGet(t *testing.T) {
 			time.Sleep(lifetime)
 			s.wants("account:1", "", 1)
 		}},
-		{"few cached entries fit", storemirror.Config{MaxCached: 500}, func(s *site) {
+		{"few cached entries fit", storemirror.Config{MaxCacheBytes: 500}, func(s *site) {
 			for _, id := range []string{"1", "2", "3"} {
 				s.wants("account:"+id, "", 1)
 			}

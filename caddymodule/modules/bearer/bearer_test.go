@@ -72,7 +72,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 // fhirUser may be on this server, on another server, or of a type for which there are no user scopes.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{&enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
+	e := &scopeEnforcer{&enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
 	for fhirUser, want := range map[string]string{
 		"Patient/1": "Patient/1",
 		"https://fhir.example.org/fhir/R4/Patient/1": "Patient/1",

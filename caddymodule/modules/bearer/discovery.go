@@ -208,7 +208,7 @@ func (g *gate) setURL(url string) {
 }
 
 // newMetadata returns the changes to be made to the FHIR server's CapabilityStatement, or nil if scopes are off.
-func newMetadata(e *enforcement, at apiLocation, app App, hasCORS bool) *capability.Metadata {
+func newMetadata(e *scopeEnforcer, at apiLocation, app App, hasCORS bool) *capability.Metadata {
 	if e == nil {
 		return nil
 	}

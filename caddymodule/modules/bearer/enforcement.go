@@ -80,7 +80,7 @@ type Enforcement struct {
 }
 
 // newEnforcement returns the configured enforcement of scopes, or nil if scopes are off.
-func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at apiLocation, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*enforcement, error) {
+func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, at apiLocation, app App, record func(*http.Request, enforce.Bearer, enforce.Decision)) (*scopeEnforcer, error) {
 	if o.ScopesOff && len(policies)+len(o.Operations)+len(o.SharedTypes)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
@@ -111,7 +111,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 	if e.Memory, err = enforce.NewMemory(o.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
-	return &enforcement{e}, nil
+	return &scopeEnforcer{e}, nil
 }
 
 var errScopesOff = errors.New("scopes off cannot be combined with allow, deny, operation, shared, search_parameters or expand_scope")
@@ -203,8 +203,8 @@ func parseOperation(to *[][]string) option.Setter {
 	}
 }
 
-// enforcement limits requests to the scopes of their tokens.
-type enforcement struct{ enforcer *enforce.Enforcer }
+// scopeEnforcer limits requests to the scopes of their tokens.
+type scopeEnforcer struct{ enforcer *enforce.Enforcer }
 
 // cachedHolder is the value that is cached in a token's Memo.
 type cachedHolder struct {
@@ -214,7 +214,7 @@ type cachedHolder struct {
 }
 
 // serve handles a request within the scopes of its token.
-func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
+func (e *scopeEnforcer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
 	of, err := e.loadHolder(r, next, t)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyht
 
 // loadHolder returns the holder of a token. It caches the holder, because parsing scopes is the most expensive step of a
 // permitted request. Rights that depend on a relationship on the FHIR server, such as those of a RelatedPerson, are not cached.
-func (e *enforcement) loadHolder(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*cachedHolder, error) {
+func (e *scopeEnforcer) loadHolder(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*cachedHolder, error) {
 	if cached, ok := t.Memo.Load().(*cachedHolder); ok && cached.fhirUser == t.FHIRUser {
 		return cached, nil
 	}
@@ -250,7 +250,7 @@ func bindingClient(binding string) string {
 }
 
 // computeRights returns the rights of a token. cacheable reports whether they are independent of records on the FHIR server.
-func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, cacheable bool, err error) {
+func (e *scopeEnforcer) computeRights(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, cacheable bool, err error) {
 	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userReference(t.FHIRUser), Parameters: e.enforcer.Parameters}
 	cacheable = !t.IsRelated && holder.User.Type != "RelatedPerson"
 	if holder.User.Type == "Patient" {
@@ -269,7 +269,7 @@ func (e *enforcement) computeRights(r *http.Request, next caddyhttp.Handler, t *
 }
 
 // resolvePatients looks up the patients for whom the holder may act. It removes the token's patient if it is not one of them.
-func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
+func (e *scopeEnforcer) resolvePatients(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
 		var err error
@@ -288,7 +288,7 @@ func (e *enforcement) resolvePatients(r *http.Request, next caddyhttp.Handler, t
 
 // userReference returns a reference to the resource in fhirUser if the resource is on this server. For a Practitioner or
 // PractitionerRole on another server, it returns only the type. For other resources, it returns the zero value.
-func (e *enforcement) userReference(fhirUser string) interaction.Reference {
+func (e *scopeEnforcer) userReference(fhirUser string) interaction.Reference {
 	reference := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(reference, "/")
 	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {

@@ -23,7 +23,7 @@ import (
 // The rights of a token are cached unless they depend on another record or were computed for another fhirUser.
 func TestHolderIsCached(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{&enforce.Enforcer{Base: "/fhir", TypeRules: enforce.NewTypeRules(nil)}}
+	e := &scopeEnforcer{&enforce.Enforcer{Base: "/fhir", TypeRules: enforce.NewTypeRules(nil)}}
 	empty := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNotFound)
 		return nil
@@ -156,7 +156,7 @@ func TestMemoryMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer share.Release()
-		h := &Bearer{gate: &gate{enforcement: &enforcement{&enforce.Enforcer{Memory: memory}}}}
+		h := &Bearer{gate: &gate{enforcement: &scopeEnforcer{&enforce.Enforcer{Memory: memory}}}}
 		activeBearers.Store(h, nil)
 		defer activeBearers.Delete(h)
 		handlers = append(handlers, h)

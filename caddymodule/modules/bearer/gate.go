@@ -41,7 +41,7 @@ type gate struct {
 	forwardToken  bool
 	authenticator authenticator
 	signIn        *SignInPolicy
-	enforcement   *enforcement         // nil if scopes are off
+	enforcement   *scopeEnforcer       // nil if scopes are off
 	metadata      *capability.Metadata // nil if scopes are off
 	misplacement  misplacement
 	admissions    []Admission

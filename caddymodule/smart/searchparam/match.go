@@ -370,12 +370,12 @@ func (d date) matches(_ resource.Resource, path resource.Path, element []byte) b
 	switch path.Type {
 	case "Period":
 		found, ok := parsePeriod(element)
-		return ok && d.compare(found)
+		return ok && d.satisfiesPrefix(found)
 	case "Timing":
 		return d.matchesTiming(element)
 	case "date", "dateTime", "instant":
 		found, ok := parseDate(primitiveText(element))
-		return ok && d.compare(found)
+		return ok && d.satisfiesPrefix(found)
 	default:
 		return false
 	}
@@ -388,7 +388,7 @@ func (d date) matchesTiming(timing []byte) bool {
 		return false
 	}
 	for event := range resource.Elements(events) {
-		if found, ok := parseDate(primitiveText(event)); ok && d.compare(found) {
+		if found, ok := parseDate(primitiveText(event)); ok && d.satisfiesPrefix(found) {
 			return true
 		}
 	}
@@ -416,9 +416,9 @@ func parsePeriod(element []byte) (span, bool) {
 	return found, start+end != ""
 }
 
-// compare compares the span of an element with the searched one (https://hl7.org/fhir/R4/search.html#prefix). With the prefix
+// satisfiesPrefix compares the span of an element with the searched one (https://hl7.org/fhir/R4/search.html#prefix). With the prefix
 // ap, any overlap matches.
-func (d date) compare(found span) bool {
+func (d date) satisfiesPrefix(found span) bool {
 	isWithin := !found.start.Before(d.span.start) && !found.end.After(d.span.end)
 	switch d.prefix {
 	case "eq":

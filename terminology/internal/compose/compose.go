@@ -475,7 +475,7 @@ func (c *Evaluator) enumeratedEntries(set *definitions.ConceptSet, cs *definitio
 	for row := set.FirstRow; row < set.EndRow; row++ {
 		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Row: row}
 		if cs != nil {
-			table, at := c.definitions.Row(row)
+			table, at := c.definitions.TableOfRow(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
 				e.Concept = cs.Number(c)
 			} else if cs.IsComplete() && !set.FromStoredExpansion {

@@ -91,7 +91,7 @@ func (c *Evaluator) probeList(set *definitions.ConceptSet, cs *definitions.CodeS
 		return nil, err
 	}
 	for row := set.FirstRow; row < set.EndRow; row++ {
-		table, at := c.definitions.Row(row)
+		table, at := c.definitions.TableOfRow(row)
 		code := table.Texts.At(table.Code[at])
 		same := bytes.Equal(code, c.Probe.Code) || cs != nil && !cs.CaseSensitive && codesystem.EqualFold(code, c.Probe.Code)
 		if !same {

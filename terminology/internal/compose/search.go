@@ -299,7 +299,7 @@ func (c *entryCorpus) valueSetWeight(e definitions.Entry) float64 {
 	if !l.Usage.UsesItemWeight || e.ListedRow() == 0 {
 		return 0
 	}
-	rows, _ := l.Row(e.Row)
+	rows, _ := l.TableOfRow(e.Row)
 	for _, x := range rows.ExtensionsOf(e.Row) {
 		if x.Kind == codesystem.ExtensionWeight {
 			return table.ItemWeight(rows.Texts.At(x.Value))
