@@ -31,7 +31,7 @@ import (
 const (
 	DefaultMaxLag      = 5 * time.Second
 	DefaultMaxMirrored = 500_000  // entries of about 200 bytes each
-	DefaultMaxCached   = 64 << 20 // in bytes
+	DefaultMaxCacheBytes   = 64 << 20 // in bytes
 )
 
 // Unlimited is a maximum lag that is never exceeded.
@@ -43,7 +43,7 @@ type Config struct {
 	CachedKinds   []string // kinds whose entries are cached when they are read
 
 	MaxMirrored   int   // maximum number of mirrored entries; others are read from the store. Default: [DefaultMaxMirrored].
-	MaxCacheBytes int64 // maximum size of the cache in bytes. Default: [DefaultMaxCached].
+	MaxCacheBytes int64 // maximum size of the cache in bytes. Default: [DefaultMaxCacheBytes].
 
 	// Notify is called with each update after the replica has applied the update. It must not block. Default: nil.
 	Notify func(store.Update)
@@ -86,7 +86,7 @@ func New(s store.SharedStore, c Config) *Replica {
 		r.mirror.max = DefaultMaxMirrored
 	}
 	if r.cache.MaxCost = c.MaxCacheBytes; c.MaxCacheBytes <= 0 {
-		r.cache.MaxCost = DefaultMaxCached
+		r.cache.MaxCost = DefaultMaxCacheBytes
 	}
 	if r.notify == nil {
 		r.notify = func(store.Update) {}
