@@ -56,7 +56,7 @@ var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
 // documented expansion.
 func TestGatewayExpansionIsDocumented(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/reference/fhir_gateway.md"), "\nIt expands to these directives")
+	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/reference/fhir_gateway.md"), "\nThis example expands to the following directives")
 	_, expansion, _ := strings.Cut(section, "```caddyfile\nfhir.example.org {\n")
 	expansion, _, found := strings.Cut(expansion, "\n}\n```")
 	if !found {

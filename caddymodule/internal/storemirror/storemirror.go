@@ -29,9 +29,9 @@ import (
 
 // Defaults for [Config].
 const (
-	DefaultMaxLag      = 5 * time.Second
-	DefaultMaxMirrored = 500_000  // entries of about 200 bytes each
-	DefaultMaxCacheBytes   = 64 << 20 // in bytes
+	DefaultMaxLag        = 5 * time.Second
+	DefaultMaxMirrored   = 500_000  // entries of about 200 bytes each
+	DefaultMaxCacheBytes = 64 << 20 // in bytes
 )
 
 // Unlimited is a maximum lag that is never exceeded.
