@@ -215,7 +215,7 @@ func TestDocLinks(t *testing.T) {
 // linkedPackage contains the declarations in a folder (methods and fields as Type.Name) and the links in its comments.
 type linkedPackage struct {
 	declared map[string]bool
-	embeds   map[string]bool   // types with embedded fields, whose members are unknown
+	embeds   map[string]bool   // types with embedded fields, and therefore with unknown members
 	imports  map[string]string // folder by package name; "" for packages of other modules
 	links    []link
 }

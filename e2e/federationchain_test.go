@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A gateway signs people in at another gateway, whose certificate is issued by its own CA.
+// A gateway signs people in at another gateway, which has a certificate issued by its own CA.
 func TestGatewayBehindGateway(t *testing.T) {
 	address := mustFreeAddress(t)
 	upstream := federatedGateway(t, "gateway-upstream", withLoopbackIP(mustFreeAddress(t)), []string{

@@ -149,8 +149,8 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 	return !strings.Contains(strings.ReplaceAll(text, `"Patient/`+id+`"`, ""), `"Patient/`)
 }
 
-// addDependent adds resources that belong to the patient because of their references: a Binary whose securityContext is the
-// patient's, a Provenance whose targets are all readable and not all shared, and a document that references only this patient.
+// addDependent adds resources that belong to the patient because of their references: a Binary with a securityContext that is
+// the patient's, a Provenance with all targets readable but not all shared, and a document that references only this patient.
 func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {

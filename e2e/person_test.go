@@ -18,7 +18,7 @@ const (
 	appCallback  = "https://app.example.org/callback"
 )
 
-// person is a user whose browser stores cookies. The tests follow redirects one at a time.
+// person is a user with a browser that stores cookies. The tests follow redirects one at a time.
 type person struct {
 	gateway *gateway
 	client  *http.Client

@@ -147,7 +147,7 @@ func doAllAsUser(t *testing.T, options redisstore.Options) {
 	}
 }
 
-// TestRedisFull checks a server whose memory is full. It rejects new entries and loses no entry. Deletions work and free
+// TestRedisFull checks a server with full memory. It rejects new entries and loses no entry. Deletions work and free
 // memory.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
-// TestRedisLongLived checks that an entry whose lifetime exceeds the retention of the stream is announced without its value,
+// TestRedisLongLived checks that an entry with a longer lifetime than the stream's retention is announced without its value,
 // because the value would use memory for a day.
 func TestRedisLongLived(t *testing.T) {
 	t.Parallel()

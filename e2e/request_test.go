@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// httpResponse is an HTTP response whose body has been read completely.
+// httpResponse is an HTTP response with a body that has been read completely.
 type httpResponse struct {
 	status int
 	header http.Header

@@ -115,7 +115,7 @@ func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.R
 	return b.Send(request)
 }
 
-// changedKeys returns the keys whose values differ between before and after. may lists the kinds of keys to ignore.
+// changedKeys returns the keys with values that differ between before and after. may lists the kinds of keys to ignore.
 func changedKeys(before, after map[string]string, may string) (keys []string) {
 	allowed := func(key string) bool {
 		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")
@@ -211,7 +211,7 @@ func omitsCause(r *http.Response, body string) bool {
 	return json.Unmarshal([]byte(body), &answer) == nil && len(answer) == 1 && answer["error"] == "server_error"
 }
 
-// faultyKeys are keys whose calls can fail.
+// faultyKeys are keys with calls that can fail.
 type faultyKeys struct {
 	keyring.Keys
 	*faults
@@ -279,7 +279,7 @@ func (f *faults) next(call string) error {
 	return authorizetest.ErrStoreFailed
 }
 
-// faultyStore is a store whose calls can fail.
+// faultyStore is a store with calls that can fail.
 type faultyStore struct {
 	*store.Memory
 	name string

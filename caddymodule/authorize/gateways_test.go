@@ -319,7 +319,7 @@ func TestGatewaysWithClockSkew(t *testing.T) {
 	}
 }
 
-// A gateway whose clock is ten minutes ahead affects no client, because the store's clock is used.
+// A gateway with a clock that is ten minutes ahead affects no client, because the store's clock is used.
 func TestGatewayClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

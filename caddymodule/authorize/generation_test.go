@@ -86,7 +86,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// After a name is reassigned, a gateway whose configuration still contains the former user rejects sign-in if the new user has
+// After a name is reassigned, a gateway with the former user still in its configuration rejects sign-in if the new user has
 // a second factor.
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 	return map[string]string{"accepted": key}, err
 }
 
-// startedApps contains the started apps, whose metrics are collected: two during a reload, otherwise one. Apps that were only
+// startedApps contains the started apps: two during a reload, otherwise one. Their metrics are collected. Apps that were only
 // provisioned are excluded, because reading their metrics would create the file of the durable store.
 var startedApps sync.Map
 

@@ -62,7 +62,7 @@ func BenchmarkBearer(b *testing.B) {
 	}
 }
 
-// trustedIssuer is another issuer, whose tokens have the audience fhir.
+// trustedIssuer is another issuer. Its tokens have the audience fhir.
 type trustedIssuer struct {
 	url string
 	key *ecdsa.PrivateKey

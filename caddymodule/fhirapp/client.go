@@ -116,7 +116,7 @@ func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	return option.Words(&c.IdentityProviders, nil)(d)
 }
 
-// parseJWKS parses a JWK Set, given inline or as the name of a file whose content is copied into the configuration.
+// parseJWKS parses a JWK Set, given inline or as the name of a file. The content of the file is copied into the configuration.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := option.Word(&text, nil)(d); err != nil {

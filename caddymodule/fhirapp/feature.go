@@ -71,7 +71,7 @@ func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 	return nil
 }
 
-// CheckedFeature is a feature whose options depend on the issuer or the FHIR base URL. The options are checked when the
+// CheckedFeature is a feature with options that depend on the issuer or the FHIR base URL. The options are checked when the
 // Caddyfile is adapted.
 type CheckedFeature interface {
 	// CheckParsed checks the options. The error contains the line of the Caddyfile.

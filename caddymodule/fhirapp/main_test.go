@@ -42,7 +42,7 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 	return newGatewayAt(t, caddyfile, gatewaytest.StorageFolder(t))
 }
 
-// newGatewayAt starts a gateway whose keys and certificates are stored in folder.
+// newGatewayAt starts a gateway that stores its keys and certificates in folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.NewInFolder(t, caddyfile, folder), t}

@@ -35,7 +35,7 @@ import (
 
 func init() { caddy.RegisterModule(new(testStore)) }
 
-// testStore is a store module whose store can be shared by several gateways in a test.
+// testStore is a store module with a store that several gateways in a test can share.
 type testStore struct {
 	// The test server, as the address of a shared store. Default: none.
 	Server string `json:"server,omitempty"`

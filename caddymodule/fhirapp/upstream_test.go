@@ -45,7 +45,7 @@ func newGuardedServer(t *testing.T, serverCA, clientCA *gatewaytest.Authority) *
 	return s
 }
 
-// serveTLS starts a server whose certificate is issued by one authority and that requires client certificates issued by
+// serveTLS starts a server that has a certificate issued by one authority and requires client certificates issued by
 // another.
 func serveTLS(t *testing.T, serverCA, clientCA *gatewaytest.Authority, handler http.Handler) *httptest.Server {
 	t.Helper()

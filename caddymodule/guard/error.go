@@ -224,7 +224,7 @@ func (e *Error) WithScope(scope string) *Error {
 	return e
 }
 
-// HolderRemoved returns the error for a valid token whose user or client no longer exists.
+// HolderRemoved returns the error for a valid token of a user or client that no longer exists.
 func HolderRemoved() *Error { return invalidToken(errHolderRemoved) }
 
 // VerificationUnavailable returns the 503 error for a token that the caller could not verify.

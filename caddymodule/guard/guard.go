@@ -234,7 +234,7 @@ func (p *jwtVerifier) verifyUncached(ctx context.Context, raw string) (*verified
 	if err != nil {
 		return nil, invalidToken(err)
 	}
-	// A token whose iss is another issuer must not trigger a fetch of this issuer's keys.
+	// A token with another issuer as iss must not trigger a fetch of this issuer's keys.
 	unverified, _ := parseUnverified(raw) // the claims are checked below
 	if unverified.Issuer != "" && unverified.Issuer != p.issuer {
 		return nil, invalidToken(newClaimError("iss", unverified.Issuer, unverified.Issuer, p.issuer, errUnexpectedIssuer))

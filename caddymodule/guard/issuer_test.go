@@ -130,7 +130,7 @@ func merge[K comparable](base, changes map[K]any) map[K]any {
 	return base
 }
 
-// provider is another issuer whose tokens have a vendor-specific format. All providers sign with RS256 and the kid "rs".
+// provider is another issuer, with tokens in a vendor-specific format. All providers sign with RS256 and the kid "rs".
 type provider struct {
 	name     string
 	issuer   string

@@ -237,7 +237,7 @@ func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token,
 }
 
 // trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662 §2.2). A
-// claim whose name differs between vendors has a field for each name.
+// claim with a name that differs between vendors has a field for each name.
 type trustedClaims struct {
 	jwt.Claims
 
@@ -280,7 +280,7 @@ func (p *claimPresence) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// lenientClaim is a claim whose type differs between issuers. A value of an unexpected type is treated as missing.
+// lenientClaim is a claim with a type that differs between issuers. A value of an unexpected type is treated as missing.
 type lenientClaim[T any] struct{ value *T }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -333,10 +333,10 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkTokenUse returns an error for four kinds of tokens: those whose claims identify another kind of token, such as a refresh
-// token, which introspection also reports as active; logout tokens, which have an events claim (OpenID Connect Back-Channel
-// Logout §2.4); sender-constrained tokens, which may not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and tokens
-// whose patient claim is a reference.
+// checkTokenUse returns an error for four kinds of tokens: those with claims that identify another kind of token, such as a
+// refresh token, which introspection also reports as active; logout tokens, which have an events claim (OpenID Connect
+// Back-Channel Logout §2.4); sender-constrained tokens, which may not be accepted as bearer tokens (RFC 8705 §3, RFC 9449
+// §7.2); and tokens with a patient claim that is a reference.
 func (c *trustedClaims) checkTokenUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
@@ -360,7 +360,7 @@ func (c *trustedClaims) checkTokenUse() error {
 // checkNoIDToken rejects a token that may be an ID token: the issuer signs ID tokens with the same keys, and their audience is
 // correct if an API and its client share one. Only ID tokens contain hashes of other tokens (OpenID Connect Core §3.3.2.11). A
 // nonce identifies an ID token unless typ is Bearer: access tokens of Keycloak before 25 have both. A token that has no scope
-// and whose audience is its own client cannot be distinguished from an ID token.
+// and has its own client as its audience cannot be distinguished from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
 		return fmt.Errorf("%w: at_hash, c_hash or s_hash claim present", errTokenType)

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath rejects a request whose path the FHIR server could interpret differently, because the access decision must apply to
-// the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR path (R4
-// §3.1.0.1) needs:
+// CheckPath rejects a request with a path that the FHIR server could interpret differently, because the access decision must
+// apply to the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrAmbiguousPath]. No FHIR
+// path (R4 §3.1.0.1) needs:
 //
 //   - dot segments and empty segments, which some servers remove;
 //   - slashes, backslashes, percent signs and control characters, encoded or not, which some servers decode twice;
@@ -151,8 +151,8 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	}
 }
 
-// Check rejects a request whose Connection header lists an identity header, Authorization, or another header that backends rely
-// on: the next proxy would remove it. The [*Error] has status 400.
+// Check rejects a request with a Connection header that lists an identity header, Authorization, or another header that
+// backends rely on: the next proxy would remove it. The [*Error] has status 400.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
@@ -320,7 +320,7 @@ var messageHeaders = newHeaderNames([]string{
 })
 
 // fhirHeaders are the request headers of FHIR's REST API (FHIR R4 §3.1.0.1), of CORS and of tracing. X-Provenance is excluded
-// because it makes the server write a resource whose scopes were not checked.
+// because it makes the server write a resource without a check of its scopes.
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
@@ -353,8 +353,8 @@ func StripCredentials(h http.Header) {
 // FHIR does not use trailers.
 func StripTrailers(r *http.Request) { r.Trailer = nil }
 
-// StripCookies removes the cookies whose names begin with prefix, which are those of the gateway's own sign-in: a backend that
-// gets them could impersonate the user.
+// StripCookies removes the cookies with names that begin with prefix, which are those of the gateway's own sign-in: a backend
+// that gets them could impersonate the user.
 func StripCookies(h http.Header, prefix string) {
 	lines := h["Cookie"]
 	if len(lines) == 0 {

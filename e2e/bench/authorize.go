@@ -95,7 +95,7 @@ func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	})
 }
 
-// asProvider returns a gateway as a provider whose ID tokens are signed with the given algorithm.
+// asProvider returns a gateway as a provider that signs ID tokens with the given algorithm.
 func asProvider(gateway *server, algorithm string) *provider {
 	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
 	if algorithm == "ES256" {

@@ -41,8 +41,8 @@ func measureLaunches(s settings, folder string) (err error) {
 	return nil
 }
 
-// startLaunching runs a gateway with the user alice, whose FHIR resource is fhirUser. The gateway forwards FHIR requests at the
-// issuer's host to records.
+// startLaunching runs a gateway with the user alice, who has the FHIR resource fhirUser. The gateway forwards FHIR requests at
+// the issuer's host to records.
 func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
 	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)
 	client := strings.Replace(fmt.Sprintf(benchClient, "bench", ""), "scope ", "scope launch/patient patient/*.rs user/*.rs ", 1)

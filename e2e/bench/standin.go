@@ -39,7 +39,7 @@ func newStandIn(patients int) *standIn {
 	return s
 }
 
-// ServeHTTP responds with the first patients whose names have, for each word of the search, a word that begins with it.
+// ServeHTTP responds with the first patients with names that have, for each word of the search, a word that begins with it.
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var entries []string
 	found, words := 0, r.URL.Query()["name"]

@@ -75,7 +75,7 @@ type Capabilities struct {
 type Attacker struct {
 	World         *World
 	Capabilities  map[string]Capabilities
-	PatientLetter byte // letter of the patient whose records are accessible
+	PatientLetter byte // letter of the patient with the accessible records
 
 	// Types are the resource types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
 	Types []string

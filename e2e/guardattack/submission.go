@@ -30,7 +30,7 @@ func (a writeAttacks) submission() Attack {
 	}
 }
 
-// linkedEntry returns an entry whose fullUrl is link.
+// linkedEntry returns an entry with link as its fullUrl.
 func (a writeAttacks) linkedEntry(link string, v, patient Record) string {
 	criteria := "identifier=" + idSystem + patient.ID + "m"
 	reassigned := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.PatientLetter)), v.ID+"m", a.ownRecord().ID+"m")

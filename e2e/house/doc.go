@@ -18,7 +18,7 @@
 //	reach.go     the methods of a type, including those of embedded types
 //	passed.go    the functions that a request executes
 //
-// All lines of a file are counted. Packages in folders whose names end in "test" are test support. Packages in a folder named
+// All lines of a file are counted. Packages in folders with names ending in "test" are test support. Packages in a folder named
 // "generate" are generators. A feature is a blank import of a standard build (the package caddymodule, and each package
 // "standard" that it imports) without a comment that begins with "core".
 package main

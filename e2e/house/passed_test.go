@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// walked is a benchmark whose rounds execute two functions in two files. A third function is called once, before the rounds.
+// walked is a benchmark. Its rounds execute two functions in two files. A third function is called once, before the rounds.
 var walked = map[string]string{
 	"go.mod": "module example.com/small/walked\n\ngo 1.26\n",
 	"way/a.go": `package way

@@ -23,7 +23,7 @@ type goPackage struct {
 	Module                             struct{ Path string }
 }
 
-// linked lists the Caddy modules whose linked lines are counted.
+// linked lists the Caddy modules for which linked lines are counted.
 var linked = []struct{ module, folder string }{
 	{"fhir_outcome", "caddymodule/modules/outcome"}, {"fhir_bearer", "caddymodule/modules/bearer"},
 	{"fhir_expand", "caddymodule/modules/expand"}, {"fhir_authorize", "caddymodule/modules/authorization"},

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// printAnswers prints all answers or, if misses is true, only those whose first wanted hit is not in the first three.
+// printAnswers prints all answers or, if misses is true, only those without a wanted hit in the first three.
 func printAnswers(w io.Writer, answers []answer, misses bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "rank\thits\tquery\tfound")

@@ -3,7 +3,7 @@
 //
 //	go run ./validator
 //
-// The validator is version 6.10.4 from Maven Central (pom.xml), the newest version whose dependencies are all there. Main.java
+// The validator is version 6.10.4 from Maven Central (pom.xml), the newest version with all its dependencies there. Main.java
 // calls it as its command line does. Host names do not resolve in its process, so it can reach only the gateway.
 //
 //	testdata/*.json       valid and invalid resources

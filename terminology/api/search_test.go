@@ -400,7 +400,7 @@ const medicine = `{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"h
 	{"code":"6","display":"Syncope"},{"code":"7","display":"Broken wrist"},{"code":"8","display":"Stomach trouble"}]}`
 
 // loadLaymen loads medicine and a concept map. The concept map is one of the definitions or, if inFile is true, a separate
-// file, whose path replaces NAMED in synonyms.
+// file. Its path replaces NAMED in synonyms.
 func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (*terminology.Library, error) {
 	t.Helper()
 	dir := t.TempDir()

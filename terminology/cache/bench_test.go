@@ -64,7 +64,7 @@ func BenchmarkNotModified(b *testing.B) {
 	benchmarkHit(b, 2<<10, get(expandURL, "Accept: application/fhir+json", "If-None-Match: "+w.header.Get("Etag")))
 }
 
-// benchmarkHit repeats a request whose response is stored.
+// benchmarkHit repeats a request with a stored response.
 func benchmarkHit(b *testing.B, size int, r *http.Request) {
 	c := New(Options{})
 	call := Call{Scheme: &Scheme{}, Principal: Principal{Issuer: "https://as.example", User: "alice", Client: "app"}, Produce: newOrigin(bodyOf(size)).produce}

@@ -654,7 +654,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// tagged returns a producer whose responses have the given tags.
+// tagged returns a producer of responses with the given tags.
 func tagged(tags ...string) Producer {
 	return func(*http.Request) (*Response, error) {
 		a := jsonAnswer(200, "one")

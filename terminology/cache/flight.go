@@ -244,7 +244,7 @@ func (r *result) status() (status string) {
 // isFailure reports whether the producer returned a response with a failure status.
 func (r *result) isFailure() bool { return r.entry == nil && isFailure(r.response.Status) }
 
-// UnavailableError is returned by a [Producer] whose origin has failed. To protect the origin, all requests with the same key
+// UnavailableError is returned by a [Producer] if its origin has failed. To protect the origin, all requests with the same key
 // get this error for [Options.FailureTTL].
 type UnavailableError struct {
 	// RetryAfter is the Retry-After of the origin (RFC 9110 §10.2.3). Default: 0, none was sent.

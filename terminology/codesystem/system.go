@@ -53,7 +53,7 @@ type List interface {
 	AppendConcepts(dst []byte) []byte
 }
 
-// Hierarchy is a [List] whose concepts form a hierarchy.
+// Hierarchy is a [List] with concepts that form a hierarchy.
 //
 // Methods call spend to charge the budget, in steps of about fifty nanoseconds, and return its error.
 type Hierarchy interface {
@@ -70,7 +70,7 @@ type Hierarchy interface {
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 }
 
-// Filterable is a [System] whose concepts have properties that filters can use.
+// Filterable is a [System] of concepts with properties that filters can use.
 type Filterable interface {
 	// Properties returns the declared properties of concepts.
 	Properties() []Property
@@ -79,7 +79,7 @@ type Filterable interface {
 	Values(c Concept, property int, visit func(text []byte) bool)
 }
 
-// Annotations is a [System] whose concepts have definitions, statuses or extensions.
+// Annotations is a [System] of concepts with definitions, statuses or extensions.
 type Annotations interface {
 	// Definition returns the definition of a concept, or nil.
 	Definition(c Concept) []byte
@@ -128,7 +128,7 @@ type FilterReader interface {
 	FilterValue(property int, value string) (string, error)
 }
 
-// Converter is a [System] whose codes can be converted to one another, such as units.
+// Converter is a [System] with codes that can be converted to one another, such as units.
 type Converter interface {
 	// Convert reports whether the concept from can be converted to the concept to (ok) and whether both are equal. factor is
 	// the conversion factor, or empty if multiplication is not sufficient.

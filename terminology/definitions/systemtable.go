@@ -196,7 +196,7 @@ func (t *SystemTable) LoadedVersions(url string) []string {
 	return versions
 }
 
-// MissingCodeSystemError returns the error for a code system that is not loaded, or whose concepts are not loaded.
+// MissingCodeSystemError returns the error for a code system that is not loaded, or has no loaded concepts.
 func (t *SystemTable) MissingCodeSystemError(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]

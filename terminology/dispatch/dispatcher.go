@@ -401,7 +401,7 @@ func toCacheResponse(a *remote.Response) *cache.Response {
 	return &cache.Response{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
-// forwardError is returned by a producer whose response must not be stored. It specifies where to get the response instead.
+// forwardError is returned by a producer if its response must not be stored. It specifies where to get the response instead.
 type forwardError struct {
 	destination destination
 	missing     *missingDefinition

@@ -97,7 +97,7 @@ type Invalidation struct {
 	// Definitions are changed definitions, as canonicals or as type and ID (ValueSet/1). Their dependents are invalid too.
 	Definitions []string `json:"written,omitempty"`
 
-	// ValueSet is the canonical of a value set whose expansions are invalid.
+	// ValueSet is the canonical of a value set with invalid expansions.
 	ValueSet string `json:"value_set,omitempty"`
 
 	// CodeSystem is the canonical of a code system. All responses that contain its concepts are invalid.

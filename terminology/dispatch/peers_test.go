@@ -112,7 +112,7 @@ func (g *gateway) sendFailed() bool {
 
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
-// versionedBackend is a backend whose value sets have their current version as their only code. Its responses can be delayed.
+// versionedBackend is a backend with value sets that have their current version as only code. Its responses can be delayed.
 type versionedBackend struct {
 	mu       sync.Mutex
 	versions map[string]int

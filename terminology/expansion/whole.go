@@ -235,7 +235,7 @@ func (x *pageReader) readExtensions(r *fhirjson.Reader) error {
 	return nil
 }
 
-// pagingParameters lists the parameters whose values differ between pages.
+// pagingParameters lists the parameters with values that differ between pages.
 var pagingParameters = []string{"filter", "offset", "count"}
 
 func (x *pageReader) readParameter(r *fhirjson.Reader) error {

@@ -102,7 +102,7 @@ func (r *reader) next() (*xml.StartElement, error) {
 	}
 }
 
-// readResource reads a resource whose start element has been read.
+// readResource reads a resource after its start element has been read.
 func (r *reader) readResource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)

@@ -35,7 +35,7 @@ type Error struct {
 	// Text is the message for users.
 	Text string
 
-	// Detail supplements Text, whose wording all servers share. May be empty.
+	// Detail supplements Text, which has the same wording on all servers. May be empty.
 	Detail string
 
 	// TxCode is a code of the code system tx-issue-type, or "".
@@ -57,7 +57,7 @@ type Error struct {
 	Provisional *Provisional
 }
 
-// Provisional is a response with status 200 whose result is negative because definitions are missing.
+// Provisional is a response with status 200 and a result that is negative because definitions are missing.
 type Provisional struct {
 	// ContentType is the media type of Body.
 	ContentType string

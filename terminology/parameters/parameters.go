@@ -324,7 +324,7 @@ func NewWriter(dst []byte) *Writer {
 // End completes the resource and returns Dst with the resource appended.
 func (w *Writer) End() []byte { return append(w.list.End(w.Dst), '}') }
 
-// Raw writes a parameter whose value is JSON. kind is the name of value[x], or "resource".
+// Raw writes a parameter with a JSON value. kind is the name of value[x], or "resource".
 func (w *Writer) Raw(name, kind string, value []byte) {
 	w.Dst = AppendPart(w.list.Next(w.Dst), name, kind, value)
 }
@@ -372,7 +372,7 @@ func TextPart(name, kind, value string) OutPart {
 	return OutPart{Name: name, Kind: kind, Value: fhirjson.AppendString(nil, value)}
 }
 
-// AppendPart appends a part whose value is JSON.
+// AppendPart appends a part with a JSON value.
 func AppendPart(dst []byte, name, kind string, value []byte) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
 	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')

@@ -24,7 +24,7 @@ type Recorder struct {
 // NewRecorder returns a recorder that buffers at most limit bytes.
 func NewRecorder(limit int64) *Recorder { return &Recorder{limit: limit, header: make(http.Header)} }
 
-// WithRecordableHeaders returns a copy of a request for the next handler whose response can be shared. The response will be
+// WithRecordableHeaders returns a copy of a request for the next handler. Its response can be shared, and will be
 // complete, uncompressed and unconditional.
 func WithRecordableHeaders(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())

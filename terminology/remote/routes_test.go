@@ -65,7 +65,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRouteOfIncomplete checks the route of a request for a loaded value set whose code system is missing.
+// TestRouteOfIncomplete checks the route of a request for a loaded value set with a missing code system.
 func TestRouteOfIncomplete(t *testing.T) {
 	l := terminologytest.Core(t)
 	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", uncalledServer(t, "sct")}, Route{"http://loinc.org", uncalledServer(t, "loinc")})

@@ -137,7 +137,7 @@ func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 	return false
 }
 
-// addBeginnings counts each prefix of a word that precedes a possible last part, whose positions are the bits of ends.
+// addBeginnings counts each prefix of a word that precedes a possible last part. The bits of ends are the parts' positions.
 func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 	for ; ends != 0; ends &= ends - 1 {
 		beginning := word[:bits.TrailingZeros64(ends)]

@@ -124,7 +124,7 @@ func (t *Filter) hasLongWord() bool {
 type preparedFilter struct {
 	segments     []segment
 	lines        [][]byte // lines of words that equal the filter; for tierTerm
-	synonymLines [][]byte // lines of the texts found by synonym rules whose typed words begin with the filter; for tierSynonym
+	synonymLines [][]byte // lines of texts found by synonym rules with typed words that begin with the filter; for tierSynonym
 }
 
 // segment is a run of terms as a list of alternatives. An alternative matches if all its requirements match.

@@ -13,7 +13,7 @@ const (
 	tierTerm                       // the display equals the filter
 	tierWholeWordsHead             // all words match whole words in a head
 	tierWholeWords                 // all words match whole words
-	tierSynonym                    // the display equals a synonym whose typed words begin with the filter
+	tierSynonym                    // the display equals a synonym with typed words that begin with the filter
 	tierPrefixHead                 // all words match prefixes of words in a head or whole words
 	tierPrefix                     // all words match prefixes of words
 	tierLenient                    // some words match only in the middle of words

@@ -210,7 +210,7 @@ type commonBuilder struct {
 	set, part rankSet
 }
 
-// visitPrefixes visits a range of words whose first depth bytes are the same, and its subranges, in the order of
+// visitPrefixes visits a range of words with the same first depth bytes, and its subranges, in the order of
 // commonPrefixes. It only descends into the few ranges with many postings, so the recursion depth is at most the length of the
 // longest common word.
 func (b *commonBuilder) visitPrefixes(from, to, depth int, visit func(from, to int)) {

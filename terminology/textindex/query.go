@@ -80,7 +80,7 @@ func (q *query) rank(match *rankSet) {
 	}
 }
 
-// emitCodes emits the matches whose code equals the filter. A nil match means all documents, because the code of a document is
+// emitCodes emits the matches with a code that equals the filter. A nil match means all documents, because a document's code is
 // one of its words.
 func (q *query) emitCodes(match *rankSet) {
 	for _, rank := range q.index.exactTexts.codes.find(q.matcher.filter.joinedWords) {
@@ -93,7 +93,7 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitExactDisplays emits the selectable matches whose display equals the filter. A nil match means all documents.
+// emitExactDisplays emits the selectable matches with a display that equals the filter. A nil match means all documents.
 func (q *query) emitExactDisplays(match *rankSet) {
 	lines := q.matcher.prepared.lines
 	if len(lines) == 1 {
@@ -110,8 +110,8 @@ func (q *query) emitExactDisplays(match *rankSet) {
 	q.emitDisplays(lines, match.has, tierTerm)
 }
 
-// emitSynonyms emits the selectable matches whose display equals a synonym with typed words that begin with the filter. If
-// match is nil, it checks whether each document matches.
+// emitSynonyms emits the selectable matches that have a display equal to a synonym with typed words that begin with the filter.
+// If match is nil, it checks whether each document matches.
 func (q *query) emitSynonyms(match *rankSet) {
 	matches := func(rank uint32) bool { return q.matcher.tier(q.index.order[rank]) != tierNone }
 	if match != nil {
@@ -120,7 +120,7 @@ func (q *query) emitSynonyms(match *rankSet) {
 	q.emitDisplays(q.matcher.prepared.synonymLines, matches, tierSynonym)
 }
 
-// emitDisplays emits the selectable matches whose display equals any of the lines.
+// emitDisplays emits the selectable matches with a display that equals any of the lines.
 func (q *query) emitDisplays(lines [][]byte, matches func(rank uint32) bool, t tier) {
 	if q.page.isDone() || len(lines) == 0 {
 		return

@@ -209,8 +209,8 @@ func (r *ranker) rank(doc uint32) uint32 {
 	return WithWeight(rank, r.terms.Weight(doc))
 }
 
-// ForeignRank returns the rank of a document whose display is not in the requested language. Among both selectable and abstract
-// documents, it sorts after documents with a display in the requested language.
+// ForeignRank returns the rank of a document with a display that is not in the requested language. Among both selectable and
+// abstract documents, it sorts after documents with a display in the requested language.
 func ForeignRank(rank uint32) uint32 { return rank | rankForeign }
 
 // WithWeight returns a rank in which the usage weight is replaced.

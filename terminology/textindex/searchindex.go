@@ -110,7 +110,7 @@ func (wf *wordFinder) reset() {
 	wf.index, wf.prepared, wf.sets, wf.lookups = nil, nil, nil, wf.lookups[:0]
 }
 
-// findUpTo returns the documents whose words match in tier t or better. Calls must pass tiers in ascending order.
+// findUpTo returns the documents with words that match in tier t or better. Calls must pass tiers in ascending order.
 func (wf *wordFinder) findUpTo(t tier) (found rankSet) {
 	if !wf.canMatch(t) {
 		return wf.sets.newSet()

@@ -89,7 +89,7 @@ func TestAccountApps(t *testing.T) {
 	}
 }
 
-// Apps whose access has ended in another way are not listed.
+// Apps that lost access in another way are not listed.
 func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse){

@@ -31,7 +31,7 @@ type Config struct {
 	Accounts *people.Accounts      // users
 	Factors  *factor.Factors       // second factors
 	Sessions *session.Sessions     // browser sessions
-	Patients *launch.Patients      // patients whose records apps can access
+	Patients *launch.Patients      // patients with records that apps can access
 	Apps     *token.Apps           // apps with access
 	Revoker  *token.Revoker        // revocation of access
 	Limiter  *lockout.Limiter      // throttling of wrong codes

@@ -293,7 +293,7 @@ func (k *passkeys) rename(ctx context.Context, s *session.SignedInPerson, p oaut
 	})
 }
 
-// change applies do to the passkey whose id is the form parameter "target", and records the action in the audit log.
+// change applies do to the passkey with the id in the form parameter "target", and records the action in the audit log.
 func (k *passkeys) change(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters, action string, do func(id []byte) error) error {
 	id, err := base64.RawURLEncoding.DecodeString(p.Get("target"))
 	switch {

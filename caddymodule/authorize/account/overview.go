@@ -85,7 +85,7 @@ const (
 	nameTimeout      = 10 * time.Second // time limit for reading patient names
 )
 
-// recordOwners returns the descriptions of the patients whose records the apps can access, by patient id.
+// recordOwners returns the descriptions of the patients with records that the apps can access, by patient id.
 func (a *apps) recordOwners(ctx context.Context, person launch.Person, list []token.App) map[string]*page.Text {
 	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 	defer cancel()
@@ -143,7 +143,7 @@ func describeAccessEnd(app token.App) *page.Text {
 	return page.T("Access ends when you sign out.")
 }
 
-// revoke revokes the access of the app whose client_id is the form parameter "target".
+// revoke revokes the access of the app with the client_id in the form parameter "target".
 func (a *apps) revoke(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	if p.Get("target") == "" { // "" would revoke the access of all apps
 		return errUnknownAction
@@ -191,7 +191,7 @@ func (ss *sessions) providerName(key string) string {
 	return ""
 }
 
-// end ends the session whose id is the form parameter "target".
+// end ends the session with the id in the form parameter "target".
 func (ss *sessions) end(ctx context.Context, s *session.SignedInPerson, p oauth2.Parameters) error {
 	audit.RecordSessionEndReason(ctx, "session ended by the user from another session")
 	return ss.listing.EndForUser(ctx, s.User.ID, p.Get("target"))

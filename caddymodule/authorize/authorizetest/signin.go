@@ -261,7 +261,7 @@ type Clinic struct {
 // sends. change configures the server and Alice's provider.
 func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), attacks map[string]func(c Clinic, name string)) {
 	t.Helper()
-	for _, sub := range []string{"", "oid"} { // claim whose value becomes the sub at the gateway
+	for _, sub := range []string{"", "oid"} { // claim with the value that becomes the sub at the gateway
 		for attack, run := range attacks {
 			t.Run(strings.TrimSuffix(attack+" sub "+sub, " sub "), func(t *testing.T) {
 				t.Parallel()

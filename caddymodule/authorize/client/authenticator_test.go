@@ -383,7 +383,7 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 	}
 }
 
-// A client can be restricted to assertions whose aud is the issuer. These cannot have been intended for the token endpoint of
+// A client can be restricted to assertions with the issuer as aud. These cannot have been intended for the token endpoint of
 // another server.
 func TestAssertionForTheIssuerAlone(t *testing.T) {
 	t.Parallel()

@@ -538,7 +538,7 @@ func (gs GrantTypes) NamesForClient(c *Client) []string {
 	return gs.matchingNames(func(g GrantType) bool { return g.Registrable && g.isUsableBy(c) })
 }
 
-// checkClient returns an error if a client lists grant types that are unknown, or whose requirements it does not meet.
+// checkClient returns an error if a client lists unknown grant types, or grant types with requirements that it does not meet.
 func (gs GrantTypes) checkClient(c *Client) error {
 	for _, name := range c.GrantTypes {
 		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.CheckClient != nil })

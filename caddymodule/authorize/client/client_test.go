@@ -26,7 +26,7 @@ func TestCheckScope(t *testing.T) {
 	}
 }
 
-// A client whose requests must contain signed request objects must have keys.
+// A client that must send signed request objects in its requests must have keys.
 func TestRequiredRequestObjectsAreSigned(t *testing.T) {
 	t.Parallel()
 	required := client.Client{

@@ -28,7 +28,7 @@ type factorFixture struct {
 	*factor.Factors
 	durable *storetest.InterceptedStore
 	alice   *people.User
-	carol   *people.User // user whose authenticator app is set in the configuration
+	carol   *people.User // user with an authenticator app set in the configuration
 	browser *http.Cookie
 }
 

@@ -334,7 +334,7 @@ func TestPasskeyRace(t *testing.T) {
 	}
 }
 
-// An issuer whose host is an IP address does not support passkeys.
+// An issuer with an IP address as host does not support passkeys.
 func TestPasskeysNeedName(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{"fhir.example.org": true, "localhost:8443": true, "192.0.2.1": false, "[2001:db8::1]:8443": false} {

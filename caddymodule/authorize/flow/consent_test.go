@@ -341,7 +341,7 @@ func TestConsentAfterProvider(t *testing.T) {
 
 const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 
-// newConsentBrowser returns a browser for a server whose clients require consent.
+// newConsentBrowser returns a browser for a server with clients that require consent.
 func newConsentBrowser(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -496,7 +496,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 	}
 }
 
-// The page shows the patient's name and omits scopes whose launch context is missing.
+// The page shows the patient's name and omits scopes with a missing launch context.
 func TestConsentNamesPatient(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

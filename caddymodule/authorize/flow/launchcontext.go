@@ -140,7 +140,7 @@ func (req *authorizationRequest) missingContextPage(person launch.Person) string
 
 func requestsEncounter(scope string) bool { return contextType(scope) == "encounter" }
 
-// dropUnmetScopes removes scopes whose context is missing, and fhirUser if the person has no FHIR resource. It reports whether
+// dropUnmetScopes removes scopes with a missing context, and fhirUser if the person has no FHIR resource. It reports whether
 // any scope remains.
 func (req *authorizationRequest) dropUnmetScopes(person launch.Person) bool {
 	patient := req.patient(person)

@@ -268,8 +268,8 @@ func (p Person) DependsOnRelation(patient string) bool {
 	return patient != "" && (resourceType == "RelatedPerson" || resourceType == "Person") && !slices.Contains(p.Patients, patient)
 }
 
-// StillRepresents reports whether a person whose access depends on a relationship ([Person.DependsOnRelation]) still acts for
-// the patient. It returns true if access does not depend on one.
+// StillRepresents reports whether a person with access that depends on a relationship ([Person.DependsOnRelation]) still acts
+// for the patient. It returns true if access does not depend on one.
 func (ps *Patients) StillRepresents(ctx context.Context, person Person, patient string) (bool, error) {
 	if !person.DependsOnRelation(patient) {
 		return true, nil

@@ -24,7 +24,7 @@ import (
 // slowComparer is a password comparer that waits for a signal by the test.
 type slowComparer struct {
 	mu      sync.Mutex
-	begun   []string // passwords whose comparison has started
+	begun   []string // passwords for which the comparison has started
 	release chan struct{}
 }
 

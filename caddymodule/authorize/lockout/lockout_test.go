@@ -568,8 +568,8 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 	return r
 }
 
-// Guessing of client secrets is throttled at all endpoints. Failures do not block clients in other networks, or clients whose
-// secret is not guessable.
+// Guessing of client secrets is throttled at all endpoints. Failures do not block clients in other networks, or clients with
+// a secret that is not guessable.
 func TestSecretsAreCounted(t *testing.T) {
 	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"

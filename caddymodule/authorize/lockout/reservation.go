@@ -308,7 +308,7 @@ type counter struct {
 	key    string // store key
 	bucket uint16
 	limit  int    // number of failures without a wait
-	owner  string // owner whose failures are reset by a success; "" if there is none
+	owner  string // owner of the failures that a success resets; "" if there is none
 }
 
 // stripeCount is the number of groups of counters. Within a group, a process makes one change at a time.
@@ -374,7 +374,7 @@ func (t *tally) removeAttempt(id string) bool {
 	return len(t.Attempts) < before
 }
 
-// removeExpired removes expired attempts, whose gateways have crashed.
+// removeExpired removes expired attempts. Their gateways have crashed.
 func (t *tally) removeExpired(now time.Time) {
 	t.Attempts = slices.DeleteFunc(t.Attempts, func(u attempt) bool { return now.After(u.ExpiresAt) })
 }
@@ -401,7 +401,7 @@ func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limi
 	return c, err
 }
 
-// Kinds of secrets whose attempts are counted.
+// Kinds of secrets with counted attempts.
 const (
 	KindPassword = "password"
 	KindCode     = "code"

@@ -77,7 +77,7 @@ type Person struct {
 type SignInRejected struct {
 	Client         string // display name of the client; "" for a page of the gateway
 	SealedSignIn   string // sealed data of the rejected sign-in
-	Person         Person // person whose sign-in was rejected
+	Person         Person // person with the rejected sign-in
 	Provider       string // display name of the person's identity provider
 	SupportsLogout bool   // whether the identity provider supports logout
 }
@@ -162,7 +162,7 @@ type AccountApp struct {
 	AccessEnd *Text   // when access ends
 	Scope     []*Text // permissions of the app
 
-	Patients []AccountPatientAccess // patients whose records the app can access
+	Patients []AccountPatientAccess // patients with records that the app can access
 }
 
 // AccountPatientAccess describes an app's access to one patient's records.

@@ -51,7 +51,7 @@ func withSearches(searches ...launch.PersonSearch) func(*people.IdentityProvider
 	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
 }
 
-// searchFixture contains a provider with one person, whose staff number is 4|2, and a FHIR server.
+// searchFixture contains a provider with one person, who has the staff number 4|2, and a FHIR server.
 type searchFixture struct {
 	provider *providertest.Provider
 	records  *staff

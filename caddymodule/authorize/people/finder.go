@@ -244,7 +244,7 @@ type nameUse struct {
 const maxNameUses = 20
 
 // Keys contain the kind and the issuer. Names of one provider therefore cannot displace people of another provider, or people
-// whose subject equals the name. No issuer contains a NUL.
+// with a subject that equals the name. No issuer contains a NUL.
 func subjectKey(issuer, subject string) string {
 	return store.Key("person", "subject\x00"+issuer+"\x00"+subject)
 }

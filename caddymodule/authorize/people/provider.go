@@ -67,7 +67,7 @@ type IdentityProvider struct {
 	// provider's issuer and subject.
 	Sub string `json:"sub,omitempty"`
 
-	// The former issuer of a provider whose issuer has changed. Users then keep their `sub`, consents and records. The operator
+	// The former issuer of a provider with a changed issuer. Users then keep their `sub`, consents and records. The operator
 	// of the new issuer can act as any of these users. Default: the current issuer.
 	SubIssuer string `json:"sub_issuer,omitempty"`
 

@@ -282,8 +282,8 @@ const (
 	// number of sign-ins, checks take longer than the interval.
 	maxConcurrentChecks, checkDelay = 4, 50 * time.Millisecond
 
-	// sweepsPerInterval keeps the age of confirmations below the interval. Each sweep checks the sign-ins whose confirmation
-	// would become too old before the next sweep.
+	// sweepsPerInterval keeps the age of confirmations below the interval. Each sweep checks the sign-ins with a confirmation
+	// that would become too old before the next sweep.
 	sweepsPerInterval = 5
 
 	// sweepKey is the key with which a gateway claims the sweep.

@@ -130,7 +130,7 @@ func TestEndGrantsOfUnknownNames(t *testing.T) {
 	}
 }
 
-// A client whose grants are revoked receives a logout token, although the user remains signed in.
+// A client with revoked grants receives a logout token, although the user remains signed in.
 func TestRevocationNotifiesClient(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewLogoutReceiver(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// newSessionsWith returns Sessions with a stored session whose sid is "sid".
+// newSessionsWith returns Sessions with a stored session that has the sid "sid".
 func newSessionsWith(t *testing.T, session Session) *Sessions {
 	t.Helper()
 	memory := store.NewMemory(0, 0)

@@ -141,7 +141,7 @@ const (
 	// page for a second factor.
 	maxSignInTime = 20 * time.Minute
 
-	// noUpstreamSID stands for the sid of sessions whose ID token contained none.
+	// noUpstreamSID stands for the sid of sessions with an ID token that contained none.
 	noUpstreamSID = "\x00"
 )
 

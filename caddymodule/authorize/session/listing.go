@@ -174,8 +174,8 @@ func sessionKeys(sids []string) (keys []string) {
 	return keys
 }
 
-// userSessions yields the sessions of a user and read errors. An unreadable session belongs to the user whose list contains its
-// sid.
+// userSessions yields the sessions of a user and read errors. An unreadable session belongs to the user with a list that
+// contains its sid.
 func (s *Sessions) userSessions(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sids, sessions, err := s.loadListedSessions(ctx, s.userSessionList(user))

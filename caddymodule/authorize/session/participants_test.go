@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Clients whose certificate is from a private certificate authority can be notified.
+// Clients with a certificate from a private certificate authority can be notified.
 func TestNotificationWithPrivateCA(t *testing.T) {
 	t.Parallel()
 	tokens := make(chan string, 1)

@@ -114,7 +114,7 @@ var ErrUnreadable = errors.New("session record is unreadable")
 // IsUnreadable reports whether the record of the session is malformed; see [ErrUnreadable].
 func (s *Session) IsUnreadable() bool { return s.readErr != nil }
 
-// newUnreadableSession returns a placeholder for a session whose record is malformed. user is "" if unknown.
+// newUnreadableSession returns a placeholder for a session with a malformed record. user is "" if unknown.
 func newUnreadableSession(sid, user string, err error) *Session {
 	return &Session{SID: sid, User: user, readErr: err}
 }

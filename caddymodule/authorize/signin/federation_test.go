@@ -91,7 +91,7 @@ func TestRefusalLifetime(t *testing.T) {
 	})
 }
 
-// replaceCookie sets the value of all cookies whose name begins with name.
+// replaceCookie sets the value of all cookies with a name that begins with name.
 func replaceCookie(r *http.Request, name, value string) {
 	cookies := r.Cookies()
 	r.Header.Del("Cookie")

@@ -216,7 +216,7 @@ func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, re
 	return e.passkeys.BeginSignIn(w, r)
 }
 
-// verifyPasskey returns the user whose passkey signed the challenge.
+// verifyPasskey returns the user with the passkey that signed the challenge.
 func (e *signInPage) verifyPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.VerifiedPasskey, error) {
 	if !e.acceptsPasskeys(req) {
 		return new(factor.VerifiedPasskey), factor.ErrPasskeyRejected

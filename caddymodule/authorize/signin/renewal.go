@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// Renewal renews sessions whose access token has expired, at providers that issue no refresh tokens. It redirects the browser
+// Renewal renews sessions with an expired access token, at providers that issue no refresh tokens. It redirects the browser
 // to the provider and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
 type Renewal struct {
 	renderer    *Renderer

@@ -26,7 +26,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 // recordVersion is the format version of records encoded by [ToJSON].
 const recordVersion = 1
 
-// ErrNewerVersion means that a record was written by a newer version, whose members may have a different meaning.
+// ErrNewerVersion means that a record was written by a newer version, and that its members may have a different meaning.
 var ErrNewerVersion = errors.New("record was written by a newer version of caddy-fhir; upgrade this gateway")
 
 // versionPrefix is the beginning of a record that contains a version.

@@ -363,7 +363,7 @@ func Since(s Store, t time.Time) time.Duration { return Now(s).Sub(t) }
 // Until is like [time.Until], but uses the store's clock.
 func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 
-// An Exporter is a [Store] whose entries can be copied to another.
+// An Exporter is a [Store] with entries that can be copied to another.
 type Exporter interface {
 	// Entries calls yield with every entry and its remaining lifetime, in any order. An entry may be reported twice. If an
 	// entry changes during the call, the old state, the new state, or both are reported. Entries stops at the first error of
@@ -389,7 +389,7 @@ func (o Outage) MayAffect(at time.Time, window time.Duration) bool {
 	return !at.After(o.EndedAt) && at.After(o.StartedAt.Add(-window))
 }
 
-// Kinds of entries (see [KindOf]) whose changes a shared store broadcasts, because most requests read them. As a result, a
+// A shared store broadcasts changes to these kinds of entries (see [KindOf]), because most requests read them. As a result, a
 // request to the guard needs no round trip.
 var (
 	// MirroredKinds are the kinds of entries of the last two days that each gateway mirrors completely. These are the
@@ -405,6 +405,6 @@ var (
 	RevocationKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
 
 	// UnboundedKinds are the kinds of entries that a full shared store still accepts: RevocationKinds, and the counters of
-	// wrong secrets, whose number is fixed.
+	// wrong secrets, which are fixed in number.
 	UnboundedKinds = append(slices.Clone(RevocationKinds), "lockout")
 )

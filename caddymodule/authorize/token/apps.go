@@ -25,7 +25,7 @@ type App struct {
 	LastUsedAt      time.Time       // time of the last token, accurate to an hour
 	OutlastsSession bool            // whether access outlasts the session
 	ConsentStored   bool            // whether the next request does not need a consent page
-	Patients        []PatientAccess // patients whose records are accessible, ordered by id
+	Patients        []PatientAccess // patients with accessible records, ordered by id
 }
 
 // PatientAccess describes access to one patient's records.

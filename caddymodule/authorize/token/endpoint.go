@@ -244,7 +244,7 @@ var refreshTokenGrant = grantType{
 
 // exchangeRefreshToken rotates a refresh token. Reuse reveals theft and revokes the grant (RFC 9700 §4.14.2). Within the grace
 // period the client may have missed the response and gets the same successor again. This does not help a thief, because thief
-// and client then share one token, whose second use is detected.
+// and client then share one token, and its second use is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {

@@ -86,7 +86,7 @@ func TestEndedFamiliesDoNotCount(t *testing.T) {
 // contendedStore is a store in which another process wins the first write to each list.
 type contendedStore struct {
 	store.Store
-	lost map[string]bool // keys whose first write was lost
+	lost map[string]bool // keys with a lost first write
 }
 
 func (c *contendedStore) Do(ctx context.Context, calls ...*store.Call) error {

@@ -139,7 +139,7 @@ func cutoffKey(user, clientID string) string {
 	return revocation.UserClientCutoffKey(user, clientID)
 }
 
-// checkPrincipalExists returns an error for unknown users and clients, whose names are probably misspelled.
+// checkPrincipalExists returns an error for unknown users and clients. Their names are probably misspelled.
 func (r *Revoker) checkPrincipalExists(ctx context.Context, user, clientID string) error {
 	client, err := r.clients.Find(ctx, clientID)
 	if err != nil {

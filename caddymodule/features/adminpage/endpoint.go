@@ -237,8 +237,8 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 	}})
 }
 
-// list returns the entries of the given kind whose names contain the search text. Entries that await approval come first. Users
-// of the configuration are omitted.
+// list returns the entries of the given kind with names that contain the search text. Entries that await approval come first.
+// Users of the configuration are omitted.
 func (a *admin) list(ctx context.Context, kind, search string) (list entryList, err error) {
 	entries, err := a.store.List(ctx, kind)
 	search = strings.ToLower(search)

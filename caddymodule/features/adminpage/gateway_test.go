@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// adminPage is a gateway on whose administration page alice is signed in.
+// adminPage is a gateway with alice signed in on its administration page.
 type adminPage struct {
 	*gatewaytest.Gateway
 	t *testing.T

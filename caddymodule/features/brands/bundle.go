@@ -128,7 +128,7 @@ func choosePrimary(resources resourceIndex, fhirBase string, identifier *smart.I
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: select one by its identifier with the option primary")
 
-// findBrand returns the brand whose Endpoint is this FHIR API. If there are several, it returns the only one that has no
+// findBrand returns the brand with this FHIR API as its Endpoint. If there are several, it returns the only one that has no
 // partOf.
 func findBrand(resources resourceIndex, fhirBase string) (element, error) {
 	var all, top []element

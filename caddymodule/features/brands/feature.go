@@ -32,7 +32,7 @@ type UserAccessBrands struct {
 	// The User Access Brands Bundle, which must conform to the profiles. Required.
 	Bundle json.RawMessage `json:"bundle,omitempty"`
 
-	// The identifier of this server's brand in the Bundle. Default: the identifier of the brand whose Endpoint has the address
+	// The identifier of this server's brand in the Bundle. Default: the identifier of the brand with an Endpoint at the address
 	// of this FHIR API.
 	Primary *smart.Identifier `json:"primary,omitempty"`
 

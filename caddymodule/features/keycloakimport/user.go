@@ -133,7 +133,7 @@ func firstAttribute(attributes map[string][]string, names ...string) string {
 	return ""
 }
 
-// writeFactors writes the key of the first authenticator app whose parameters all authenticator apps support.
+// writeFactors writes the key of the first authenticator app with parameters that all authenticator apps support.
 func (c *converter) writeFactors(u user) {
 	hasApp := false
 	for _, cred := range u.Credentials {

@@ -193,7 +193,7 @@ func TestStoreOutage(t *testing.T) {
 	})
 }
 
-// A request whose steps conflict with other gateways each time is admitted, but the next request calls the store again.
+// A request with steps that conflict with other gateways each time is admitted, but the next request calls the store again.
 func TestBusyStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

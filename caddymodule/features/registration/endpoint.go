@@ -123,7 +123,7 @@ func (e *registrationEndpoint) newInformation(c *registeredClient) clientInforma
 	return info
 }
 
-// authenticate returns the client whose client_id is in the query, if the request has the client's registration access token.
+// authenticate returns the client with the client_id in the query, if the request has the client's registration access token.
 func (e *registrationEndpoint) authenticate(r *http.Request) (*registeredClient, error) {
 	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {

@@ -30,8 +30,8 @@ func TestEndpointHasName(t *testing.T) {
 	}
 }
 
-// FuzzRegister sends arbitrary bodies. Each response is JSON: either an error, or a client whose addresses would be valid in
-// the configuration.
+// FuzzRegister sends arbitrary bodies. Each response is JSON: either an error, or a client with addresses that would be valid
+// in the configuration.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"redirect_uris":["https://app.example.org/cb"],"client_name":"x","scope":"openid"}`)
 	f.Add(`{"redirect_uris":["https://app.example.org/#f"],"token_endpoint_auth_method":"none"}`)

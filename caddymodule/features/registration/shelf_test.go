@@ -189,7 +189,7 @@ func TestClientMoveFails(t *testing.T) {
 	}
 }
 
-// failingList is a storage whose first List fails.
+// failingList is a storage that fails on the first List.
 type failingList struct {
 	*providertest.Storage
 	failed bool

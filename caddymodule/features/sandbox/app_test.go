@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// localServer starts a sandbox whose issuer is on localhost.
+// localServer starts a sandbox with an issuer on localhost.
 func localServer(t *testing.T) *authorizetest.Browser {
 	t.Helper()
 	return sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })

@@ -33,8 +33,8 @@ func init() {
 	page.AddFiles(files)
 }
 
-// Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, whose
-// client_id is `sandbox-app`. It is intended for evaluation. If the issuer is on localhost, apps on localhost can be used
+// Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, with
+// the client_id `sandbox-app`. It is intended for evaluation. If the issuer is on localhost, apps on localhost can be used
 // without registration, with the client_id `sandbox-local-app`.
 type Sandbox struct{}
 

@@ -160,7 +160,7 @@ var errAmbiguous = &oauth2.Error{
 	Description: "several users match: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
-// identify binds names to one person: the person whose sub at the provider or the gateway is the externalId; otherwise the
+// identify binds names to one person: the person with the externalId as sub at the provider or the gateway; otherwise the
 // person with the userName; otherwise the first person who later has the name.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.StoredPerson, error) {
 	of.Subject, of.NamedAfter = "", store.Now(s.store).UnixNano()

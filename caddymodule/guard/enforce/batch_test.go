@@ -197,7 +197,7 @@ func TestBatchMistakes(t *testing.T) {
 	}
 }
 
-// An entry whose resource differs from request.url is rejected: a FHIR server that uses the resource's id would write a
+// An entry with a resource that differs from request.url is rejected: a FHIR server that uses the resource's id would write a
 // resource that was not judged.
 func TestBatchOtherResource(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ var carrierScopes = map[string]string{
 	"contained in an entry": "patient/Bundle.rs patient/Observation.rs",
 }
 
-// everyones are the keys of carried whose type is shared by all patients.
+// everyones are the keys of carried with a type that is shared by all patients.
 var everyones = []string{"Practitioner", "Medication"}
 
 // For each request that can find a carrier, it is returned if and only if the scopes cover the resource that it carries.

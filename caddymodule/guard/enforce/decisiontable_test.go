@@ -106,7 +106,7 @@ func decisionTable(t *testing.T, columns []decisionColumn) string {
 	return b.String() + mergeEqual(rows)
 }
 
-// mergeEqual formats rows as a table whose heading is the first row. Equal columns and equal rows are merged.
+// mergeEqual formats rows as a table with the first row as its heading. Equal columns and equal rows are merged.
 func mergeEqual(rows [][]string) string {
 	if rows == nil {
 		return ""
@@ -586,7 +586,7 @@ type rejectedRequest struct {
 	holder                access.Holder
 }
 
-// refusals are the rejections whose descriptions are documented. Requests without a holder are sent by ofPatient.
+// refusals are the rejections with documented descriptions. Requests without a holder are sent by ofPatient.
 var refusals = []rejectedRequest{
 	{"GET Observation/b", "", "", access.Holder{}},
 	{"GET Observation/o", "", "", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}},

@@ -52,7 +52,7 @@ func searchset(references ...string) string {
 	return fmt.Sprintf(`{"resourceType":"Bundle","type":"searchset","total":%d,"entry":[%s]}`, len(references), strings.Join(entries, ","))
 }
 
-// newOperationGateway returns a gateway for a server whose operations return too much.
+// newOperationGateway returns a gateway for a server with operations that return too much.
 func newOperationGateway(t *testing.T, own ...operation.Operation) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)

@@ -371,7 +371,7 @@ func TestLongSearch(t *testing.T) {
 		ids = append(ids, fmt.Sprintf("o%02d", n))
 	}
 	search := "_count=5&_id=" + strings.Join(ids, ",") + ",none" + strings.Repeat("x", 5000)
-	repeating := func(g *gateway) message.NextHandler { // server whose links repeat the search
+	repeating := func(g *gateway) message.NextHandler { // server with links that repeat the search
 		return handler(func(w http.ResponseWriter, r *http.Request) error {
 			recorder := httptest.NewRecorder()
 			err := g.server.ServeHTTP(recorder, r)

@@ -103,7 +103,7 @@ func comparison(t *testing.T, want string, values ...string) string {
 	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
 }
 
-// testResources judges resources by the rules whose request conditions are met.
+// testResources judges resources by the rules with request conditions that are met.
 type testResources struct {
 	t     *testing.T
 	rules []testRule

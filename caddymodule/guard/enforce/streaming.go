@@ -188,7 +188,7 @@ func (p *forwardingWriter) writeBody(b []byte) error {
 // nonRewritableMedia are formats of FHIR resources that cannot be rewritten.
 var nonRewritableMedia = message.NewSet("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
 
-// classifyContent decides how to handle content whose Content-Type is neither FHIR JSON nor XML, by its first bytes. Text that
+// classifyContent decides how to handle content with a Content-Type other than FHIR JSON or XML, by its first bytes. Text that
 // begins like JSON is rewritten as a resource, whatever its Content-Type; other text and files pass. FHIR formats that cannot
 // be rewritten are rejected. An error page of another server is replaced by an error with the same status.
 func (p *forwardingWriter) classifyContent(first []byte) error {

@@ -1264,7 +1264,7 @@ func TestSubscriptionUnderRules(t *testing.T) {
 	}
 }
 
-// Other types whose storage has side effects are also judged by them.
+// Other types that have side effects when stored are also judged by them.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	scoped := func(resourceType string) access.Holder {

@@ -60,7 +60,7 @@ type issueError interface {
 	Diagnostics() string
 }
 
-// jsonError is an error whose OperationOutcome is always JSON: a rejection by fhir_bearer, which doesn't negotiate formats.
+// jsonError is an error that always has a JSON OperationOutcome: a rejection by fhir_bearer, which doesn't negotiate formats.
 type jsonError interface {
 	error
 	OnlyJSON()

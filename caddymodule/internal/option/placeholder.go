@@ -15,7 +15,7 @@ import (
 )
 
 // ResolveSecret replaces placeholders and removes the trailing newline of a file's content. An unknown or empty placeholder is
-// an error: otherwise, a client whose secret was not mounted would become public.
+// an error: otherwise, a client with a secret that was not mounted would become public.
 func ResolveSecret(option, secret string) (string, error) {
 	resolved, err := replacePlaceholders(secret)
 	if err != nil {

@@ -387,7 +387,7 @@ func (s *scanner) scanUnusualName(seen *nameSet, i int, rejectDuplicates bool) (
 	return end, escapes, err
 }
 
-// addName adds the name between start and end, whose decoded text is text, and reports whether the name is new. If there are
+// addName adds the name between start and end, which decodes to text, and reports whether the name is new. If there are
 // many names, it moves them to a map.
 func (s *scanner) addName(seen *nameSet, start, end int, text []byte) bool {
 	n := scannedName{start, end, hashName(text)}
@@ -549,7 +549,7 @@ func (s *source) unescape(i, end int) []byte {
 	}
 }
 
-// appendEscaped appends the character of the escape sequence whose backslash is directly before i.
+// appendEscaped appends the character of the escape sequence with its backslash directly before i.
 func (s *source) appendEscaped(decoded []byte, i int) ([]byte, int) {
 	switch b := s.text[i]; b {
 	case 'u':
@@ -570,7 +570,7 @@ func (s *source) appendEscaped(decoded []byte, i int) ([]byte, int) {
 	}
 }
 
-// escapeEnd validates the escape sequence whose backslash is directly before i. Surrogates are valid only in pairs.
+// escapeEnd validates the escape sequence with its backslash directly before i. Surrogates are valid only in pairs.
 func (s *source) escapeEnd(i int) (int, error) {
 	switch s.peek(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -583,7 +583,7 @@ func (s *source) escapeEnd(i int) (int, error) {
 	}
 }
 
-// escapedRune decodes the character whose hexadecimal digits begin at i.
+// escapedRune decodes the character with the hexadecimal digits that begin at i.
 func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	first := s.hex(i)
 	if !utf16.IsSurrogate(first) && first >= 0 {

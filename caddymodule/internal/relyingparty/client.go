@@ -156,7 +156,7 @@ func isReset(err error) bool {
 	return slices.ContainsFunc(causes, is) || errors.As(err, new(streamError))
 }
 
-// streamError corresponds to the unexported type in net/http, whose As method assigns to any struct with the same fields.
+// streamError corresponds to the unexported type in net/http. That type's As method assigns to any struct with the same fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32

@@ -385,7 +385,7 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// rsaAlgorithms are the algorithms for authorizetest's RSA key, whose JWK does not specify an algorithm.
+// rsaAlgorithms are the algorithms for authorizetest's RSA key: its JWK does not specify an algorithm.
 var rsaAlgorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 
 // signedWith returns a function that sets the algorithm. The provider's at_hash is valid only for algorithms with SHA-256.

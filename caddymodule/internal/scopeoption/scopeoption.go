@@ -23,7 +23,7 @@ func Words(to *[]string, check func(string) error) option.Setter {
 	})
 }
 
-// definedScopes lists the scopes whose meaning is defined by OpenID Connect Core §5.4 or SMART App Launch 2.2, except those for
+// definedScopes lists the scopes with a meaning defined by OpenID Connect Core §5.4 or SMART App Launch 2.2, except those for
 // resources.
 var definedScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",

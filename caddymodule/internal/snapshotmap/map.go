@@ -103,8 +103,8 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// ChangedKeys returns an iterator over the keys whose values may differ between two maps. If one map was cloned from the other,
-// there are few. A key may occur twice.
+// ChangedKeys returns an iterator over the keys with values that may differ between two maps. If one map was cloned from the
+// other, there are few. A key may occur twice.
 func (m *Map[V]) ChangedKeys(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range m.shards {

@@ -30,7 +30,7 @@ type site struct {
 	stop, follow func()
 }
 
-// newSite returns a site whose replica is subscribed to the store.
+// newSite returns a site with a replica that is subscribed to the store.
 func newSite(t *testing.T, c storemirror.Config) *site {
 	t.Helper()
 	s := &site{t: t, shared: storetest.NewSharedMemory("revoked", "account")}
@@ -172,7 +172,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// slowGateway is a gateway whose responses to Get can be delayed.
+// slowGateway is a gateway with responses to Get that can be delayed.
 type slowGateway struct {
 	store.SharedStore
 	mu   sync.Mutex
@@ -203,7 +203,7 @@ func (s *slowGateway) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// slowSite returns a site whose replica reads can be delayed.
+// slowSite returns a site with replica reads that can be delayed.
 func slowSite(t *testing.T) (*site, *slowGateway) {
 	s := newSite(t, storemirror.Config{})
 	s.stop()

@@ -167,8 +167,8 @@ type AccessToken struct {
 	Subject         string // sub
 	ClientID        string // client_id
 	Scope           string // scope
-	Session         string // sid: if not empty, the session whose end invalidates the token
-	CredentialHash  string // credential_hash: hash of the password or client secret, whose change invalidates the token
+	Session         string // sid: session; if not empty, its end invalidates the token
+	CredentialHash  string // credential_hash: hash of the password or client secret; a change invalidates the token
 	Provider        string // idp: key of the identity provider; "" for a local password
 	ProviderAccount string // idp_account: account at the provider that is linked to a local user, if any
 	ACR             string // acr: authentication context class of the sign-in; "" for a client without a user

@@ -53,7 +53,7 @@ type Bearer struct {
 	// Default: the base of the fhir app; without the app, the path `/fhir/R4` at the site's address.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not required. Default: none.
+	// Other issuers with accepted access tokens. With these or introspection, the fhir app is not required. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
 	// How opaque tokens are verified. Default: opaque tokens are rejected.
@@ -74,10 +74,10 @@ type Bearer struct {
 	// `Authorization` forwards the access token, which any recipient could reuse. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// The origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's
-	// redirect URIs, or `*` for all. fhir_bearer answers preflight requests and replaces the CORS headers of the next handler.
-	// All origins may read `{fhir_base}/metadata`. Default: `clients` with the fhir app; without it, CORS is left to other
-	// handlers.
+	// The origins of scripts that may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir
+	// app's redirect URIs, or `*` for all. fhir_bearer answers preflight requests and replaces the CORS headers of the next
+	// handler. All origins may read `{fhir_base}/metadata`. Default: `clients` with the fhir app; without it, CORS is left to
+	// other handlers.
 	CORS []string `json:"cors,omitempty"`
 
 	// The optional features, by module name. In a Caddyfile, their subdirectives are part of fhir_bearer. Default: none.

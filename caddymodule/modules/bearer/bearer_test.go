@@ -142,7 +142,7 @@ func TestIntrospectorNetwork(t *testing.T) {
 	}
 }
 
-// trustingSite returns the Caddyfile of a site without the global option fhir, whose fhir_bearer trusts another issuer.
+// trustingSite returns the Caddyfile of a site without the global option fhir. Its fhir_bearer trusts another issuer.
 func trustingSite(address, options string) string {
 	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n" + address + " {\n\tfhir_bearer {\n\t\ttrust https://login.example api\n\t\t" + options + "\n\t}\n\trespond ok\n}\n"
 }

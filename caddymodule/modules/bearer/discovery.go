@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
-// server is another issuer. A nil value serves nothing.
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another issuer as
+// its authorization server. A nil value serves nothing.
 type smartConfiguration struct {
 	path       string
 	discovery  *relyingparty.Discovery

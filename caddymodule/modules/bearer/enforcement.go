@@ -72,7 +72,7 @@ type Enforcement struct {
 
 	// Secrets for sealing links to pages and jobs, so that links are valid at all gateways with the same secrets. Each is the
 	// base64 of at least 32 random bytes. The first secret seals links; links sealed with the others remain valid. Only for
-	// gateways without the fhir app, whose own keys seal links. Placeholders are supported. Default: a random key per process.
+	// gateways without the fhir app, which uses its own keys. Placeholders are supported. Default: a random key per process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
 	// Record permitted reads and searches too. Default: false (only rejections, and requests that may change data).
@@ -423,7 +423,7 @@ func (p *searchParameters) addResource(text []byte, onInvalid func(error) error)
 	return nil
 }
 
-// activeBearers contains the handlers whose memory the metrics report.
+// activeBearers contains the handlers with memory that the metrics report.
 var activeBearers sync.Map
 
 var (

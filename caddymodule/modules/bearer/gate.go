@@ -146,7 +146,7 @@ func (g *gate) serveAuthorized(w http.ResponseWriter, r *http.Request, next cadd
 type misplacement struct {
 	logger   *slog.Logger
 	failures *fhirerror.Log
-	warnOnce sync.Once // for the first rejected request whose path is not below the FHIR base
+	warnOnce sync.Once // for the first rejected request with a path that is not below the FHIR base
 }
 
 // warn logs once that a request without a token had a path that is not below the FHIR base. If the base is wrong, every request
@@ -365,7 +365,7 @@ func verifyInSpan(by *authenticator, r *http.Request) (*guard.Token, error) {
 	return token, err
 }
 
-// startInspectSpan starts a span for a call whose response the guard inspects.
+// startInspectSpan starts a span for a call with a response that the guard inspects.
 func startInspectSpan(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
 	ctx, s := span.Start(ctx, span.Inspect)
 	if s == (span.Span{}) {

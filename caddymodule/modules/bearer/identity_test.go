@@ -66,7 +66,7 @@ func TestTokenHasItsHolder(t *testing.T) {
 	}
 }
 
-// withReplacer returns a request whose context contains Caddy's replacer.
+// withReplacer returns a request with Caddy's replacer in its context.
 func withReplacer(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }

@@ -142,7 +142,7 @@ func (s *pageStates) selectDiscarded(added pageState) (discarded []pageState) {
 	return discarded
 }
 
-// largestClient returns the client whose states have the largest total size.
+// largestClient returns the client with the largest total size of states.
 func largestClient(sizes map[string]int) (client string) {
 	maximum := 0
 	for name, size := range sizes {

@@ -201,7 +201,7 @@ func TestPageStatesFullStore(t *testing.T) {
 	}
 }
 
-// pagedServer is a FHIR server whose search results always contain a next link.
+// pagedServer is a FHIR server with search results that always contain a next link.
 var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 	offset := r.URL.Query().Get("_getpagesoffset") + "1"
 	w.Header().Set("Content-Type", "application/fhir+json")

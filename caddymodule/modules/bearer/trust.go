@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of Entra ID,
+// TrustedIssuer is another authorization server with accepted JWT access tokens (RFC 9068, and the variants of Entra ID,
 // Okta, Keycloak and Auth0). Its keys are fetched on first use and cached according to `Cache-Control`, even across reloads.
 type TrustedIssuer struct {
 	// The `iss` of the tokens, which must match exactly: https, or http on loopback. Required.

@@ -69,8 +69,8 @@ type Expand struct {
 
 	// The synonyms for words in the parameter `filter`: `english` for the built-in list; files with one rule per line, such as
 	// `htn = hypertension` for equivalent words or `mi => myocardial infarction` for a word that also finds others; and
-	// ConceptMaps whose displays become such rules, as files (.json, .xml) or as canonicals among the definitions. If a file
-	// cannot be read, the configuration does not load. Default: none.
+	// ConceptMaps with displays that become such rules, as files (.json, .xml) or as canonicals among the definitions. If a
+	// file cannot be read, the configuration does not load. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
 	// The files with usage counts of codes, or `definitions` for the extension itemWeight of concepts. Among entries that match
@@ -91,7 +91,7 @@ type Expand struct {
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// The origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the
+	// The origins of scripts that may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the
 	// fhir app's redirect URIs, or `*` for all. Behind fhir_bearer, fhir_bearer's option applies instead. Default: CORS is left
 	// to other handlers.
 	CORS []string `json:"cors,omitempty"`

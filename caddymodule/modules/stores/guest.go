@@ -35,8 +35,8 @@ type IssuerChecker interface {
 	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A MonitorProvider is a plugin whose store and watch survive reloads. For other plugins, each configuration has a separate
-// watch.
+// A MonitorProvider is a plugin with a store and a watch that survive reloads. For other plugins, each configuration has a
+// separate watch.
 type MonitorProvider interface {
 	// Monitor returns the store's watch.
 	Monitor() *HealthMonitor

@@ -23,8 +23,8 @@ func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(newBroadcasterByKind)))
 }
 
-// SubscribedKinds returns the kinds of entries whose changes a shared store announces: [MirroredKinds], whose existing entries
-// are also sent, and [store.CachedKinds].
+// SubscribedKinds returns the kinds of entries for which a shared store announces changes: [MirroredKinds], for which existing
+// entries are also sent, and [store.CachedKinds].
 func SubscribedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
 // sharedStores contains remote stores and their replicas. They survive reloads.

@@ -50,7 +50,7 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 	}
 }
 
-// A store whose check fails after the start is not used.
+// A store is not used if its check fails after the start.
 func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")

@@ -30,7 +30,7 @@ import (
 //go:embed r4.tsv
 var r4Table string
 
-// selfParameter is R4's pseudo-parameter for a type whose resources own the compartment: they are members by their id.
+// selfParameter is R4's pseudo-parameter for a type with resources that own the compartment: they are members by their id.
 const selfParameter = "{def}"
 
 type typeKey struct{ compartment, resourceType string }
@@ -146,10 +146,10 @@ func refersToPatient(r resource.Resource, patientID string) bool {
 	return false
 }
 
-// Patients returns the ids of all patients whose compartments contain a resource, possibly with duplicates. A reference to a
-// patient on another server or to a contained Patient is returned as written, and an unparsable one in quotation marks: neither
-// equals an id of a patient on this server. For a reference to any other contained resource, the references of that resource
-// are used instead.
+// Patients returns the ids of all patients with compartments that contain a resource, possibly with duplicates. A reference to
+// a patient on another server or to a contained Patient is returned as written, and an unparsable one in quotation marks:
+// neither equals an id of a patient on this server. For a reference to any other contained resource, the references of that
+// resource are used instead.
 func Patients(r resource.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Type == "Patient" {

@@ -236,7 +236,7 @@ func (w *pathWalk) visitValue(value []byte, depth int) bool {
 	if value[0] != '[' {
 		return w.visitElement(value, depth)
 	}
-	s := jsonScanner{text: value} // not Elements, whose closure would make the walk escape to the heap
+	s := jsonScanner{text: value} // not Elements, which has a closure that would make the walk escape to the heap
 	for s.consume('[') || s.consume(',') {
 		if element := s.nextValue(); len(element) > 0 && !w.visitElement(element, depth) {
 			return false

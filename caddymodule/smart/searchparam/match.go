@@ -154,7 +154,7 @@ func (t token) matches(_ resource.Resource, path resource.Path, element []byte) 
 	return t.matchesPrimitive(primitiveText(element), path.System)
 }
 
-// matchesPrimitive compares the token with a primitive code, whose system R4 defines. Other primitive values have no system.
+// matchesPrimitive compares the token with a primitive code and its system in R4. Other primitive values have no system.
 func (t token) matchesPrimitive(found, system string) bool {
 	if t.hasSystem && (system == "" || t.system != system) {
 		return false
@@ -176,7 +176,7 @@ func (t token) matchesAny(concept []byte) bool {
 	return false
 }
 
-// matchesCoding compares the token with an element whose system and code are in the given members.
+// matchesCoding compares the token with an element that has its system and code in the given members.
 func (t token) matchesCoding(element []byte, system, code string) bool {
 	if t.hasSystem && memberText(element, system) != t.system {
 		return false

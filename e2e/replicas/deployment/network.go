@@ -133,7 +133,7 @@ func (n *Network) Close() {
 	}
 }
 
-// run runs commands, whose arguments are separated by spaces, until one of them fails.
+// run runs commands with arguments separated by spaces, until one of them fails.
 func run(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)

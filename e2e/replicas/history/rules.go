@@ -47,7 +47,7 @@ func (r Rules) step(g grant, o Operation) []grant {
 	return next
 }
 
-// answered is like step, but for operations whose response was received.
+// answered is like step, but for operations that received a response.
 func (r Rules) answered(g grant, o Operation) []grant {
 	switch o.Kind {
 	case Exchange:

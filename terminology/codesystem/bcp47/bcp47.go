@@ -156,7 +156,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 	return dst
 }
 
-// Explain returns the actual value of a property, for users whose code does not match a filter.
+// Explain returns the actual value of a property, for users who have a code that does not match a filter.
 func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
 	values := propertyValues(tagOf(c), property)
 	if values == nil {

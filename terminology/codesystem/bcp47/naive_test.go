@@ -69,7 +69,7 @@ func isValid(registry map[string]bool, tag string) bool {
 	return ok
 }
 
-// TestGenerated checks random tags, most of whose subtags are valid.
+// TestGenerated checks random tags with mostly valid subtags.
 func TestGenerated(t *testing.T) {
 	n := 20_000
 	if testing.Short() {

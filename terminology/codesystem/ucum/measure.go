@@ -67,7 +67,7 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// exponentSign returns the sign of the factor's exponent within an expression whose own exponent has the sign outer.
+// exponentSign returns the sign of the factor's exponent within an expression that itself has an exponent with the sign outer.
 func (p *part) exponentSign(outer int) int {
 	if p.divides {
 		return -outer

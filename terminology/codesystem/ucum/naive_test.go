@@ -339,7 +339,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// FuzzLocate checks that each valid code has a name and a canonical form whose canonical form is itself.
+// FuzzLocate checks that each valid code has a name and a canonical form, and that this form is its own canonical form.
 func FuzzLocate(f *testing.F) {
 	for _, code := range []string{"mg/dL{a b}", "/(12.h)", "10*-3/uL", "m[iU]/(L.10^+2)", "dB[10.nV]", "[m/s2/Hz^(1/2)]", "(((m)", "m{é}", "0", "Cel.Cel", "1{c}{d}", "b700"} {
 		f.Add(code)

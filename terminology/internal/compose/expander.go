@@ -221,7 +221,7 @@ type dependencies struct {
 	requiredSupplements []string       // canonicals of supplements that imported value sets require
 	UncheckedSystems    []string       // canonicals of missing code systems with enumerated codes
 	GrammarBases        []GrammarBasis // grammars of which the expansion lists only some codes
-	UserAssignedOmitted []uint32       // code systems whose user-assigned codes are omitted
+	UserAssignedOmitted []uint32       // code systems with omitted user-assigned codes
 	dependsOnExcludes   bool           // the codes depend on the entries from which they are excluded
 	AppliedParameters   []appliedParameter
 }

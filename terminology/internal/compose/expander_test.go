@@ -100,7 +100,7 @@ func countCached(c *CodeListCache) int {
 	return entries
 }
 
-// TestCachedKeysCount checks that the size of cached expansions includes keys, whose length clients control.
+// TestCachedKeysCount checks that the size of cached expansions includes keys. Clients control their length.
 func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
 	long := strings.Repeat("x", 500*bytesPerCachedEntry)

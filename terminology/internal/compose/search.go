@@ -142,7 +142,7 @@ type entryCorpus struct {
 	bestLanguages map[uint32]string // for each code system: the most preferred language that it or a supplement has; "" if none
 
 	once  sync.Once
-	ranks []uint32 // ranks of entries whose code systems provide no ranks
+	ranks []uint32 // ranks of entries from code systems that provide no ranks
 
 	onceForeign sync.Once
 	hasForeign  bool       // whether documents may be displayed in a language that was not requested

@@ -306,7 +306,7 @@ const DefaultMaxOverhead = 16 << 20
 // minElementMemory is the minimum memory in bytes that an array element uses.
 const minElementMemory = 32
 
-// Add adds a value whose JSON is length bytes long and that uses memory bytes. It returns an error if the limit is exceeded.
+// Add adds a value that is length bytes long in JSON and uses memory bytes. It returns an error if the limit is exceeded.
 func (s *Overhead) Add(length, memory int64) error {
 	if s.bytes += max(0, memory-length); s.bytes > s.max {
 		return errors.New("too many definitions or tiny elements: they would use far more memory than their JSON")

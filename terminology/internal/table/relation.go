@@ -31,7 +31,7 @@ func newRelation(n int, pairs []pair) relation {
 		return relation{}
 	}
 	from, to := sortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
-	owner := make([]uint32, n) // owner[c] is one plus the last concept whose list contains c
+	owner := make([]uint32, n) // owner[c] is one plus the last concept with a list that contains c
 	kept := uint32(0)
 	for i := range uint32(n) {
 		list := to[from[i]:from[i+1]]

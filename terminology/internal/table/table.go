@@ -213,7 +213,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 	return 0, false
 }
 
-// insert adds a concept whose code is not in the table. The table must have an unused slot.
+// insert adds a concept with a code that is not in the table. The table must have an unused slot.
 func (x codeIndex) insert(code []byte, concept uint32) {
 	mask := uint32(len(x) - 1)
 	slot := hashFoldedCase(code) & mask

@@ -226,7 +226,7 @@ func TestTranslateDependency(t *testing.T) {
 	}
 }
 
-// TestProductWithoutValue checks products whose value is not supported, such as an R5 value that is not a code.
+// TestProductWithoutValue checks products with an unsupported value, such as an R5 value that is not a code.
 func TestProductWithoutValue(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("empty", `{"code":"1","target":[{"code":"one","product":[{"property":"http://x/p"}],"dependsOn":[{"property":"http://x/d"}]}]}`, ""))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/empty&system=http://x/a&code=1", "")

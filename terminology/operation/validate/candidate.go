@@ -244,7 +244,7 @@ func (v *versionChooser) hasLookupOnly(url, version string) bool {
 	return slices.ContainsFunc(v.systems.Versions(url), func(index uint32) bool { return v.systems.CodeSystems[index].IsLookupOnlyFor(version) })
 }
 
-// compareVersions records mismatches between the versions of an include and a coding, whose code system is own.
+// compareVersions records mismatches between the versions of an include and a coding. The coding's code system is own.
 func (v *versionChooser) compareVersions(c *parameters.Coding, choice *versionChoice, own uint32, declared, effectiveVersion string, changed bool) {
 	switch {
 	case own != definitions.None && (effectiveVersion == "" || definitions.MatchesVersion(v.systems.CodeSystems[own].Version, effectiveVersion)):
@@ -273,7 +273,7 @@ func (c *versionChoice) add(n codingIssue) { c.issues = append(c.issues, n) }
 
 func (c *versionChoice) hasErrors() bool { return slices.ContainsFunc(c.issues, codingIssue.isError) }
 
-// addMismatch adds an issue about a coding whose version differs from the value set's.
+// addMismatch adds an issue about a coding with a version that differs from the value set's.
 func (c *versionChoice) addMismatch(severity, id, format string, args ...any) {
 	c.add(codingIssue{part: "version", inMessage: severity == "error", Issue: outcome.Issue{
 		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),

@@ -385,7 +385,7 @@ func (v *codingValidator) addNotInValueSet(c *parameters.Coding) {
 type missingDefinitions struct {
 	versions         []string                    // canonicals of code system versions
 	systems          []string                    // URLs of code systems of which no version is loaded
-	uncheckedSystems []string                    // canonicals of code systems whose codes were accepted without checking
+	uncheckedSystems []string                    // canonicals of code systems with codes that were accepted without checking
 	valueSets        []outcome.MissingDefinition // imported value sets
 }
 
@@ -547,7 +547,7 @@ func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.Cod
 	}
 }
 
-// warnUnchecked adds a warning for an enumerated code whose code system or version is missing. The code is valid, as in the
+// warnUnchecked adds a warning for an enumerated code with a missing code system or version. The code is valid, as in the
 // expansion, but another server may be able to check it.
 func (v *codingValidator) warnUnchecked(c *parameters.Coding, version string) {
 	if v.query.MembershipOnly {

@@ -52,7 +52,7 @@ func (s SharedSuite) Run(t *testing.T) {
 	}
 }
 
-// sharedTest is a store under test whose followers receive the kinds revoked and cutoff.
+// sharedTest is a store under test with followers that receive the kinds revoked and cutoff.
 type sharedTest struct {
 	gateway  func() store.SharedStore
 	lifetime time.Duration // lifetime of entries

@@ -466,8 +466,8 @@ func testAppendRace(t *testing.T, ctx context.Context, s testedStore) {
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
 
-// testStepExecutesAll executes a step whose keys end in the same identifier, like those of a grant. A distributed store uses
-// the identifier to store them on the same server.
+// testStepExecutesAll executes a step with keys that end in the same identifier, like those of a grant. A distributed store
+// uses the identifier to store them on the same server.
 func testStepExecutesAll(t *testing.T, ctx context.Context, s testedStore) {
 	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
 		requireNoError(t, s.Put(ctx, key, []byte("old"), s.lifetime))

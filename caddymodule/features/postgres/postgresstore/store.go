@@ -287,8 +287,8 @@ func (p *step) callError(failedCall int, currentValues [][]byte) error {
 // pageRows is the maximum number of rows of a page. Reading a page takes a fraction of a second.
 const pageRows = 2000
 
-// pageQuery reads a page of rows whose keys start with $3, starting at the key $1, or after it if $2 is true. It includes the
-// values if $4 is true. U+10FFFF sorts after all keys.
+// pageQuery reads a page of rows with keys that start with $3, starting at the key $1, or after it if $2 is true. It includes
+// the values if $4 is true. U+10FFFF sorts after all keys.
 const pageQuery = `SELECT key, CASE WHEN $4 THEN value END, extract(epoch FROM expires - clock_timestamp())::float8
 	FROM {table} WHERE key >= $1 AND (key > $1 OR NOT $2) AND key < $3 || U&'\+10FFFF'
 	AND NOT gone AND expires > clock_timestamp() ORDER BY key LIMIT $5`
@@ -314,7 +314,7 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 	return s.database.eachEntry(ctx, "", true, func(e entry) error { return report(e.key, e.value, e.ttl) })
 }
 
-// eachEntry reports the entries whose keys begin with prefix, sorted by key. Values are omitted unless values is true.
+// eachEntry reports the entries with keys that begin with prefix, sorted by key. Values are omitted unless values is true.
 func (d *database) eachEntry(ctx context.Context, prefix string, values bool, report func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {

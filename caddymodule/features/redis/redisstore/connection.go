@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// connection sends calls to the servers, whose addresses are configured or found through Sentinels.
+// connection sends calls to the servers. Their addresses are configured or found through Sentinels.
 type connection struct {
 	client    redis.UniversalClient
 	sentinels *sentinels // nil without Sentinels

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The clock follows a server whose clock is an hour ahead.
+// The clock follows a server with a clock that is an hour ahead.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

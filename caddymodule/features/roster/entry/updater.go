@@ -24,7 +24,7 @@ type Updater struct {
 	configuredServer *authorize.Server       // server without the entries of the roster
 	activeServer     *authorize.Server       // server with the entries of the roster
 	replace          func(*authorize.Server) // activates a server
-	snapshot         *Snapshot               // snapshot whose entries were applied to activeServer
+	snapshot         *Snapshot               // snapshot with the entries that were applied to activeServer
 	activeIDs        map[entryID]serverIDs   // active entries
 	problems         map[entryID]problem     // why entries are inactive
 }

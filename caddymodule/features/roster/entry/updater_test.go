@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// clientEntry is a resolver for entries whose configuration is a client_id.
+// clientEntry is a resolver for entries with a client_id as their configuration.
 func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	var id string
 	err := json.Unmarshal(e.Config, &id)

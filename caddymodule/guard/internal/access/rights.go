@@ -61,7 +61,7 @@ func (r *Rights) WithGrant(g Grant) *Rights {
 	return &extended
 }
 
-// WithoutUnrestricted returns the rights for calls whose resources policies must judge: no scope covers an entire type.
+// WithoutUnrestricted returns the rights for calls with resources that policies must judge: no scope covers an entire type.
 func (r *Rights) WithoutUnrestricted() *Rights {
 	restricted := *r
 	restricted.mayBeDenied = true
@@ -74,7 +74,7 @@ func (r *Rights) IsUnrestricted(resourceType string, p smart.Permission) bool {
 	return !r.mayBeDenied && (r.unrestricted[smart.AnyType]|r.unrestricted[resourceType])&p == p
 }
 
-// UnrestrictedTypes are the types whose resources are covered by scopes without a patient or a constraint.
+// UnrestrictedTypes are the types with resources that are covered by scopes without a patient or a constraint.
 type UnrestrictedTypes struct {
 	// Names are the names of the types in alphabetical order.
 	Names []string
@@ -123,8 +123,8 @@ func (r *Rights) GrantsFor(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// PatientsWithBinaries returns the patients whose DocumentReferences make Binaries readable: the client may read a Binary that
-// such a patient's DocumentReference refers to, but not every Binary. It returns nil for types other than DocumentReference.
+// PatientsWithBinaries returns the patients with DocumentReferences that make Binaries readable: the client may read a Binary
+// that their DocumentReferences refer to, but not every Binary. It returns nil for types other than DocumentReference.
 func (r *Rights) PatientsWithBinaries(resourceType string) []string {
 	if resourceType != "DocumentReference" || r.IsUnrestricted("Binary", smart.Read) {
 		return nil
@@ -240,7 +240,7 @@ type Holder struct {
 	Patient string
 	// User is the user's own resource, from fhirUser. It is zero if unknown or on another server.
 	User interaction.Reference
-	// UserPatient is the id of the patient whose data User may access, if User is a Patient or a RelatedPerson. May be empty.
+	// UserPatient is the id of the patient for whom User may access data, if User is a Patient or RelatedPerson. May be empty.
 	UserPatient string
 	// RelationshipEnded is true if User no longer acts for the patient in the token. In this case, Patient is empty.
 	RelationshipEnded bool

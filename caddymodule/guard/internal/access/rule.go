@@ -12,7 +12,7 @@ import (
 )
 
 // Rule determines which resources of a type a patient-bound grant covers, for types that are not in FHIR R4's Patient
-// compartment or whose membership is too broad. Unset fields deny.
+// compartment or have too broad a membership. Unset fields deny.
 type Rule struct {
 	name string
 	// isApplicable reports whether the rule can be assigned to a type. Nil: to no type.
@@ -167,7 +167,7 @@ func (c patientRecord) judgeRead(res resource.Resource) Verdict {
 	return notCovered
 }
 
-// judgeWrite judges whether a client may write a resource whose verdict for reading is read.
+// judgeWrite judges whether a client may write a resource. Its verdict for reading is read.
 func (c patientRecord) judgeWrite(res resource.Resource, read Verdict) Verdict {
 	if r := c.rules.rule(res.Type); r.judgeWrite != nil && read.Covered {
 		return r.judgeWrite(c, res, read)

@@ -65,7 +65,7 @@ type ResourceAccess struct {
 }
 
 // AccessTo returns the token's permissions on a resource in a patient's record, or in all records if patient is empty. A
-// resource whose access depends on other resources gets no permissions.
+// resource to which access depends on other resources gets no permissions.
 func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAccess) {
 	if patient != "" && !isUnconditional(patientRecord{rules: r.TypeRules, patient: patient}.judge(res)) {
 		return s

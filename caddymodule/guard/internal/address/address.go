@@ -175,11 +175,11 @@ func (f *baseFinder) nextEscaped(from int) (span, bool) {
 	return span{}, false
 }
 
-// addressNames are the members and elements whose value is an address, including href and src in narratives. In other members,
+// addressNames are the members and elements with an address as value, including href and src in narratives. In other members,
 // such as the system of an identifier, a URL below the base is an identifier.
 var addressNames = message.NewSet("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
 
-// resourceNames are the members and elements whose value is the address of a resource, even of a definition. In contrast, the
+// resourceNames are the members and elements with the address of a resource as value, even of a definition. In contrast, the
 // url of a definition is its canonical URL and is not replaced.
 var resourceNames = message.NewSet("reference", "fullUrl", "location")
 

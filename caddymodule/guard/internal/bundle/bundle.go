@@ -97,7 +97,7 @@ func (x *Handler) handleBatch(ctx context.Context, s *submission) (*message.Resp
 }
 
 // mayForwardBundle reports whether a batch or transaction passes unjudged: it has entries, with distinct fullUrls, every entry
-// would pass as a single request, and no response is a Bundle, whose links would have to be sealed.
+// would pass as a single request, and no response is a Bundle, because its links would have to be sealed.
 func (x *Handler) mayForwardBundle(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].toCall(); err != nil || !x.EntryHandler.ForwardsEntry(c, i) {

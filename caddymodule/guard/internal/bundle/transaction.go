@@ -28,7 +28,7 @@ type transaction struct {
 	handler            *Handler
 	entries            []*transactionEntry
 	byFullURL          map[string]*transactionEntry // entries by fullUrl
-	conditionalEntries []*transactionEntry          // entries whose criteria have been resolved
+	conditionalEntries []*transactionEntry          // entries with resolved criteria
 }
 
 // transactionEntry is an entry of a transaction.
@@ -353,7 +353,7 @@ func isURN(s string) bool {
 }
 
 // resolveReferences returns the body of an entry. References to other entries are replaced by references to the resources that
-// these entries write. An unresolved URN is rejected unless the body is a Bundle, whose URNs may refer to its own entries.
+// these entries write. An unresolved URN is rejected unless the body is a Bundle: its URNs may refer to its own entries.
 func (t *transaction) resolveReferences(p *transactionEntry, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil

@@ -1,5 +1,5 @@
-// Package export starts bulk data exports and serves their jobs and files. Only types whose resources are all accessible can be
-// exported.
+// Package export starts bulk data exports and serves their jobs and files. A type can be exported only if all its resources are
+// accessible.
 //
 //	export.go  the kick-off: the types that a system scope covers completely, and the permitted parameters
 //	job.go     the job, accessed through sealed links, and its files, which are streamed
@@ -286,9 +286,9 @@ func (s exportSelection) checkFilter(value string, requestedTypes []string) bool
 }
 
 // checkSearch reports whether a search compares only elements of one exported type. Modifiers, chains, and parameters without
-// paths, such as _content and _list, are not permitted. On some FHIR servers, a search for Patient selects the patients whose
-// other records are exported. If there are policies, such a search is therefore permitted only in exports of the system or of
-// Patient alone.
+// paths, such as _content and _list, are not permitted. On some FHIR servers, a search for Patient determines for which
+// patients other records are exported. If there are policies, such a search is therefore permitted only in exports of the
+// system or of Patient alone.
 func (s exportSelection) checkSearch(search string, requestedTypes []string) bool {
 	name, query, _ := strings.Cut(search, "?")
 	parameters, err := smart.ParseParameters(query)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// If policies judge each resource, an export accepts no parameter whose effect depends on denied resources, even under scopes
-// for all types.
+// If policies judge each resource, an export accepts no parameter with an effect that depends on denied resources, even under
+// scopes for all types.
 func TestParametersOfJudgedExport(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -27,14 +27,14 @@ type Server struct {
 	base          string              // path of the FHIR API
 	Limits        Limits              // limits per client request
 	Next          message.NextHandler // forwards requests to the FHIR server
-	clientRequest *http.Request       // request from the client, whose headers are forwarded
+	clientRequest *http.Request       // request from the client; its headers are forwarded
 	requestCount  int                 // number of requests sent so far
 	Share         *fairmemory.Share   // share of the memory for judged bodies and responses
 	// Observe is called with each response that is judged. Optional.
 	Observe func(c message.Call, a *message.Response)
 }
 
-// New returns the Server for a client's request r, whose memory is taken from share.
+// New returns the Server for a client's request r, with memory taken from share.
 func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
 		ResponseBytes: cmp.Or(max(l.ResponseBytes, 0), defaultMaxBytes), BodyBytes: cmp.Or(max(l.BodyBytes, 0), defaultMaxBytes),

@@ -470,7 +470,7 @@ func (x *Judge) attachmentURLs(of interaction.Reference, a *message.Response) []
 	return slices.DeleteFunc(slices.Compact(all), func(address string) bool { return strings.ContainsAny(address, `,|$\`) })
 }
 
-// referrers returns the DocumentReferences of all patients whose location is one of the addresses.
+// referrers returns all patients' DocumentReferences with one of the addresses as location.
 func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
 	c := message.NewGet("DocumentReference", smart.EncodeParameters([]smart.Parameter{
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},

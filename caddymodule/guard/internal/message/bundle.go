@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Bundle is a Bundle whose resources are stored as text.
+// Bundle is a Bundle with resources that are stored as text.
 type Bundle struct {
 	ResourceType string  // Bundle, or the actual type if the resource is not a Bundle
 	Type         string  // Bundle.type
@@ -166,7 +166,7 @@ func readMode(c *rawjson.Cursor) (mode string, err error) {
 	return mode, err
 }
 
-// Response returns the Bundle as a response, whose buffer is returned to the pool after it is sent.
+// Response returns the Bundle as a response. Its buffer is returned to the pool after it is sent.
 func (b *Bundle) Response() *Response {
 	size := 256 // estimated size, rarely too small
 	for _, l := range b.Links {

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// judgedOperation is an operation in progress whose response is judged resource by resource.
+// judgedOperation is an operation in progress with a response that is judged resource by resource.
 type judgedOperation struct {
 	handler    *Handler
 	call       message.Call // the client's call
@@ -171,7 +171,7 @@ func isFormatParameter(p smart.Parameter) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_summary", "_elements"}, p.Name)
 }
 
-// parseParameters parses a Parameters resource whose values are primitive or references.
+// parseParameters parses a Parameters resource with values that are primitive or references.
 func parseParameters(body []byte) ([]smart.Parameter, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -352,7 +352,7 @@ func (j *judgedOperation) fetch(ctx context.Context, at paging.BranchPosition) (
 	return a, a.RequireJSON()
 }
 
-// judgeSingle returns a single resource, or a document or message whose entries are all covered.
+// judgeSingle returns a single resource, or a document or message with entries that are all covered.
 func (j *judgedOperation) judgeSingle(ctx context.Context, a *message.Response, got *message.Bundle) (*message.Response, error) {
 	parts := [][]byte{a.Body}
 	if got.ResourceType == "Bundle" {

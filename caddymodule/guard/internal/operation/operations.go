@@ -1,8 +1,8 @@
 // Package operation answers the operations that are listed as permitted. All other operations are rejected.
 //
-//	operations.go       the list, and operations whose response the scopes cover completely, that involve no patient, or
-//	                    that validate a write
-//	judgedoperation.go  operations whose response is judged resource by resource, page by page
+//	operations.go       the list, and operations with a response that the scopes cover completely, that involve no
+//	                    patient, or that validate a write
+//	judgedoperation.go  operations with a response that is judged resource by resource, page by page
 //
 // References: FHIR R4, Extended Operations (operations.html).
 package operation
@@ -231,7 +231,7 @@ func (x *Handler) Handle(ctx context.Context, c message.Call, i interaction.Inte
 	return x.handleConfined(ctx, c, i, op, paging.BranchPosition{})
 }
 
-// handleConfined answers an operation whose response contains only data that the scopes cover: of the resource on which it is
+// handleConfined answers an operation that returns only data that the scopes cover: of the resource on which it is
 // called, or of an entire type.
 //
 // If policies may deny resources, the response is judged nevertheless.

@@ -96,12 +96,12 @@ type Page struct {
 	Position Position // position of the page
 }
 
-// FullRequestPage returns the page of a request whose link must contain the complete request.
+// FullRequestPage returns the page of a request with a link that must contain the complete request.
 func FullRequestPage(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), Position: at}
 }
 
-// ContinuedSearchPage returns the page of a search whose branches have all begun. The FHIR server's links contain the search
+// ContinuedSearchPage returns the page of a search in which all branches have begun. The FHIR server's links contain the search
 // itself, so the client's parameters are reduced to those that the gateway evaluates. If there are policies, all parameters are
 // included, so that each page can be judged.
 func (x Pages) ContinuedSearchPage(c message.Call, i interaction.Interaction, at Position) Page {

@@ -20,8 +20,8 @@ func (b branch) withParameter(p smart.Parameter) branch {
 	return b
 }
 
-// addBranch adds a branch unless another branch finds all its matches. It removes branches whose matches the new branch finds,
-// and joins the new branch with a branch that differs only in the value of a single parameter, because a comma means "or".
+// addBranch adds a branch unless another branch finds all its matches. It removes branches if the new branch finds their
+// matches, and joins the new branch with a branch that differs only in the value of one parameter, because a comma means "or".
 func addBranch(all []branch, b branch) []branch {
 	if slices.ContainsFunc(all, func(other branch) bool { return other.subsumes(b) }) {
 		return all

@@ -131,7 +131,7 @@ func (m *merger) includedEntries(ctx context.Context, inclusions inclusionPlan) 
 	return w.addReachable(candidates, inclusions.kinds), err
 }
 
-// dropDeniedVersions drops entries that a versioned reference may have included and whose current version policies deny.
+// dropDeniedVersions drops entries that a versioned reference may have included and that policies deny in the current version.
 func dropDeniedVersions(ctx context.Context, judge *judge.Judge, matches []message.Entry, candidates []candidate) ([]candidate, error) {
 	versioned := map[string]bool{}
 	collectVersioned := func(e message.Entry) {
@@ -250,8 +250,8 @@ type candidate struct {
 }
 
 // reachableSet contains the resources that the client could have found itself: the matches, the resources that matches refer
-// to, and those that refer to matches. Any other entry was included because of a withheld resource, whose references it would
-// reveal, or because of a match on another page.
+// to, and those that refer to matches. Any other entry was included because of a withheld resource and would reveal its
+// references, or because of a match on another page.
 type reachableSet struct {
 	ids           map[string]bool
 	referencedIDs map[string]bool

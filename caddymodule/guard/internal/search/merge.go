@@ -310,7 +310,7 @@ func halvePage(at paging.BranchPosition, size int, tooLongErr error) (paging.Bra
 	query, err := url.ParseQuery(at.Query)
 	n, _ := strconv.Atoi(query.Get("_count"))
 	if err != nil || n < 2 || query.Has("page") || query.Has("_page") {
-		return at, size, tooLongErr // a single match, or a link whose offset depends on _count
+		return at, size, tooLongErr // a single match, or a link with an offset that depends on _count
 	}
 	query.Set("_count", strconv.Itoa(n/2))
 	at.Query = query.Encode()

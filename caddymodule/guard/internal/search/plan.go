@@ -193,12 +193,12 @@ func searchesAllTypes(i interaction.Interaction) bool {
 		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
 
-// branch is a search whose parameters confine the FHIR server to the resources that some grants cover. If no single search can
-// express the grants, the results of several branches are merged.
+// branch is a search with parameters that confine the FHIR server to the resources that some grants cover. If no single search
+// can express the grants, the results of several branches are merged.
 type branch struct {
 	resourceType         string
-	pathPatient          string                // patient whose compartment the path selects; may be empty
-	confinedToPatient    string                // patient to whose compartment the path or parameters confine the search; may be empty
+	pathPatient          string                // patient with the compartment that the path selects; may be empty
+	confinedToPatient    string                // path or parameters confine the search to this patient's compartment; may be empty
 	requestedCompartment interaction.Reference // compartment requested by the client, if the path selects it
 	confiningParameters  []smart.Parameter     // parameters that are added to the client's
 	isFullyCovered       bool                  // the scopes cover every possible match
@@ -559,7 +559,7 @@ func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier
 
 var errUnknownParameter = fmt.Errorf("%w: unknown search parameter", message.ErrInvalidSearch)
 
-// unknownParameter returns the error for a parameter whose meaning only the FHIR server may know.
+// unknownParameter returns the error for a parameter with a meaning that only the FHIR server may know.
 func unknownParameter(resourceType, name string) error {
 	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not supported: FHIR R4 does not define it for %s, and neither does this site.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))

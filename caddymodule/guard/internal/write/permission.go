@@ -112,7 +112,7 @@ var errInvalidAttachment = errors.New("attachment URL cannot be checked")
 
 // checkAttachments rejects a DocumentReference to a Binary that the client may not read: read access to a DocumentReference
 // includes its Binaries, so the reference would grant access. If the grant is not bound to a patient, this applies to the
-// patients whose Binaries the client may read by other grants.
+// patients with Binaries that the client may read by other grants.
 func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, before, after *version) error {
 	if after.Type != "DocumentReference" {
 		return nil
@@ -133,7 +133,7 @@ func (w writePermission) checkAttachments(ctx context.Context, g access.Grant, b
 
 // checkPatientAttachments is like checkAttachments, but for one patient's record. Binaries to which the record already refers
 // are already readable. Every address that ends like a Binary's is treated as an address of this server, which may have other
-// host names. A URN is resolved within the transaction, whose entries are all judged.
+// host names. A URN is resolved within the transaction, where every entry is judged.
 func (w writePermission) checkPatientAttachments(ctx context.Context, patient string, before, after *version) error {
 	var old []string
 	if before != nil && access.ReferencesOnlyPatient(before.Resource, patient) {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
 )
 
-// cachedPackages returns Packages whose cache contains a package with the given files.
+// cachedPackages returns Packages that have a package with the given files in their cache.
 func cachedPackages(t *testing.T, folder string, files map[string]string) generate.Packages {
 	t.Helper()
 	p := generate.Packages{Folder: t.TempDir()}

@@ -9,7 +9,7 @@ func main() {
 	generate.Readers{"patient-set.json.zst": patientSet}.Main()
 }
 
-// patientSet returns the Global Patient Set, whose codes are those of a value set by HL7.
+// patientSet returns the Global Patient Set with the codes of a value set by HL7.
 func patientSet(p generate.Packages) (generate.CodeSystem, error) {
 	var valueSet struct {
 		Compose struct {
