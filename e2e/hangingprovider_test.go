@@ -85,16 +85,16 @@ func TestHangingProviderDelaysNoOther(t *testing.T) {
 func (g *gateway) measureSignIns(t *testing.T) []time.Duration {
 	t.Helper()
 	address := g.demoApp(t, "openid").AuthCodeURL("state")
-	somebody := g.newPerson(t)
+	person := g.newPerson(t)
 	lengths := make([]time.Duration, warmUp+signIns)
 	for i := range lengths {
 		jar, err := cookiejar.New(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		somebody.client.Jar = jar // a browser without cookies
+		person.client.Jar = jar // a browser without cookies
 		began := time.Now()
-		if end := somebody.signIn(t, address); !end.Query().Has("code") {
+		if end := person.signIn(t, address); !end.Query().Has("code") {
 			t.Fatalf("sent to %s, want a code", end)
 		}
 		lengths[i] = time.Since(began)

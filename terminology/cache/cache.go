@@ -91,8 +91,8 @@ func (notCachedError) Error() string {
 // LoggedElsewhere excludes the error from the failure log: the client requested it with only-if-cached.
 func (notCachedError) LoggedElsewhere() {}
 
-// Serve writes the stored response or, if there is none, calls call.Produce, writes its response, and stores it if allowed. If
-// the producer returns an error, Serve returns it without having written anything.
+// Serve writes the stored response. If no response is stored, it calls call.Produce, writes its response, and stores it if
+// allowed. If the producer returns an error, Serve returns it without having written anything.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
 	directives := parseClientDirectives(r.Header)
 	if directives.noStore || !isCacheable(r.Method) {

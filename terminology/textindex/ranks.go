@@ -237,7 +237,7 @@ type Corpus interface {
 	// Code returns the code of a document.
 	Code(doc uint32) []byte
 
-	// Display returns the display of a document or, if there is none, the code.
+	// Display returns the display of a document, or its code if it has no display.
 	Display(doc uint32) []byte
 
 	// AppendOtherTexts appends the other searchable texts of a document. The last foreign texts are not in the requested

@@ -157,7 +157,7 @@ func (k *storageKeyring) refreshLocked(ctx context.Context) (*storageKeys, error
 	return keys, nil
 }
 
-// loadKeys loads the storage keys. If there are none, it generates a key, unless another gateway has just done so. It restores
+// loadKeys loads the storage keys. If none exist, it generates a key, unless another gateway has just done so. It restores
 // keys in use that are missing from the storage.
 func (k *storageKeyring) loadKeys(ctx context.Context) (*storageKeys, error) {
 	inUse := k.loaded.keys.Load()

@@ -53,7 +53,7 @@ func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// registrationToken returns the bearer token of a request (RFC 6750 §2.1), or "" if there is none.
+// registrationToken returns the bearer token of a request (RFC 6750 §2.1); "" if the request has no bearer token.
 func registrationToken(r *http.Request) string {
 	headers := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(strings.Join(headers, ", "), " ")

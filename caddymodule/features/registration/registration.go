@@ -298,7 +298,7 @@ func newRegisteredClient(c client.Client, method string) (created *registeredCli
 	return created, created.replaceMetadata(c, method), accessToken
 }
 
-// replaceMetadata replaces the metadata of a client. It returns the new secret, or "" if there is none.
+// replaceMetadata replaces the metadata of a client. It returns the new secret; "" if the client has no secret.
 func (c *registeredClient) replaceMetadata(metadata client.Client, method string) (secret string) {
 	metadata.ID = c.Client.ID
 	c.Client, c.AuthMethod, c.Approved = metadata, method, false

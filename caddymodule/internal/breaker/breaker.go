@@ -166,7 +166,7 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// LastOutage returns the last outage that has ended, or the zero value if there is none.
+// LastOutage returns the last outage that has ended, or the zero value if no outage has ended.
 func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()

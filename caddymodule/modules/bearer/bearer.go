@@ -352,7 +352,7 @@ type apiLocation struct {
 	path     string // path of the API
 	url      string // URL of the API; "" if the site determines it
 	issuer   string // issuer of the fhir app; "" without the app
-	resource string // URL of the API's metadata (RFC 9728); "" if there are none
+	resource string // URL of the API's metadata (RFC 9728); "" if it is not published
 }
 
 // newLocation returns the configured location of a fhir_bearer or, by default, the app's. app may be nil.

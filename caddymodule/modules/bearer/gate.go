@@ -240,7 +240,7 @@ var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_
 // challenge contains the parameters of a WWW-Authenticate challenge.
 type challenge struct {
 	realm    string
-	resource string // URL of the API's metadata (RFC 9728); "" if there are none
+	resource string // URL of the API's metadata (RFC 9728); "" if it is not published
 }
 
 // reject counts a rejection and sets the challenge in such a way that handle_errors preserves it.

@@ -72,7 +72,7 @@ type detachedRequest struct {
 // detachedKey is the context key of the *detachedRequest.
 type detachedKey struct{}
 
-// detachedFrom returns the copy stored in a context. If there is none, it creates one.
+// detachedFrom returns the copy stored in a context. If the context has no copy, it creates one.
 func detachedFrom(ctx context.Context) *detachedRequest {
 	if d, ok := ctx.Value(detachedKey{}).(*detachedRequest); ok {
 		return d

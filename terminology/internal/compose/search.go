@@ -177,7 +177,7 @@ func (c *entryCorpus) entry(doc uint32) definitions.Entry { return c.codes.Entri
 // Code returns the code of an entry.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.definitions.Code(c.entry(doc)) }
 
-// Display returns the display of an entry in the requested languages or, if there is none, its code.
+// Display returns the display of an entry in the requested languages, or its code if it has no display.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.definitions.Display(c.entry(doc))
 	if !c.languages.IsEmpty() {

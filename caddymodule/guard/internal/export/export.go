@@ -140,7 +140,7 @@ func (x *Handler) serverBase(ctx context.Context) (string, error) {
 	return x.Addresses.Path, nil
 }
 
-// systemScopes returns the scopes for exporting types or, if there are none, the scope for all types.
+// systemScopes returns the scopes for exporting the given types. Without types, it returns the scope for all types.
 func systemScopes(types ...string) string {
 	if len(types) == 0 {
 		types = []string{smart.AnyType}

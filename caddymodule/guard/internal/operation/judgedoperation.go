@@ -232,7 +232,7 @@ func parsePrimitive(text []byte) (s string, err error) {
 
 // confineToPatient restricts an operation that selects the latest resources to the patient of a grant. If it selected among the
 // records of several patients, or among records that a constraint hides, a missing result would reveal a hidden one. found is
-// false if the client requests another patient, for whom the result is empty.
+// false if the client requests another patient; the result is then empty.
 func (j *judgedOperation) confineToPatient(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := boundPatients(j.handler.Judge.Rights().GrantsFor(i.Type, j.operation.Permission))
 	if len(patients) == 0 {
