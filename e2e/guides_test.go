@@ -396,9 +396,8 @@ func TestGuideAuthlib(t *testing.T) {
 		t.Skipf("%v: pip install --target e2e/%s Authlib==1.9.10 requests==2.34.2", err, authlibFolder)
 	}
 	home, address := t.TempDir(), mustFreeAddress(t)
-	root := filepath.Join(home, "data/caddy/pki/authorities/local/root.crt")
 	guide := readGuide(t, "guides/backend-service", "https://localhost:8443", "https://"+address, "/srv/keys/", home+"/",
-		"python3 -m venv venv && venv/bin/pip install Authlib requests\n", "", "venv/bin/python", "python3", "~/.local/share/caddy/pki/authorities/local/root.crt", root)
+		"python3 -m venv venv && venv/bin/pip install Authlib requests\n", "", "venv/bin/python", "python3")
 	keys, run, found := strings.Cut(guide.blocks("sh"), "\nREQUESTS_CA_BUNDLE")
 	if !found {
 		t.Fatalf("the page does not run its program: %s", guide.text)
@@ -406,7 +405,7 @@ func TestGuideAuthlib(t *testing.T) {
 	shell := func(script string) string {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-		command.Dir, command.Env = home, append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
+		command.Dir, command.Env = home, append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1", "XDG_DATA_HOME="+filepath.Join(home, "data"))
 		output, err := command.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
