@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -40,7 +41,11 @@ type Config struct {
 
 // New returns the handler of the account page.
 func New(c Config) http.Handler {
-	renderer := &renderer{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}, issuers: c.Accounts.Issuers()}
+	sealer := &browser.Sealer{Keys: c.Keys}
+	renderer := &renderer{
+		site: c.Pages, trail: c.Trail, sealer: sealer, issuers: c.Accounts.Issuers(),
+		header: &signin.SessionHeader{Sealer: sealer, Sessions: c.Sessions},
+	}
 	sessions := &sessions{listing: session.Listing{Sessions: c.Sessions}, providers: c.Accounts.Providers, endQueue: fairqueue.New(1)}
 	factors := &factors{renderer: renderer, store: c.Factors, sessions: sessions}
 	a := &account{
@@ -154,12 +159,13 @@ type renderer struct {
 	trail   *audit.Recorder
 	sealer  *browser.Sealer
 	issuers []string // issuers of identity providers
+	header  *signin.SessionHeader
 }
 
 var (
 	errPageExpired       = oauth2.NewRestartError("This page has expired or was opened in another browser. Open your account again.")
 	errFactorsAtProvider = oauth2.NewRestartError("Manage your second factor where you sign in.")
-	errUnknownAction     = oauth2.NewRestartError("Use the buttons on the page.")
+	errUnknownAction     = oauth2.NewRestartError("The form was sent without a known action. Use one of the buttons on the page.")
 )
 
 // showError records a rejection and shows it on a page.
@@ -173,7 +179,8 @@ func (f *renderer) showError(w http.ResponseWriter, r *http.Request, err error) 
 	case e.Code != "server_error":
 		message = page.Message{Title: page.T("No changes were made"), Text: factorErrorText(err)}
 	}
-	f.site.ShowMessage(w, r, e.HTTPStatus(), message)
+	message.Next = &page.Link{Address: endpoint.Account, Text: page.T("Back to your account")}
+	f.showPage(w, r, page.View{Template: "message", Status: e.HTTPStatus(), Data: message})
 }
 
 // factorErrorText returns the page text for an error of a change of factors.
@@ -191,8 +198,10 @@ func factorErrorText(err error) *page.Text {
 	return page.T("Try again, or contact your organization’s IT help desk.")
 }
 
-// showPage shows a page. Its forms may target this endpoint and, for a new sign-in, redirect to identity providers.
+// showPage shows a page with the signed-in person. Its forms may target this endpoint and, for a new sign-in, redirect to
+// identity providers.
 func (f *renderer) showPage(w http.ResponseWriter, r *http.Request, v page.View) {
+	v.SignedIn = f.header.Current(w, r, signin.PageQuery(currentPart(r)))
 	v.Policy.FormAction = page.FormActionSources(f.issuers...)
 	f.site.Show(w, r, v)
 }
@@ -209,16 +218,21 @@ func (f *renderer) unseal(r *http.Request, signedIn *session.SignedInPerson, sea
 
 // redirectToSignIn redirects to the sign-in page with the parameters in ask, and from there back to the current part.
 func redirectToSignIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
-	q := url.Values{}
+	q := currentPart(r)
 	maps.Copy(q, ask)
-	if part := r.URL.Query().Get("part"); part != "" {
-		q.Set("part", part)
-	}
 	target := endpoint.Login
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, target)
+}
+
+// currentPart returns the parameter for the current part of the page, or no parameter.
+func currentPart(r *http.Request) url.Values {
+	if part := r.URL.Query().Get("part"); part != "" {
+		return url.Values{"part": {part}}
+	}
+	return url.Values{}
 }
 
 func redirectWithConfirmation(w http.ResponseWriter, action string) {

@@ -27,6 +27,8 @@ const (
 	IDPrefix      = CookiePrefix + "browser-"
 	PendingPrefix = CookiePrefix + "away-" // pending sign-ins at identity providers
 	deviceCookie  = CookiePrefix + "device"
+
+	LastRequestCookie = CookiePrefix + "last" // sealed query of the last sign-in at an identity provider
 )
 
 // NewCookie returns a cookie that is inaccessible to scripts and to cross-site forms.
@@ -143,9 +145,13 @@ type Sealer struct {
 	Keys keyring.BrowserSealer // sealing keys
 }
 
+// sealBinding returns the binding of texts with a purpose. The browser's id is part of the text, so that [Sealer.Recover] can
+// unseal it for another browser.
+func sealBinding(purpose string) string { return "browser " + purpose }
+
 // Seal seals a text for this browser.
 func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text string) (string, error) {
-	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
+	return s.Keys.Seal(r.Context(), browserID(w, r)+" "+text, sealBinding(purpose))
 }
 
 // SealJSON is like [Sealer.Seal], but seals a value as JSON.
@@ -160,14 +166,33 @@ func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string
 // Unseal returns a text sealed by [Sealer.Seal] for this browser and purpose at most maxAge ago. If there is none, the error is
 // the parameter expired.
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
-	for _, id := range browserIDs(r) {
-		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
-		if !errors.Is(err, keyring.ErrUnsealFailed) {
-			return text, err
-		}
+	bound, err := s.Keys.Unseal(r.Context(), sealed, sealBinding(purpose), maxAge)
+	id, text, _ := strings.Cut(bound, " ")
+	switch {
+	case errors.Is(err, keyring.ErrUnsealFailed), err == nil && !slices.Contains(browserIDs(r), id):
+		return "", expired
+	case err != nil:
+		return "", err
 	}
-	return "", expired
+	return text, nil
 }
+
+// anyAge is a maximum age that outlasts every sealing key.
+const anyAge = 100 * 365 * 24 * time.Hour
+
+// Recover returns a text sealed by [Sealer.Seal] for any browser at any time, or "" if it cannot be unsealed. Callers must not
+// rely on who submitted it: any site can send a browser here with a text that it got itself.
+func (s *Sealer) Recover(ctx context.Context, purpose, sealed string) string {
+	bound, err := s.Keys.Unseal(ctx, sealed, sealBinding(purpose), anyAge)
+	if err != nil {
+		return ""
+	}
+	_, text, _ := strings.Cut(bound, " ")
+	return text
+}
+
+// HasID reports whether the browser sent its id. Browsers that accept cookies send it with every request after the first.
+func HasID(r *http.Request) bool { return len(browserIDs(r)) > 0 }
 
 // UnsealJSON is like [Sealer.Unseal], but decodes a JSON value.
 func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {

@@ -93,7 +93,7 @@ func (cp *consentPage) previousApproval(r *http.Request, req *authorizationReque
 func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	switch {
 	case p.Get("decision") != "allow":
-		cp.renderer.ShowError(w, r, errMissingDecision)
+		cp.renderer.ShowError(w, r, signin.WithRestart(errMissingDecision, req.signIn.Query))
 	case p.Get("continue") != "":
 		cp.continueFlow(w, r, req, signedIn)
 	default:
@@ -131,7 +131,7 @@ func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authori
 func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	answer, err := cp.readDecision(req, p)
 	if err != nil {
-		cp.renderer.ShowError(w, r, err)
+		cp.renderer.ShowError(w, r, signin.WithRestart(err, req.signIn.Query))
 		return
 	}
 	req.approvalSubject = req.patientSubject(signedIn.User)

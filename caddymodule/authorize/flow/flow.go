@@ -51,6 +51,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		Site: c.Pages, Sealer: &browser.Sealer{Keys: c.Keys}, Trail: c.Trail, Issuers: c.Accounts.Issuers(),
 		Ancestors: strings.Join(c.FrameAncestors, " "),
 	}
+	renderer.Header = &signin.SessionHeader{Sealer: renderer.Sealer, Sessions: c.Sessions}
 	authorizer := newAuthorizer(&c, renderer)
 	signIn := signin.New(signin.Config{
 		Responder: c.Responder, Renderer: renderer, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,

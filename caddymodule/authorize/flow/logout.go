@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
@@ -104,19 +105,27 @@ func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
 		return
 	}
-	var query string
+	var sealed string
 	if err == nil {
-		query, err = e.renderer.Unseal(r, "logout", p.Get("request"))
+		sealed, err = e.renderer.Unseal(r, "logout", p.Get("request"))
 	}
+	sid, query, _ := strings.Cut(sealed, " ")
 	var req *logoutRequest
 	if err == nil {
 		req, err = e.check(r, query)
 	}
-	if err != nil {
-		e.renderer.ShowError(w, r, err)
-		return
+	var own *session.Session
+	if err == nil {
+		own, err = e.sessions.FindEndable(r)
 	}
-	e.signOut(w, r, req)
+	switch {
+	case err != nil:
+		e.renderer.ShowError(w, r, err)
+	case own != nil && own.SID != sid: // another person has signed in since the page was shown
+		e.confirm(w, r, req)
+	default:
+		e.signOut(w, r, req)
+	}
 }
 
 func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
@@ -256,9 +265,17 @@ func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destinat
 	endpoint.Redirect(w, http.StatusFound, destination)
 }
 
-// confirm shows the page that asks whether to sign out.
+// confirm shows the page that asks whether to sign out. The page is bound to the session.
 func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := e.renderer.Sealer.Seal(w, r, "logout", req.query)
+	sid := ""
+	own, err := e.sessions.FindEndable(r)
+	if own != nil {
+		sid = own.SID
+	}
+	var sealed string
+	if err == nil {
+		sealed, err = e.renderer.Sealer.Seal(w, r, "logout", sid+" "+req.query)
+	}
 	if err != nil {
 		e.renderer.ShowError(w, r, err)
 		return
@@ -268,6 +285,7 @@ func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *lo
 		data.Client = req.client.DisplayName()
 	}
 	e.renderer.Site.Show(w, r, page.View{
+		SignedIn: e.renderer.Header.Current(w, r, signin.PageQuery(nil)),
 		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.renderer.FormAction(req.redirectURI)}, Data: data,
 	})
 }

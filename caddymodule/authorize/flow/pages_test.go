@@ -112,11 +112,11 @@ func TestFormsAreNotSentOn(t *testing.T) {
 		"authorize": b.Post("/oauth2/authorize", authorizetest.Request(nil)),
 		"sign-in":   b.SignIn(authorizetest.Request(nil), "alice", "right"),
 	}
-	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
-	answers["select_account"] = b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))
-	_, sealed = b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
 	answers["consent"] = b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))
 	answers["consent denied"] = b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "deny"))
+	_, sealed = b.OpenForm(b.Authorize(authorizetest.Request(selectAccount)))
+	answers["select_account"] = b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))
 	for name, r := range answers {
 		if r.StatusCode != http.StatusFound && r.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s: %d", name, r.StatusCode)

@@ -87,7 +87,7 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	e := oauth2.AsError(err)
 	switch {
 	case errors.Is(err, errRequestURIUsed):
-		rs.renderer.ShowError(w, r, err)
+		rs.renderer.ShowError(w, r, signin.WithRestart(err, req.signIn.Query))
 		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.signIn.MarkUsed(r.Context()) // the request is rejected regardless

@@ -43,13 +43,13 @@ func (ps *signedInPages) openRequest(r *http.Request, page, sealed string) (*aut
 	signedIn, err := ps.sessions.CurrentPerson(r)
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, nil, signin.WithRestart(err, state.query)
 	case signedIn == nil || signedIn.SID != state.sid:
-		return nil, nil, signin.ErrPageExpired
+		return nil, nil, signin.WithRestart(signin.ErrPageExpired, state.query)
 	}
 	req, err := ps.authorizer.check(r.Context(), state.query)
 	if req != nil {
-		req.launch.choice = state.choice
+		req.launch.choice, req.signIn.SignedIn = state.choice, signedIn
 	}
 	if err == nil && !ps.accounts.SignInMethods(req.client.IdentityProviders).Includes(signedIn.Provider) {
 		err = people.ErrNotAllowed
@@ -65,7 +65,7 @@ func (ps *signedInPages) withLaunchContext(next signedInHandler) signedInHandler
 	return func(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 		person := signedIn.User.Person()
 		if req.missingContextPage(person) != "" || !req.launch.isFor(person) || !req.dropUnmetScopes(person) {
-			ps.renderer.ShowError(w, r, signin.ErrPageExpired)
+			ps.renderer.ShowError(w, r, signin.WithRestart(signin.ErrPageExpired, req.signIn.Query))
 			return
 		}
 		next(w, r, req, signedIn, p)
@@ -122,15 +122,15 @@ type pageState struct {
 func unsealPageState(renderer *signin.Renderer, r *http.Request, page, sealed string) (pageState, error) {
 	text, err := renderer.Unseal(r, page, sealed)
 	if err != nil {
-		return pageState{}, err
+		text = renderer.Sealer.Recover(r.Context(), page, sealed)
 	}
 	sid, text, _ := strings.Cut(text, " ")
 	choice, query, _ := strings.Cut(text, " ")
-	return pageState{sid, decodeChoice(choice), query}, nil
+	return pageState{sid, decodeChoice(choice), query}, signin.WithRestart(err, query)
 }
 
 // errMissingDecision is the error for a form submitted without one of its buttons.
-var errMissingDecision = oauth2.NewRestartError("Use the buttons on the page. Go back to the app and start again.")
+var errMissingDecision = oauth2.NewRestartError("The form was sent without a decision. Use one of the buttons on the page.")
 
 // accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that identify another
 // person. A browser has at most one session, so the choice is between the signed-in account and another account.
@@ -156,6 +156,6 @@ func (c *accountChoice) submit(w http.ResponseWriter, r *http.Request, req *auth
 	case decision == "other":
 		c.signIn.BeginAsOther(w, r, &req.signIn, signedIn)
 	default:
-		c.renderer.ShowError(w, r, errMissingDecision)
+		c.renderer.ShowError(w, r, signin.WithRestart(errMissingDecision, req.signIn.Query))
 	}
 }

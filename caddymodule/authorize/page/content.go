@@ -20,13 +20,15 @@ type SignIn struct {
 	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
 	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
 	Providers      []ProviderLink // links to identity providers
+	OtherPerson    bool           // whether the form repeats the request for a sign-in of another person
 }
 
 // SignInProblem describes why the sign-in page is shown again. The zero value means no problem.
 type SignInProblem struct {
 	Failed       bool          // whether the user name or password was wrong
 	Wait         time.Duration // time until the next attempt is permitted; 0 if not throttled
-	ProviderDown string        // name of the identity provider that could not be reached; "" if none
+	ProviderDown string        // name of the identity provider that cannot sign people in; "" if none
+	TryAgain     string        // URL that retries ProviderDown if it is the only way to sign in; otherwise ""
 	BusyWait     time.Duration // time to wait, because there were too many concurrent attempts; 0 if not
 
 	Passkey bool // whether the passkey was rejected
@@ -50,6 +52,7 @@ type ProviderLink struct {
 // SecondFactor is the data of templates/secondfactor.html.
 type SecondFactor struct {
 	Client    string        // display name of the client
+	Person    Person        // person whose first factor was accepted; zero if SignedIn shows the person
 	Pending   string        // sealed pending sign-in
 	WrongCode bool          // whether the last code was wrong
 	Wait      time.Duration // time until the next attempt is permitted; 0 if not throttled
@@ -71,6 +74,13 @@ type SelectAccount struct {
 type Person struct {
 	Name   string // best available name of the person
 	Detail string // distinguishes people with the same name; may be ""
+}
+
+// SignedIn is the signed-in person at the top of a page.
+type SignedIn struct {
+	Person   Person // person of the session
+	Provider string // display name of the identity provider; "" for a local user
+	Switch   string // sealed value of the button "Not you?"
 }
 
 // SignInRejected is the data of templates/refused.html.
@@ -107,7 +117,8 @@ type Message struct {
 	Title  *Text  // heading
 	Text   *Text  // what happened, and what the person can do
 	Detail string // English text for the client's developer
-	Next   *Link  // link to continue with; may be nil
+	Next   *Link  // link to continue with
+	Back   *Link  // link that returns to the app; may be nil
 }
 
 // Link is a link to another page.
@@ -146,7 +157,6 @@ func (a AppLinks) Images() string {
 // Account is the data of templates/account.html, the account page.
 type Account struct {
 	Request      string           // sealed session, which binds the forms to it
-	Person       Person           // user of the session
 	Confirmation *Text            // confirmation of the last action; nil if there is none
 	Apps         []AccountApp     // apps that have access
 	Sessions     []AccountSession // sessions of the user

@@ -40,7 +40,7 @@ func samples() map[string]page.View {
 		"continue":   {Data: page.Consent{Client: "Growth Chart", RedirectHost: "localhost:3000", SelfRegistered: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
 		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
 		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
-		"message":       {Data: page.Message{page.T("You’re signed out"), page.T("You can close this page."), "", &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
+		"message":       {Data: page.Message{Title: page.T("You’re signed out"), Text: page.T("You can close this page."), Next: &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not registered.",
 			Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")}},
 		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", HasMore: true, Patients: []page.Patient{
@@ -61,12 +61,12 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 
 // accountSamples returns views of the account pages, by name.
 func accountSamples() map[string]page.View {
-	alice, ago := page.Person{"Alice Adams", "alice@example.org"}, page.Plural("%d day ago", "%d days ago", 3)
+	ago := page.Plural("%d day ago", "%d days ago", 3)
 	challenge := &page.Passkey{Options: `{"challenge":"AAAA"}`, Sealed: "sealed"}
 	return map[string]page.View{
-		"account-new": {Data: page.Account{Person: alice, Factors: page.AccountFactors{ManagedHere: true, SupportsPasskeys: true}}},
+		"account-new": {Data: page.Account{Factors: page.AccountFactors{ManagedHere: true, SupportsPasskeys: true}}},
 		"account": {Data: page.Account{
-			Person: alice, Confirmation: page.T("The app no longer has access."),
+			Confirmation: page.T("The app no longer has access."),
 			Apps: []page.AccountApp{{"growth-chart", "Growth Chart", ago, ago, page.T("Access continues after you sign out."), []*page.Text{page.T("Your email address")}, []page.AccountPatientAccess{
 				{page.T("Your health records"), ago, "2027-03-01"}, {page.T("Health records of %s", "Ada Lovelace"), ago, ""}, {page.T("Health records of the patient with ID %s", "p02"), ago, ""},
 			}}, {"other", "Other", ago, nil, page.T("Access ends when you sign out."), nil, nil}},
@@ -78,9 +78,9 @@ func accountSamples() map[string]page.View {
 				Passkeys: []page.AccountPasskey{{"a", "Telephone", ago, ago}, {"b", "Key", ago, nil}},
 			},
 		}},
-		"account-configured":   {Data: page.Account{Person: alice, Factors: page.AccountFactors{ManagedHere: true, AppConfigured: true, HasAny: true}}},
-		"account-provider":     {Data: page.Account{Person: alice, Factors: page.AccountFactors{Provider: "General Hospital"}}},
-		"account-elsewhere":    {Data: page.Account{Person: alice}},
+		"account-configured":   {Data: page.Account{Factors: page.AccountFactors{ManagedHere: true, AppConfigured: true, HasAny: true}}},
+		"account-provider":     {Data: page.Account{Factors: page.AccountFactors{Provider: "General Hospital"}}},
+		"account-elsewhere":    {Data: page.Account{}},
 		"appsetup":             {Policy: page.Policy{Images: "data:"}, Data: page.AppSetup{QR: "data:,", Secret: "ABCD EFGH"}},
 		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true, Wait: time.Minute}},
 		"passkeysetup":         {Script: "passkey", Data: page.PasskeySetup{Name: "Firefox", Passkey: challenge, Rejected: true}},

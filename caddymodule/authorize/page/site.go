@@ -57,6 +57,8 @@ type View struct {
 	Policy   Policy // extensions of the Content-Security-Policy; default: no resources and no form
 	Script   string // name of a file in scripts, without .js; default: no script
 	Data     any    // data for the template
+
+	SignedIn *SignedIn // signed-in person, shown at the top; nil if nobody is signed in
 }
 
 // layout is the data of templates/layout.html.
@@ -66,6 +68,7 @@ type layout struct {
 	Logo     string // URL of the logo; "" if none
 	Style    template.CSS
 	Script   template.JS
+	SignedIn *SignedIn
 	Data     any
 }
 
@@ -82,7 +85,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("Content-Security-Policy", v.Policy.header(string(s.style), script))
 	l := languageOf(r, v.Locales)
 	var body bytes.Buffer
-	shown := layout{l.tag.String(), s.name, s.logo.url(), s.style, template.JS(script), v.Data}
+	shown := layout{l.tag.String(), s.name, s.logo.url(), s.style, template.JS(script), v.SignedIn, v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong.", http.StatusServiceUnavailable)

@@ -34,6 +34,8 @@ type SignedInPerson struct {
 	Subject    string        // sub at the identity provider
 	AMR        []string      // authentication methods (RFC 8176)
 
+	ProviderName string // display name of the identity provider; "" for a password sign-in
+
 	// ShouldRenew reports whether the browser should first be redirected to the identity provider, because the sign-in can no
 	// longer be checked in another way (package signin). It is false for form submissions, which would be lost, and in frames,
 	// in which browsers may not send the provider's cookies.
@@ -196,10 +198,14 @@ func isTopLevelNavigation(r *http.Request) bool {
 }
 
 func (s *Sessions) newSignedInPerson(session *Session, user *people.User) *SignedInPerson {
-	return &SignedInPerson{
+	signedIn := &SignedInPerson{
 		User: user, SignedInAt: session.SignedInAt, SignInAge: s.Now().Sub(session.SignedInAt), Provider: session.Provider, SID: session.SID,
 		Subject: session.UpstreamSubject, AMR: session.AMR,
 	}
+	if p := s.Accounts.Providers[session.Provider]; p != nil {
+		signedIn.ProviderName = p.Name
+	}
+	return signedIn
 }
 
 // User returns the user of a session. It returns nil if a new sign-in is required, because the user was removed or disabled, or

@@ -76,7 +76,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 	switch {
 	case isDisconnected(r, err):
-	case providerErr != nil && req.hasOtherMethod(f.accounts.SignInMethods(req.Destination.Providers), p):
+	case providerErr != nil && f.showsOutage(p, req, providerErr):
 		f.showProviderDown(w, r, p, req, providerErr)
 	case err != nil:
 		req.Purpose.Reject(w, r, clientError(p, err))
@@ -85,12 +85,34 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods exist. Errors of a reachable
-// provider are sent to the client instead (docs/evidence/interface.md §7).
+// errProviderUnavailable is the error for the app if the person returns from the page of [federation.showProviderDown].
+var errProviderUnavailable = &oauth2.Error{Code: "temporarily_unavailable", Description: "the identity provider cannot sign people in"}
+
+// showsOutage reports whether the person, rather than the app, is told that a provider failed. The app gets the errors of
+// docs/evidence/interface.md §7, unless the person can sign in another way. It gets all errors if it chose the provider or forbids
+// pages.
+func (f *federation) showsOutage(p *people.Provider, req *Request, err error) bool {
+	if req.Parameters.IdentityProvider != "" || req.Parameters.HasPrompt("none") {
+		return false
+	}
+	return oauth2.AsError(clientError(p, err)).Code == "server_error" || req.hasOtherMethod(f.accounts.SignInMethods(req.Destination.Providers), p)
+}
+
+// showProviderDown shows the sign-in page after a provider failed, with the other sign-in methods or, if there are none, a link
+// that tries again.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
 	f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
+	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	if err != nil {
+		req.Purpose.Reject(w, r, err)
+		return
+	}
+	problem := page.SignInProblem{ProviderDown: p.Name}
+	if !req.hasOtherMethod(f.accounts.SignInMethods(req.Destination.Providers), p) {
+		problem.TryAgain = endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(sealed)
+	}
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{ProviderDown: p.Name},
+		Request: sealed, Username: f.signInPage.username(req), Problem: problem, OtherPerson: r.URL.Query().Has(otherAccountParam),
 	})
 }
 
@@ -105,7 +127,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 		err = errNoPendingSignIn // the response is from another provider, which indicates a mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
-		f.renderer.ShowError(w, r, err)
+		f.renderer.ShowError(w, r, WithRestart(err, lastRequest(f.renderer.Sealer, r)))
 		return
 	}
 	req, err := f.requests.restore(r.Context(), response.pending.Query)
@@ -149,20 +171,30 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 			f.failedIdentities.put(response.pending.Request.State, response.identity)
 		}
 	}()
+	if isProviderFailure(response, err) && oauth2.AsError(clientError(p, err)).Code == "server_error" && f.showsOutage(p, req, err) {
+		f.showProviderDown(w, r, p, req, err)
+		return
+	}
 	if err != nil {
 		err = clientError(p, err)
 		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errResponseUsed):
-		f.renderer.ShowError(w, r, err)
+		f.renderer.ShowError(w, r, WithRestart(err, req.Query))
 	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.Parameters.HasPrompt("none"):
 		f.rejections.redirect(w, r, p, req, response.identity)
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
-		f.secondFactor.begin(w, r, req, user, session)
+		f.secondFactor.require(w, r, req, user, session)
 	}
+}
+
+// isProviderFailure reports whether the provider failed to sign the person in, e.g. because its ID token is invalid. Failures of
+// the gateway, such as those of its store, are not the provider's.
+func isProviderFailure(response *authenticationResponse, err error) bool {
+	return err != nil && response.identity == nil && errors.As(err, new(*relyingparty.Error))
 }
 
 // isDisconnected reports whether an error only means that the browser has disconnected, so there
@@ -284,6 +316,9 @@ func (p pendingSignIn) setCookie(sealer *browser.Sealer, w http.ResponseWriter, 
 	if err != nil {
 		return err
 	}
+	if err := rememberRequest(sealer, w, r, p.Query); err != nil {
+		return err
+	}
 	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)
 }
 
@@ -385,7 +420,7 @@ func (f *rejectionPage) serve(w http.ResponseWriter, r *http.Request, parameters
 	rejected, err := f.unseal(r, parameters.Get("refused"))
 	p := f.accounts.Providers[rejected.Provider]
 	if err == nil && p == nil {
-		err = ErrPageExpired
+		err = WithRestart(ErrPageExpired, rejected.Query)
 	}
 	if err != nil {
 		f.renderer.ShowError(w, r, err)
@@ -410,7 +445,9 @@ func (f *rejectionPage) serve(w http.ResponseWriter, r *http.Request, parameters
 }
 
 func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejection, err error) {
-	err = f.renderer.Sealer.UnsealJSON(r, "refused", sealed, rejectionLifetime, ErrPageExpired, &rejected)
+	if err = f.renderer.Sealer.UnsealJSON(r, "refused", sealed, rejectionLifetime, ErrPageExpired, &rejected); err != nil {
+		err = WithRestart(err, recoverQuery(f.renderer.Sealer, r, "refused", sealed))
+	}
 	return rejected, err
 }
 

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -31,6 +32,8 @@ type signInPage struct {
 	passkeys      *factor.Passkeys // nil if passkeys are disabled
 	start         *sessionStarter
 	accountSwitch *accountSwitch
+
+	switchPerson func(w http.ResponseWriter, r *http.Request, sealed string) // handles the button "Not you?" of any page
 }
 
 // signInURL returns the URL of the sign-in page for a request. If no choice is needed, it returns the URL of the sign-in at the
@@ -57,21 +60,31 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 		e.renderer.ShowError(w, r, err)
 		return
 	}
-	if p.Get("factor") != "" {
+	switch {
+	case p.Get("factor") != "":
 		e.secondFactor.serve(w, r, p)
-		return
+	case r.Method == http.MethodPost && p.Get("switch") != "":
+		e.switchPerson(w, r, p.Get("switch"))
+	default:
+		e.serveRequest(w, r, p)
 	}
+}
+
+// serveRequest handles the page of a sealed request.
+func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
 	req, err := e.requests.unseal(r, p.Get("request"))
 	switch {
 	case e.renderer.RejectIfError(w, r, req, err):
 	case p.Get("decision") == "deny":
 		req.Purpose.Reject(w, r, ErrDenied)
+	case p.Get("decision") == "unavailable":
+		req.Purpose.Reject(w, r, errProviderUnavailable)
 	case r.Method == http.MethodPost && p.Get("assertion") != "":
 		e.submitPasskey(w, r, req, p)
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.username(req)})
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.username(req), OtherPerson: isOtherPerson(p)})
 	}
 }
 
@@ -81,11 +94,15 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
 	if provider := methods.ByDomain(address); provider != nil {
-		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
+		q := url.Values{"request": {p.Get("request")}, "login_hint": {address}}
+		if isOtherPerson(p) {
+			q.Set(otherAccountParam, "")
+		}
+		e.redirectByEmail(w, r, req, provider, q)
 		return
 	}
 	user, err := e.checkPassword(r, methods, p)
-	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
+	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username"), OtherPerson: isOtherPerson(p)}
 	event := audit.Event{
 		Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.ResolveName(p.Get("username")),
 		Err: err, Anonymous: true, // entering a name does not authenticate anyone
@@ -110,7 +127,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
-		e.secondFactor.begin(w, r, req, user, session.Session{AMR: []string{"pwd"}})
+		e.secondFactor.require(w, r, req, user, session.Session{AMR: []string{"pwd"}})
 	}
 }
 
@@ -118,13 +135,13 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 // a session at the provider, they are signed out first.
 func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
 	current, err := e.accountSwitch.sessions.CurrentPerson(r)
-	isOtherPerson := current != nil && current.Provider == p.Key && !matchesHint(current, q.Get("login_hint"))
-	if isOtherPerson {
+	replacesPerson := current != nil && current.Provider == p.Key && !matchesHint(current, q.Get("login_hint"))
+	if replacesPerson {
 		q.Set(otherAccountParam, "")
 	}
 	next := endpoint.Login + "/" + p.Key + "?" + q.Encode()
-	if err == nil && isOtherPerson {
-		next, err = e.accountSwitch.endProviderSession(w, r, next)
+	if err == nil && replacesPerson {
+		next, err = e.accountSwitch.endSession(w, r, next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
@@ -170,7 +187,11 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	data.OffersPassword = methods.Local
 	for _, p := range methods.Providers {
-		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
+		q := url.Values{"request": {data.Request}}
+		if data.OtherPerson {
+			q.Set(otherAccountParam, "")
+		}
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?" + q.Encode()})
 		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
 	e.renderer.Show(w, r, req, page.View{
@@ -189,7 +210,7 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 			event.User = verified.User.ID
 		}
 		e.renderer.Trail.Record(r.Context(), event)
-		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
+		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), OtherPerson: isOtherPerson(p), Problem: page.SignInProblem{Passkey: true}})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
@@ -240,8 +261,11 @@ func passkeyScript(challenge *page.Passkey) string {
 	return "passkey"
 }
 
-// otherAccountParam is the URL parameter that requests a sign-in of another person at a provider.
+// otherAccountParam is the parameter that requests a sign-in of another person at a provider. The sign-in page forwards it to
+// every provider, because a provider without a logout endpoint would otherwise sign in the previous person again.
 const otherAccountParam = "other_account"
+
+func isOtherPerson(p oauth2.Parameters) bool { return url.Values(p).Has(otherAccountParam) }
 
 // maxLogoutStateSize is the maximum size of the state of a logout request in bytes, because it is part of the provider's URL.
 const maxLogoutStateSize = 4 << 10
@@ -261,23 +285,25 @@ func matchesHint(person *session.SignedInPerson, hint string) bool {
 	return hint == person.Subject || person.User.MatchesLoginHint(hint)
 }
 
-// endProviderSession ends the browser's session if it has a provider. It returns the next URL, which is the provider's logout
-// URL or next.
-func (a *accountSwitch) endProviderSession(w http.ResponseWriter, r *http.Request, next string) (string, error) {
+// endSession ends the browser's session. It returns the next URL, which is the logout URL of the session's provider or next.
+func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next string) (string, error) {
 	stored, err := a.sessions.FindEndable(r)
-	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {
+	if stored == nil || err != nil {
 		return next, err
 	}
-	target, err := a.logoutURL(w, r, a.accounts.Providers[stored.Provider], stored.UpstreamIDToken, next)
-	if target == "" || err != nil {
-		return next, err
+	target := ""
+	if p := a.accounts.Providers[stored.Provider]; p != nil {
+		target, err = a.logoutURL(w, r, p, stored.UpstreamIDToken, next)
+	}
+	if err != nil {
+		return "", err
 	}
 	audit.RecordSessionEndReason(r.Context(), "signed out to let another person sign in")
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
-	return target, nil
+	return cmp.Or(target, next), nil
 }
 
 // logoutURL returns the provider's logout URL, which leads back to next through the gateway's logout endpoint, or "" if

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,6 +29,8 @@ type Request struct {
 	// SingleUse marks a value such as request_uri as used. It is executed with the response, so that earlier failures can be
 	// retried. May be nil.
 	SingleUse *SingleUseValue
+
+	SignedIn *session.SignedInPerson // signed-in person, shown at the top of pages; nil before the sign-in
 
 	FactorsRequested bool // all requested factors have been requested from the person
 	SessionRenewed   bool // whether the session was renewed for this request; required pages have not been shown yet
@@ -248,15 +251,29 @@ func (v pageVisit) Continue(w http.ResponseWriter, r *http.Request, signedIn *se
 
 // Reject implements [Purpose]. It shows the error on a page, because no app is involved.
 func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
-	e := oauth2.AsError(err)
+	e, renderer := oauth2.AsError(err), v.pageRequests.renderer
 	if e.IsUserCorrectable || e.Code == "server_error" {
-		v.pageRequests.renderer.ShowError(w, r, err)
+		renderer.ShowError(w, r, WithRestart(err, v.request.Query))
 		return
 	}
-	v.pageRequests.renderer.Trail.RecordRejection(r, audit.Event{Kind: audit.KindSignIn, Err: err})
-	v.pageRequests.renderer.Site.ShowMessage(w, r, e.HTTPStatus(), page.Message{
-		Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk."),
+	renderer.Trail.RecordRejection(r, audit.Event{Kind: audit.KindSignIn, Err: err})
+	message := page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk.")}
+	message.Next, _ = renderer.restartLinks(w, r, v.request.Query)
+	if errors.Is(err, errMissingFactor) {
+		message = SecondFactorMessage()
+	}
+	renderer.Site.Show(w, r, page.View{
+		Template: "message", Status: e.HTTPStatus(), Data: message, SignedIn: renderer.Header.Current(w, r, v.request.Query),
+		Policy: page.Policy{FormAction: renderer.FormAction()},
 	})
+}
+
+// SecondFactorMessage returns the message for a signed-in person who has no second factor but opens a page that requires one.
+func SecondFactorMessage() page.Message {
+	return page.Message{
+		Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, then open this page again."),
+		Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
+	}
 }
 
 // requestRestorer recreates requests that browsers have stored, because the configuration may have changed.
@@ -277,7 +294,7 @@ func (o *requestRestorer) restore(ctx context.Context, text string) (*Request, e
 func (o *requestRestorer) unseal(r *http.Request, sealed string) (*Request, error) {
 	query, err := o.renderer.Unseal(r, loginPurpose, sealed)
 	if err != nil {
-		return nil, err
+		return nil, WithRestart(err, o.renderer.Sealer.Recover(r.Context(), loginPurpose, sealed))
 	}
 	return o.restore(r.Context(), query)
 }
@@ -302,10 +319,10 @@ func (req *Request) provider(methods people.SignInMethods) *people.Provider {
 	return nil
 }
 
-// hasOtherMethod reports whether client and request permit a sign-in method other than the provider.
+// hasOtherMethod reports whether the client permits a sign-in method other than the provider.
 func (req *Request) hasOtherMethod(methods people.SignInMethods, p *people.Provider) bool {
 	other := slices.ContainsFunc(methods.Providers, func(other *people.Provider) bool { return other != p })
-	return req.Parameters.IdentityProvider == "" && !req.Parameters.HasPrompt("none") && (methods.Local || other)
+	return methods.Local || other
 }
 
 // checkMethods returns an error if sign-in is impossible, because there is no sign-in method, or because the request forbids

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -29,11 +30,12 @@ type secondFactor struct {
 	limiter  *lockout.Limiter
 	factors  *factor.Factors
 	start    *sessionStarter
+	begin    func(w http.ResponseWriter, r *http.Request, req *Request, parameters url.Values) // [SignIn.begin]
 }
 
-// begin continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
+// require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
 // forbids the page (OpenID Connect Core §3.1.2.1).
-func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
+func (f *secondFactor) require(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
 	audit.RecordAuthenticated(r.Context())
 	enrolled, err := f.factors.Load(r.Context(), user)
 	if err != nil {
@@ -68,9 +70,11 @@ func (f *secondFactor) readPending(r *http.Request, sealed string) (*pendingSeco
 		return nil, err
 	}
 	if pending.user == nil || !stillSignedIn {
-		return nil, errSecondFactorExpired
+		return nil, WithRestart(errSecondFactorExpired, pending.Query)
 	}
-	pending.req, err = f.requests.restore(r.Context(), pending.Query)
+	if pending.req, err = f.requests.restore(r.Context(), pending.Query); err == nil && pending.SID != "" {
+		pending.req.SignedIn, err = f.sessions.CurrentPerson(r)
+	}
 	return pending, err
 }
 
@@ -83,6 +87,8 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	case p.Get("decision") == "deny":
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
+	case r.Method == http.MethodPost && p.Get("decision") == "other":
+		f.begin(w, r, pending.req, url.Values{otherAccountParam: {""}, "login_hint": {""}})
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
@@ -105,6 +111,9 @@ func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	data.HasApp, data.HasRecoveryCodes = enrolled.HasApp(), len(enrolled.RecoveryCodeHashes) > 0
 	data.Client = pending.req.Destination.Title
+	if pending.req.SignedIn == nil {
+		data.Person = page.Person(pending.user.Label())
+	}
 	f.renderer.Show(w, r, pending.req, page.View{Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data})
 }
 
@@ -237,11 +246,11 @@ func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *
 func (ps *pendingFactors) unseal(r *http.Request, sealed string) (*pendingSecondFactor, error) {
 	pending := &pendingSecondFactor{sealed: sealed}
 	if err := ps.renderer.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errSecondFactorExpired, pending); err != nil {
-		return nil, err
+		return nil, WithRestart(err, recoverQuery(ps.renderer.Sealer, r, "factor", sealed))
 	}
 	switch _, err := ps.store.Get(r.Context(), pending.completedKey()); {
 	case err == nil:
-		return nil, errSecondFactorExpired
+		return nil, WithRestart(errSecondFactorExpired, pending.Query)
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("checking for a completed sign-in: %w", err)
 	}

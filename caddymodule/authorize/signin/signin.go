@@ -48,6 +48,7 @@ type SignIn struct {
 
 	accounts      *people.Accounts
 	sessions      *session.Sessions
+	renderer      *Renderer
 	page          *signInPage
 	pageRequests  *pageRequests
 	rejections    *rejectionPage
@@ -60,6 +61,7 @@ func New(c Config) *SignIn {
 	stepUp := &StepUp{renderer: c.Renderer, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
 	pageRequests := &pageRequests{renderer: c.Renderer, stepUp: stepUp, targets: c.Targets}
 	requests := &requestRestorer{renderer: c.Renderer, pageRequests: pageRequests, restoreAppRequest: c.RestoreRequest}
+	c.Renderer.restore = requests.restore
 	start := &sessionStarter{trail: c.Renderer.Trail, sessions: c.Sessions}
 	second := &secondFactor{
 		renderer: c.Renderer, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
@@ -71,8 +73,9 @@ func New(c Config) *SignIn {
 		passkeys: c.Factors.Passkeys, start: start, accountSwitch: switcher,
 	}
 	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
-	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
+	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, renderer: c.Renderer, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
+	page.switchPerson, second.begin = s.switchPerson, s.begin
 	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
 		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
@@ -88,18 +91,23 @@ func New(c Config) *SignIn {
 // serve handles the sign-in page. If there is no request of an app, people sign in for a page of the gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if q.Has("refused") {
+	switch {
+	case q.Has("refused"):
 		s.rejections.serve(w, r, oauth2.Parameters(q))
-		return
-	}
-	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") {
+	case r.Method != http.MethodGet, q.Has("request"), q.Has("factor"):
 		s.page.serve(w, r)
-		return
+	case q.Has("restart"):
+		s.restart(w, r, oauth2.Parameters(q))
+	default:
+		req, err := s.pageRequests.parse(r.URL.RawQuery)
+		if !s.renderer.RejectIfError(w, r, req, err) {
+			s.continueOrBegin(w, r, req)
+		}
 	}
-	req, err := s.pageRequests.parse(r.URL.RawQuery)
-	if s.pageRequests.renderer.RejectIfError(w, r, req, err) {
-		return
-	}
+}
+
+// continueOrBegin continues a request with the browser's session, or begins a sign-in if the request needs one.
+func (s *SignIn) continueOrBegin(w http.ResponseWriter, r *http.Request, req *Request) {
 	signedIn, err := s.Current(r, req)
 	switch {
 	case err != nil:
@@ -147,7 +155,7 @@ func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request
 }
 
 // BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider and at the
-// gateway. If there is no end_session_endpoint, the provider is only asked to let the person select another account.
+// gateway. If the provider has no end_session_endpoint, it is only asked to let the person select another account.
 func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedInPerson) {
 	hint := req.Parameters.LoginHint
 	if matchesHint(current, hint) {
@@ -163,7 +171,7 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 		err = req.MarkUsed(r.Context())
 	}
 	if err == nil && q.Has(otherAccountParam) {
-		next, err = s.accountSwitch.endProviderSession(w, r, next)
+		next, err = s.accountSwitch.endSession(w, r, next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
@@ -218,10 +226,16 @@ type Renderer struct {
 	Trail     *audit.Recorder // audit log for errors
 	Issuers   []string        // issuers of identity providers, to which submitted forms may redirect
 	Ancestors string          // origins that may frame the pages of requests
+	Header    *SessionHeader  // signed-in person at the top of pages
+
+	restore func(ctx context.Context, query string) (*Request, error) // recreates the request of a query
 }
 
 // Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and the addresses in further.
 func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
+	if req.SignedIn != nil {
+		v.SignedIn = f.Header.For(w, r, req.SignedIn, req.Query)
+	}
 	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.Parameters.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
@@ -229,24 +243,6 @@ func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v 
 // FormAction returns the CSP sources for forms that may redirect to addresses or a provider.
 func (f *Renderer) FormAction(addresses ...string) string {
 	return page.FormActionSources(append(addresses, f.Issuers...)...)
-}
-
-// ShowError shows an error on a page if no redirect URI can receive it. The page reflects no input.
-func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) {
-	e := oauth2.AsError(err)
-	message := page.Message{
-		Title: page.T("This link doesn’t work"), Detail: e.Description,
-		Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:"),
-	}
-	f.Trail.RecordRejection(r, audit.Event{Kind: auditKind(r.URL.Path), Err: err})
-	var own *oauth2.Error
-	switch {
-	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Start again"), Text: page.ErrorText(e)}
-	case !errors.As(err, &own):
-		message = page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
-	}
-	f.Site.Show(w, r, page.View{Template: "message", Status: e.HTTPStatus(), Data: message, Policy: page.Policy{Ancestors: f.Ancestors}})
 }
 
 // auditKind returns the kind of audit event for an endpoint.
@@ -294,7 +290,7 @@ func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *R
 	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
 }
 
-// Unseal unseals a text that was sealed for a page and this browser.
+// Unseal unseals a text that was sealed for a page and this browser. Otherwise, the error is [ErrPageExpired].
 func (f *Renderer) Unseal(r *http.Request, purpose, sealed string) (string, error) {
 	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
 }
@@ -309,7 +305,7 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	if err != nil {
 		return nil, err
 	}
-	return p, p.Check("request", "factor")
+	return p, p.Check("request", "factor", "switch")
 }
 
 // SingleUseValue describes how to mark a single-use value as used.

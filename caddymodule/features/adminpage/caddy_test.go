@@ -132,9 +132,9 @@ func (n *newcomers) Configure(_ *fhirapp.App, c *authorize.Config) error {
 func TestPagesInEachLanguage(t *testing.T) {
 	t.Parallel()
 	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
-		"admin-empty": {Data: overviewPage{Person: page.Person{Name: "Alice"}}},
+		"admin-empty": {Data: overviewPage{}},
 		"admin": {Data: overviewPage{
-			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Confirmation: page.T("Added."), Search: "a",
+			Confirmation: page.T("Added."), Search: "a",
 			Apps: entryList{HasMore: true, Items: []entryItem{
 				{Name: "a", Title: "App", Origin: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Origin: page.T("in the configuration")},
 			}},

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -36,6 +37,7 @@ type admin struct {
 	scope        string // scope required to open the page
 	store        Store
 	sealer       *browser.Sealer
+	header       *signin.SessionHeader
 	requestQueue *fairqueue.Queue // one queue per administrator, because listing all entries is expensive
 }
 
@@ -75,8 +77,9 @@ var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the user is
 
 func (a *admin) denyAccess(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, Err: errNotAdmin})
-	a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
+	a.showMessage(w, r, http.StatusForbidden, page.Message{
 		Title: page.T("You don’t have access to this page"), Text: page.T("Only administrators can open this page. If you need access, contact the administrator of this site."),
+		Next: &page.Link{Address: endpoint.Account, Text: page.T("Open your account")},
 	})
 }
 
@@ -88,10 +91,7 @@ func (a *admin) requireStepUp(w http.ResponseWriter, r *http.Request, signedIn *
 	case err != nil:
 		a.showError(w, r, err)
 	case a.core.Factors.ManagesFactorsOf(signedIn.User) && !enrolled.HasAny():
-		a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
-			Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, then open this page again."),
-			Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
-		})
+		a.showMessage(w, r, http.StatusForbidden, signin.SecondFactorMessage())
 	default:
 		redirectToSignIn(w)
 	}
@@ -117,14 +117,23 @@ func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed
 // showForm shows a page with forms. The forms are submitted to the page itself, which may redirect to the administrator's
 // identity provider for another sign-in.
 func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
+	v.SignedIn = a.header.Current(w, r, signin.PageQuery(url.Values{"to": {sealPurpose}}))
 	v.Policy.FormAction = page.FormActionSources(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
+}
+
+// showMessage shows a message to the signed-in person.
+func (a *admin) showMessage(w http.ResponseWriter, r *http.Request, status int, message page.Message) {
+	a.showForm(w, r, page.View{Template: "message", Status: status, Data: message})
 }
 
 // showError shows an error page. Errors that the administrator can correct are in English, as in the configuration.
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
+	message := page.Message{
+		Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute."),
+		Next: &page.Link{Address: path, Text: page.T("Try again")},
+	}
 	backLink := &page.Link{Address: path, Text: page.T("Back to administration")}
 	switch {
 	case e.IsUserCorrectable:
@@ -134,7 +143,7 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		a.core.Responder.Logger.ErrorContext(r.Context(), "administration page failed", "error", err)
 	}
-	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
+	a.showMessage(w, r, e.HTTPStatus(), message)
 }
 
 // maxListItems is the maximum number of entries in a list.
@@ -142,7 +151,6 @@ const maxListItems = 100
 
 // overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
-	Person       page.Person // signed-in administrator
 	Confirmation *page.Text  // confirmation of the latest action; nil if there was none
 	Search       string      // text that names must contain; "" for all
 	Apps         entryList   // apps, those that await approval first
@@ -233,7 +241,7 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 		return
 	}
 	a.showForm(w, r, page.View{Template: "admin", Data: overviewPage{
-		Person: page.Person(signedIn.User.Label()), Confirmation: confirmations[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
+		Confirmation: confirmations[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
 	}})
 }
 
@@ -316,7 +324,7 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 }
 
 var (
-	errUnknownAction = oauth2.NewRestartError("Use the buttons on the page.")
+	errUnknownAction = oauth2.NewRestartError("The form was sent without a known action. Use one of the buttons on the page.")
 	errEditConflict  = oauth2.NewRestartError("Someone else changed this entry. Open the entry again.")
 	errSelfEdit      = oauth2.NewRestartError("You can’t change your own entry. Ask another administrator.")
 )

@@ -84,7 +84,8 @@ func (p *AdminPage) Extend(core *authorize.Core) error {
 }
 
 func (p *AdminPage) register(core *authorize.Core, entries Store) {
-	a := &admin{core, p.Scope, entries, &browser.Sealer{Keys: core.Config.Keys}, fairqueue.New(1)}
+	sealer := &browser.Sealer{Keys: core.Config.Keys}
+	a := &admin{core, p.Scope, entries, sealer, &signin.SessionHeader{Sealer: sealer, Sessions: core.Sessions}, fairqueue.New(1)}
 	core.SignInTargets[sealPurpose] = signin.Target{Path: path, ACR: oauth2.ACRMultiFactor}
 	core.Handle(path, a.serve, http.MethodGet, http.MethodPost)
 }

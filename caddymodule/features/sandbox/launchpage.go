@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -34,16 +35,17 @@ type launchPage struct {
 	core   *authorize.Core
 	logger *slog.Logger
 	sealer *browser.Sealer
+	header *signin.SessionHeader
 }
 
 func newLaunchPage(core *authorize.Core) *launchPage {
-	return &launchPage{core, core.Responder.Logger, &browser.Sealer{Keys: core.Config.Keys}}
+	sealer := &browser.Sealer{Keys: core.Config.Keys}
+	return &launchPage{core, core.Responder.Logger, sealer, &signin.SessionHeader{Sealer: sealer, Sessions: core.Sessions}}
 }
 
 // launchPageData is the data of templates/launchpage.html, the launch page.
 type launchPageData struct {
 	Request    string         // sealed request
-	Person     page.Person    // signed-in person
 	Problem    launchProblem  // why the page is shown again
 	Apps       []launchApp    // apps to choose from
 	Searchable bool           // whether to show the search fields
@@ -96,6 +98,11 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// pageQuery returns the query of a sign-in for the page with an app selected.
+func pageQuery(app string) string {
+	return signin.PageQuery(url.Values{"to": {launchPageID}, "app": {app}})
+}
+
 func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
@@ -123,8 +130,9 @@ func (lp *launchPage) showChoices(w http.ResponseWriter, r *http.Request, signed
 	}
 	lp.core.Pages.Show(w, r, page.View{
 		Template: "launchpage", Status: httpStatus(problem), Policy: page.Policy{FormAction: lp.formAction()},
+		SignedIn: lp.header.For(w, r, signedIn, pageQuery(p.Get("app"))),
 		Data: launchPageData{
-			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appChoices(p.Get("app")),
+			Request: sealed, Problem: problem, Apps: lp.appChoices(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: flow.PagePatients(choice.Patients), HasMore: choice.HasMore, Chosen: p.Get("patient"),
 			LocalAllowed: lp.core.Clients.FindConfigured(localAppID) != nil, LocalChosen: p.Get("app") == localAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
@@ -221,14 +229,20 @@ var errPageExpired = oauth2.NewRestartError("This page has expired or was opened
 // showError shows an error page to the user.
 func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
+	message := page.Message{
+		Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute."),
+		Next: &page.Link{Address: launchPagePath, Text: page.T("Try again")},
+	}
 	if e.IsUserCorrectable {
 		message = page.Message{
 			Title: page.T("Start again"), Text: page.ErrorText(e),
 			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
 		}
 	}
-	lp.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
+	lp.core.Pages.Show(w, r, page.View{
+		Template: "message", Status: e.HTTPStatus(), Data: message, Policy: page.Policy{FormAction: lp.formAction()},
+		SignedIn: lp.header.Current(w, r, pageQuery("")),
+	})
 }
 
 // submit handles the submitted form. It checks that the form belongs to this session and browser, and launches the app.

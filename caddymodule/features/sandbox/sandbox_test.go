@@ -452,7 +452,7 @@ func TestPagesInEachLanguage(t *testing.T) {
 	t.Parallel()
 	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
 		"launchpage": {Data: launchPageData{
-			Request: "sealed", Person: page.Person{Name: "Alice Adams"}, Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
+			Request: "sealed", Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
 			Apps:     []launchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []page.Patient{{ID: "1", Name: "John Smith", BirthDate: "1970-05-01", Identifier: "12345", Gender: page.Gender("male")}, {ID: "2"}},
 		}},
