@@ -151,10 +151,10 @@ const maxListItems = 100
 
 // overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
-	Confirmation *page.Text  // confirmation of the latest action; nil if there was none
-	Search       string      // text that names must contain; "" for all
-	Apps         entryList   // apps, those that await approval first
-	People       entryList   // users in the store
+	Confirmation *page.Text // confirmation of the latest action; nil if there was none
+	Search       string     // text that names must contain; "" for all
+	Apps         entryList  // apps, those that await approval first
+	People       entryList  // users in the store
 }
 
 // entryList is a list of apps or users.
