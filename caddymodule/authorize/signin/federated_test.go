@@ -589,8 +589,9 @@ func TestProviderWithoutName(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.SignInAtProvider(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
-// If a provider is unreachable, other sign-in methods are offered. If there are none, or if the request identifies the
-// provider, the app receives the error (docs/evidence/interface.md §7).
+// If a provider is unreachable, other sign-in methods are offered. If there are none, the app receives the errors of
+// docs/evidence/interface.md §7, and the person sees a page for others ([TestOnlyProviderFails]). If the request identifies the
+// provider, the app receives all errors.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())

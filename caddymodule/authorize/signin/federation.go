@@ -171,7 +171,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 			f.failedIdentities.put(response.pending.Request.State, response.identity)
 		}
 	}()
-	if isProviderFailure(response, err) && oauth2.AsError(clientError(p, err)).Code == "server_error" && f.showsOutage(p, req, err) {
+	if err != nil && response.identity == nil && oauth2.AsError(clientError(p, err)).Code == "server_error" && f.showsOutage(p, req, err) {
 		f.showProviderDown(w, r, p, req, err)
 		return
 	}
@@ -189,12 +189,6 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	default:
 		f.secondFactor.require(w, r, req, user, session)
 	}
-}
-
-// isProviderFailure reports whether the provider failed to sign the person in, e.g. because its ID token is invalid. Failures of
-// the gateway, such as those of its store, are not the provider's.
-func isProviderFailure(response *authenticationResponse, err error) bool {
-	return err != nil && response.identity == nil && errors.As(err, new(*relyingparty.Error))
 }
 
 // isDisconnected reports whether an error only means that the browser has disconnected, so there

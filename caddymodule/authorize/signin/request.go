@@ -262,9 +262,12 @@ func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errMissingFactor) {
 		message = SecondFactorMessage()
 	}
+	header := renderer.Header.Current(w, r, v.request.Query)
+	if v.request.SignedIn != nil { // signed in by this request, which has no session cookie yet
+		header = renderer.Header.For(w, r, v.request.SignedIn, v.request.Query)
+	}
 	renderer.Site.Show(w, r, page.View{
-		Template: "message", Status: e.HTTPStatus(), Data: message, SignedIn: renderer.Header.Current(w, r, v.request.Query),
-		Policy: page.Policy{FormAction: renderer.FormAction()},
+		Template: "message", Status: e.HTTPStatus(), Data: message, SignedIn: header, Policy: page.Policy{FormAction: renderer.FormAction()},
 	})
 }
 

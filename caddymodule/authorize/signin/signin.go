@@ -202,7 +202,7 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	req.FactorsRequested, req.justSignedIn = true, true
+	req.FactorsRequested, req.justSignedIn, req.SignedIn = true, true, signedIn
 	req.Purpose.Continue(w, r, signedIn)
 }
 

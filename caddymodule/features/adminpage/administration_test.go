@@ -102,6 +102,36 @@ func newAdminBrowser(t *testing.T, adminStore *fakeStore, change func(*authorize
 	return b
 }
 
+// The first administrator, who has no second factor yet, signs in and is sent to its setup.
+func TestFirstAdministrator(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(newFakeStore(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
+	for _, r := range []*http.Response{signInAs(b), b.Get(path)} {
+		authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "Signed in as <strong>Alice Adams</strong>", `<a class="button" href="/oauth2/account">`)
+	}
+	authorizetest.WantStatus(t, b.Get("/oauth2/account"), http.StatusOK)
+}
+
+// "Not you?" on the administration page continues to the page with another sign-in. A page of the person before has no effect.
+func TestNextAdministrator(t *testing.T) {
+	t.Parallel()
+	store := newFakeStore()
+	b := newAdminBrowser(t, store, nil)
+	page := open(b, path+"?kind=users&name=wendy")
+	authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
+	_, button, _ := strings.Cut(page, `name="switch" value="`)
+	button, _, _ = strings.Cut(button, `"`)
+	_, sealed := b.OpenForm(b.Post("/oauth2/login", url.Values{"switch": {button}}))
+	r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
+	authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "Signed in as <strong>bob</strong>")
+	form := authorizetest.ReadForm(page).Fields
+	form.Set("action", "remove")
+	authorizetest.WantStatus(t, b.Post(path, form), http.StatusForbidden)
+	if len(store.changes) > 0 {
+		t.Errorf("changes: %v", store.changes)
+	}
+}
+
 func TestPageAuthorization(t *testing.T) {
 	t.Parallel()
 	const toSignIn = "/oauth2/login?acr_values=mfa&max_age=300&to=admin"
