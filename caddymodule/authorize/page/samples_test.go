@@ -3,11 +3,15 @@ package page_test
 import (
 	"maps"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page/pagetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // samples returns views of every template, by name.
@@ -16,10 +20,11 @@ func samples() map[string]page.View {
 	links := page.AppLinks{"Growth Chart", page.LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
 	alice := page.Person{"Alice Adams", "alice@example.org"}
 	return map[string]page.View{
-		"signin":       {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, AcceptsEmail: true, Providers: ways}},
-		"signin-wrong": {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
-		"signin-wait":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
-		"secondfactor": {Data: page.SecondFactor{Client: "Growth Chart", WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
+		"signin":        {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, AcceptsEmail: true, Providers: ways}},
+		"signin-wrong":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
+		"signin-wait":   {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
+		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1], OtherPerson: true}},
+		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
@@ -40,13 +45,13 @@ func samples() map[string]page.View {
 		"continue":   {Data: page.Consent{Client: "Growth Chart", RedirectHost: "localhost:3000", SelfRegistered: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
 		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
 		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
-		"message":       {Data: page.Message{Title: page.T("You’re signed out"), Text: page.T("You can close this page."), Next: &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
-		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not registered.",
-			Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")}},
 		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", HasMore: true, Patients: []page.Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female")}, {ID: "3"}}}},
-		"selectpatient-down": {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{ServerDown: true}}},
-		"selectencounter": {Data: page.SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: page.ChoiceProblem{NotPermitted: true},
+		"selectpatient-down":   {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{ServerDown: true}}},
+		"selectpatient-denied": {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{NotPermitted: true}}},
+		"selectpatient-none":   {Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smit"}},
+		"selectencounter-down": {Data: page.SelectEncounter{Client: "Growth Chart", Problem: page.ChoiceProblem{ServerDown: true}}},
+		"selectencounter": {Data: page.SelectEncounter{Client: "Growth Chart", Patient: "John Smith", HasMore: true, Problem: page.ChoiceProblem{NotPermitted: true},
 			Encounters: []page.Encounter{{"1", "Check-up", "2026-05-01", "General Hospital"}, {ID: "2"}}}},
 	}
 }
@@ -56,8 +61,62 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	all := samples()
 	maps.Copy(all, accountSamples())
-	pagetest.CheckInEachLanguage(t, os.DirFS("."), all)
+	maps.Copy(all, messageSamples())
+	for name, view := range all {
+		if template, _, _ := strings.Cut(name, "-"); slices.Contains(signedInTemplates, template) {
+			view.SignedIn = &page.SignedIn{page.Person{"Alice Adams", "alice@example.org"}, "General Hospital", "sealed"}
+			all[name] = view
+		}
+	}
+	samples := pagetest.Samples{Title: "Authorization server", Files: os.DirFS("."), Code: "..", List: "../../../docs/evidence/pages.md", Views: all}
+	samples.Check(t)
 }
+
+// signedInTemplates are the templates of pages for signed-in people.
+var signedInTemplates = []string{
+	"account", "appsetup", "consent", "continue", "passkeysetup", "recoverycodes", "selectaccount", "selectencounter", "selectpatient", "signout",
+}
+
+// messageSamples returns views of all messages, by name.
+func messageSamples() map[string]page.View {
+	again, back := &page.Link{"/oauth2/login?restart=x", page.T("Sign in to %s again", "Growth Chart")}, &page.Link{"/oauth2/login?restart=x&decision=deny", page.T("Back to %s", "Growth Chart")}
+	account, wrong := &page.Link{"/oauth2/account", page.T("Back to your account")}, page.T("Something went wrong")
+	samples := map[string]page.View{
+		"message-signed-out":      {Data: page.Message{Title: page.T("You’re signed out"), Text: page.T("You can close this page."), Next: &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
+		"message-logout-rejected": {Data: page.Message{Title: page.T("This link doesn’t work"), Text: invalidRequest, Detail: "The post_logout_redirect_uri does not match.", Next: &page.Link{"/oauth2/logout", page.T("Sign out here")}}},
+		"message-invalid-request": {Data: page.Message{Title: page.T("This link doesn’t work"), Text: invalidRequest, Detail: "The client_id is not registered.", Next: &page.Link{"/oauth2/account", page.T("Open your account")}}},
+		"message-no-cookies":      {Data: page.Message{Title: page.T("Start again"), Text: page.T("Your browser sent no cookies. Allow cookies for this site, or use the browser in which you opened the app."), Next: again, Back: back}},
+		"message-outage":          {Data: page.Message{Title: wrong, Text: page.T("This site has a temporary problem. Try again in a minute."), Next: &page.Link{"/oauth2/login", page.T("Try again")}}},
+		"message-sign-in-failed":  {Data: page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk."), Next: &page.Link{"/oauth2/login?restart=x", page.T("Start again")}}},
+		"message-no-factor":       {Data: signin.SecondFactorMessage(), SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}},
+		"message-self-registered": {Data: page.Message{
+			Title: page.T("Continue to %s?", "Growth Chart"), Next: &page.Link{"https://chart.example", page.T("Continue")},
+			Text: page.T("You can’t sign in to %s right now. This app registered itself and hasn’t been verified. Continue only if you trust %s.", "Growth Chart", "https://chart.example"),
+		}},
+	}
+	for name, text := range map[string]string{
+		"page-expired": "This sign-in page has expired or was opened in another browser. Go back to the app and sign in again.", "callback-used": "You already completed this sign-in. Go back to the app.",
+		"sign-in-expired": "This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.",
+		"no-decision":     "The form was sent without a decision. Use one of the buttons on the page.",
+	} {
+		samples["message-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(oauth2.NewRestartError(text)), Next: again, Back: back}}
+	}
+	for name, text := range map[string]string{
+		"expired": "This page has expired or was opened in another browser. Open your account again.", "factor-at-provider": "Manage your second factor where you sign in.",
+		"no-action": "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",
+	} {
+		samples["message-account-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(oauth2.NewRestartError(text)), Next: account}, SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}}
+	}
+	for name, text := range map[string]*page.Text{
+		"already-set-up": page.T("You already set this up, maybe in another tab."), "removed": page.T("This item was already removed."),
+		"configured-app": page.T("To change or remove your authenticator app, contact the administrator of this site."), "too-many-passkeys": page.T("You have the maximum number of passkeys. Remove one to add another."),
+	} {
+		samples["message-account-"+name] = page.View{Data: page.Message{Title: page.T("No changes were made"), Text: text, Next: account}, SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}}
+	}
+	return samples
+}
+
+var invalidRequest = page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")
 
 // accountSamples returns views of the account pages, by name.
 func accountSamples() map[string]page.View {

@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
@@ -131,7 +132,8 @@ func (n *newcomers) Configure(_ *fhirapp.App, c *authorize.Config) error {
 
 func TestPagesInEachLanguage(t *testing.T) {
 	t.Parallel()
-	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
+	back := &page.Link{Address: path, Text: page.T("Back to administration")}
+	views := map[string]page.View{
 		"admin-empty": {Data: overviewPage{}},
 		"admin": {Data: overviewPage{
 			Confirmation: page.T("Added."), Search: "a",
@@ -148,5 +150,23 @@ func TestPagesInEachLanguage(t *testing.T) {
 		"adminentry-registered": {Data: entryPage{IsApp: true, Name: "a", Title: "App", Registered: true, PendingApproval: true}},
 		"adminsecret":           {Data: secretPage{"wendy", false, "abc"}},
 		"adminsecret-app":       {Data: secretPage{"a", true, "abc"}},
-	})
+
+		"message-admin-denied": {Data: page.Message{
+			Title: page.T("You don’t have access to this page"), Text: page.T("Only administrators can open this page. If you need access, contact the administrator of this site."),
+			Next: &page.Link{Address: "/oauth2/account", Text: page.T("Open your account")},
+		}},
+		"message-admin-invalid": {Data: page.Message{Title: page.T("No changes were made"), Text: page.T("Go back and correct this problem:"), Detail: "invalid scope", Next: back}},
+		"message-admin-outage": {Data: page.Message{
+			Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute."), Next: &page.Link{Address: path, Text: page.T("Try again")},
+		}},
+	}
+	for name, err := range map[string]*oauth2.Error{"expired": errPageExpired, "removed": errEntryRemoved, "no-action": errUnknownAction, "conflict": errEditConflict, "own-entry": errSelfEdit} {
+		views["message-admin-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(err), Next: back}}
+	}
+	for name, view := range views {
+		view.SignedIn = &page.SignedIn{Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Switch: "sealed"}
+		views[name] = view
+	}
+	samples := pagetest.Samples{Title: "Administration page", Files: files, Code: ".", List: "../../../docs/evidence/pages.md", Views: views}
+	samples.Check(t)
 }

@@ -469,15 +469,34 @@ func TestCORS(t *testing.T) {
 
 func TestPagesInEachLanguage(t *testing.T) {
 	t.Parallel()
-	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
+	views := map[string]page.View{
 		"launchpage": {Data: launchPageData{
 			Request: "sealed", Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
 			Apps:     []launchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []page.Patient{{ID: "1", Name: "John Smith", BirthDate: "1970-05-01", Identifier: "12345", Gender: page.Gender("male")}, {ID: "2"}},
 		}},
-		"launchpage-problem": {Data: launchPageData{Problem: launchProblem{true, true, true, true, true}, LocalAllowed: true, LocalChosen: true}},
-		"sandboxapp":         {Script: "sandboxapp", Data: appData{"sandbox-app", sandboxApp, "https://fhir.example.org/fhir/R4", "openid"}},
-	})
+		"launchpage-problem": {Data: launchPageData{
+			Problem: launchProblem{NoApp: true, PatientDenied: true, Invalid: true, NotLocal: true}, LocalAllowed: true, LocalChosen: true, Patients: []page.Patient{{ID: "1"}},
+		}},
+		"launchpage-outage":     {Data: launchPageData{Problem: launchProblem{Unavailable: true}}},
+		"launchpage-none":       {Data: launchPageData{Searchable: true, Name: "Smit"}},
+		"launchpage-no-patient": {Data: launchPageData{}},
+		"sandboxapp":            {Script: "sandboxapp", Data: appData{"sandbox-app", sandboxApp, "https://fhir.example.org/fhir/R4", "openid"}},
+		"message-launch-page-expired": {Data: page.Message{
+			Title: page.T("Start again"), Text: page.ErrorText(errPageExpired), Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
+		}},
+		"message-launch-page-outage": {Data: page.Message{
+			Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute."), Next: &page.Link{Address: launchPagePath, Text: page.T("Try again")},
+		}},
+	}
+	for name, view := range views {
+		if name != "sandboxapp" {
+			view.SignedIn = &page.SignedIn{Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Switch: "sealed"}
+			views[name] = view
+		}
+	}
+	samples := pagetest.Samples{Title: "Sandbox", Files: files, Code: ".", List: "../../../docs/evidence/pages.md", Views: views}
+	samples.Check(t)
 }
 
 // A record number is escaped and does not wrap at its hyphens.

@@ -13,23 +13,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// CheckInEachLanguage renders samples of pages in each language. A sample is named after its template, optionally with a suffix
-// that starts with a hyphen. There must be a sample for each template in files.
-func CheckInEachLanguage(t *testing.T, files fs.FS, samples map[string]page.View) {
+// Samples are the pages of a folder in all their states.
+type Samples struct {
+	Title string               // heading of the folder's section in docs/evidence/pages.md
+	Files fs.FS                // folder with the templates
+	Code  string               // path of the folder with the Go code that shows messages
+	List  string               // path of docs/evidence/pages.md
+	Views map[string]page.View // samples by the name of their template, with an optional suffix that starts with a hyphen
+}
+
+// Check renders the samples in each language. There must be a sample for each template, for each text of a template and for
+// each message in the code. The list of the samples must be equal to the section in docs/evidence/pages.md.
+func (s Samples) Check(t *testing.T) {
 	t.Helper()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := map[string]bool{"layout": true}
-	for name, view := range samples {
+	shown, rendered := map[string]bool{"layout": true}, list{}
+	for name, view := range s.Views {
 		view.Template, _, _ = strings.Cut(name, "-")
 		shown[view.Template] = true
 		for _, view.Locales = range page.Languages() {
 			checkPage(t, site, name, view)
 		}
+		rendered[name] = render(site, view)
 	}
-	templates, err := fs.Glob(files, "templates/*.html")
+	templates, err := fs.Glob(s.Files, "templates/*.html")
 	if err != nil || len(templates) == 0 {
 		t.Fatalf("%d templates: %v", len(templates), err)
 	}
@@ -38,6 +48,7 @@ func CheckInEachLanguage(t *testing.T, files fs.FS, samples map[string]page.View
 			t.Errorf("no sample for template %s", name)
 		}
 	}
+	rendered.check(t, s.Files, s.Code, s.List, s.Title)
 }
 
 func checkPage(t *testing.T, site *page.Site, name string, view page.View) {
