@@ -87,7 +87,7 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	case p.Get("decision") == "deny":
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
-	case r.Method == http.MethodPost && p.Get("decision") == "other":
+	case p.Get("decision") == "other":
 		f.begin(w, r, pending.req, url.Values{otherAccountParam: {""}, "login_hint": {""}})
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)

@@ -149,8 +149,6 @@ func TestSecondFactorOfAnotherPerson(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
 	page := authorizetest.Body(t, b.Get(b.SignIn(authorizetest.Request(nil), "alice", "right").Header.Get("Location")))
 	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)")
-	form := authorizetest.ReadForm(page).Fields
-	form.Set("decision", "other")
-	_, sealed := b.OpenForm(b.Post("/oauth2/login", form))
+	_, sealed := b.OpenForm(b.Get(links(page)["Use another account"]))
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})))
 }
