@@ -145,13 +145,22 @@ type Sealer struct {
 	Keys keyring.BrowserSealer // sealing keys
 }
 
-// sealBinding returns the binding of texts with a purpose. The browser's id is part of the text, so that [Sealer.Recover] can
-// unseal it for another browser.
+// sealBinding returns the binding of texts with a purpose. The browser's id is not part of the binding but precedes the text, so
+// that [Sealer.Recover] can unseal the text in another browser.
 func sealBinding(purpose string) string { return "browser " + purpose }
+
+// idPrefix returns the prefix of texts that are sealed for a browser. Its length is fixed: the id is from a cookie, which the
+// browser could set to any text, and must not become part of the sealed text.
+func idPrefix(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+var idPrefixSize = len(idPrefix(""))
 
 // Seal seals a text for this browser.
 func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text string) (string, error) {
-	return s.Keys.Seal(r.Context(), browserID(w, r)+" "+text, sealBinding(purpose))
+	return s.Keys.Seal(r.Context(), idPrefix(browserID(w, r))+text, sealBinding(purpose))
 }
 
 // SealJSON is like [Sealer.Seal], but seals a value as JSON.
@@ -167,14 +176,14 @@ func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string
 // the parameter expired.
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
 	bound, err := s.Keys.Unseal(r.Context(), sealed, sealBinding(purpose), maxAge)
-	id, text, _ := strings.Cut(bound, " ")
+	isOfBrowser := func(id string) bool { return strings.HasPrefix(bound, idPrefix(id)) }
 	switch {
-	case errors.Is(err, keyring.ErrUnsealFailed), err == nil && !slices.Contains(browserIDs(r), id):
+	case errors.Is(err, keyring.ErrUnsealFailed), err == nil && !slices.ContainsFunc(browserIDs(r), isOfBrowser):
 		return "", expired
 	case err != nil:
 		return "", err
 	}
-	return text, nil
+	return bound[idPrefixSize:], nil
 }
 
 // anyAge is a maximum age that outlasts every sealing key.
@@ -187,8 +196,7 @@ func (s *Sealer) Recover(ctx context.Context, purpose, sealed string) string {
 	if err != nil {
 		return ""
 	}
-	_, text, _ := strings.Cut(bound, " ")
-	return text
+	return bound[idPrefixSize:]
 }
 
 // HasID reports whether the browser sent its id. Browsers that accept cookies send it with every request after the first.
