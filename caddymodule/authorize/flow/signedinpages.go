@@ -41,11 +41,11 @@ func (ps *signedInPages) openRequest(r *http.Request, page, sealed string) (*aut
 		return nil, nil, err
 	}
 	signedIn, err := ps.sessions.CurrentPerson(r)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = signin.CheckSession(signedIn, state.sid)
+	}
+	if err != nil {
 		return nil, nil, signin.WithRestart(err, state.query)
-	case signedIn == nil || signedIn.SID != state.sid:
-		return nil, nil, signin.WithRestart(signin.ErrPageExpired, state.query)
 	}
 	req, err := ps.authorizer.check(r.Context(), state.query)
 	if req != nil {

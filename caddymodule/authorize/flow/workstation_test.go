@@ -138,6 +138,9 @@ func TestStalePageOfFirstPerson(t *testing.T) {
 					t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
 				}
 				authorizetest.WantText(t, text, "Signed in as <strong>bob</strong>")
+				if strings.HasPrefix(path, "/oauth2/select") {
+					authorizetest.WantText(t, text, "This page is from an earlier session.")
+				}
 				if events := trail.Drain(); strings.Contains(events, "alice") {
 					t.Errorf("recorded: %s", events)
 				}

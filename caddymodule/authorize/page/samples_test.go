@@ -96,11 +96,15 @@ func messageSamples() map[string]page.View {
 	}
 	for name, text := range map[string]string{
 		"page-expired": "This sign-in page has expired or was opened in another browser. Go back to the app and sign in again.", "callback-used": "You already completed this sign-in. Go back to the app.",
-		"sign-in-expired": "This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.",
-		"no-decision":     "The form was sent without a decision. Use one of the buttons on the page.",
+		"sign-in-expired":      "This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.",
+		"signed-out-meanwhile": "You’re signed out. Sign in to continue.", "other-session": "This page is from an earlier session. Check who is signed in, then start again.",
+		"no-decision": "The form was sent without a decision. Use one of the buttons on the page.",
 	} {
 		samples["message-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(oauth2.NewRestartError(text)), Next: again, Back: back}}
 	}
+	other := samples["message-other-session"]
+	other.SignedIn = &page.SignedIn{page.Person{"bob", ""}, "", "sealed"}
+	samples["message-other-session"] = other
 	for name, text := range map[string]string{
 		"expired": "This page has expired or was opened in another browser. Open your account again.", "factor-at-provider": "Manage your second factor where you sign in.",
 		"no-action": "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",

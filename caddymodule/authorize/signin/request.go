@@ -259,15 +259,16 @@ func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	renderer.Trail.RecordRejection(r, audit.Event{Kind: audit.KindSignIn, Err: err})
 	message := page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk.")}
 	message.Next, _ = renderer.restartLinks(w, r, v.request.Query)
+	status := e.HTTPStatus()
 	if errors.Is(err, errMissingFactor) {
-		message = SecondFactorMessage()
+		message, status = SecondFactorMessage(), http.StatusForbidden
 	}
 	header := renderer.Header.Current(w, r, v.request.Query)
 	if v.request.SignedIn != nil { // signed in by this request, which has no session cookie yet
 		header = renderer.Header.For(w, r, v.request.SignedIn, v.request.Query)
 	}
 	renderer.Site.Show(w, r, page.View{
-		Template: "message", Status: e.HTTPStatus(), Data: message, SignedIn: header, Policy: page.Policy{FormAction: renderer.FormAction()},
+		Template: "message", Status: status, Data: message, SignedIn: header, Policy: page.Policy{FormAction: renderer.FormAction()},
 	})
 }
 

@@ -216,6 +216,23 @@ const loginPurpose = "login"
 // ErrPageExpired means that a page has expired or was opened in another browser.
 var ErrPageExpired = oauth2.NewRestartError("This sign-in page has expired or was opened in another browser. Go back to the app and sign in again.")
 
+// Errors of a page that was opened in another session.
+var (
+	errSignedOut    = oauth2.NewRestartError("You’re signed out. Sign in to continue.")
+	errOtherSession = oauth2.NewRestartError("This page is from an earlier session. Check who is signed in, then start again.")
+)
+
+// CheckSession returns an error unless the signed-in person's session, if any, is the one with the sid.
+func CheckSession(signedIn *session.SignedInPerson, sid string) error {
+	switch {
+	case signedIn == nil:
+		return errSignedOut
+	case signedIn.SID != sid:
+		return errOtherSession
+	}
+	return nil
+}
+
 // ErrDenied means that the person denied the request.
 var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person denied the request"}
 

@@ -198,8 +198,8 @@ func (s *SignIn) switchPerson(w http.ResponseWriter, r *http.Request, sealed str
 	if err == nil {
 		current, err = s.sessions.CurrentPerson(r)
 	}
-	if err == nil && (current == nil || current.SID != sid) {
-		err = ErrPageExpired
+	if err == nil {
+		err = CheckSession(current, sid)
 	}
 	if err != nil {
 		s.renderer.ShowError(w, r, WithRestart(err, query))
