@@ -11,11 +11,12 @@
 //
 // Until both factors are verified, neither a session nor a value usable as a session exists.
 //
-//	signin.go        endpoints by path, and their configuration; starts sessions, shows pages and errors
+//	signin.go        endpoints by path, and their configuration; starts sessions, shows pages
 //	request.go       requests: destination, parameters, choice of sign-in method; sign-ins for pages of the gateway
 //	page.go          sign-in page: password and passkey; switching accounts
 //	federation.go    sign-in at an identity provider: start, callback, rejections
 //	secondfactor.go  second factor, and step-up of existing sessions
+//	wayforward.go    pages after an error: start a lost request again, or return to the app; "Not you?"
 //	renewal.go       renewal of a session at its provider; long-lived refresh tokens of the provider
 //
 // The browser stores a pending request, sealed and bound to the browser by a cookie. The request is

@@ -216,7 +216,7 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.S
 	}
 	switch kind := p.Get("kind"); {
 	case kind != Clients && kind != Users:
-		a.showLists(w, r, signedIn, p)
+		a.showLists(w, r, p)
 	case p.Get("name") == "":
 		a.showEntry(w, r, signedIn, kind, nil)
 	default:
@@ -229,7 +229,7 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.S
 	}
 }
 
-func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters) {
+func (a *admin) showLists(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
 	apps, err := a.list(r.Context(), Clients, p.Get("search"))
 	if err != nil {
 		a.showError(w, r, err)
