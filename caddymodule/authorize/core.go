@@ -118,7 +118,7 @@ func newCore(c *Config, of *localEntries) (*Core, error) {
 	a.Revocations = revocation.New(c.Store, c.DurableStore, c.Logger)
 	a.Consents = &consent.Consents{DurableStore: c.DurableStore, Revocations: a.Revocations, LoadGenerations: a.consentGenerations}
 	a.addSessions(c)
-	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
+	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase(), Store: c.DurableStore}
 	a.addTokens(c)
 	a.Accounts.RevokeUserGrants = a.Tokens.Revoker.RevokeUserGrants
 	var err error

@@ -280,6 +280,7 @@ type SelectPatient struct {
 	Name       string        // name searched for
 	BirthDate  string        // date of birth searched for
 	Identifier string        // identifier searched for
+	Recent     []Patient     // patients whom the person chose last
 	Patients   []Patient     // patients to choose from
 	HasMore    bool          // whether more patients match
 }
@@ -292,6 +293,14 @@ type Patient struct {
 	Identifier string // identifier, e.g. a medical record number
 	Address    string // address on one line
 	Gender     *Text  // administrative gender
+	Age        *Text  // age, or that the patient has died
+}
+
+// ConfirmPatient is the data of templates/confirmpatient.html.
+type ConfirmPatient struct {
+	Client  string  // display name of the client
+	Request string  // sealed authorization request
+	Patient Patient // patient whom the person chose
 }
 
 // SelectEncounter is the data of templates/selectencounter.html.
@@ -329,4 +338,24 @@ func Gender(code string) *Text {
 		return T("other gender")
 	}
 	return nil
+}
+
+// Age returns the age of someone who was born on a FHIR date: in years, below two years in months, and below one month in days.
+// It returns nil for an incomplete date.
+func Age(birthDate string, now time.Time) *Text {
+	born, err := time.Parse(time.DateOnly, birthDate)
+	if err != nil || born.After(now) {
+		return nil
+	}
+	months := 12*(now.Year()-born.Year()) + int(now.Month()-born.Month())
+	if now.Day() < born.Day() {
+		months--
+	}
+	switch {
+	case months >= 24:
+		return Plural("%d year", "%d years", months/12)
+	case months >= 1:
+		return Plural("%d month", "%d months", months)
+	}
+	return Plural("%d day", "%d days", int(now.Sub(born)/(24*time.Hour)))
 }

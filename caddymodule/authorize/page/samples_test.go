@@ -15,6 +15,8 @@ func samples() map[string]page.View {
 	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
 	links := page.AppLinks{"Growth Chart", page.LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
 	alice := page.Person{"Alice Adams", "alice@example.org"}
+	john := page.Patient{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male"), page.Plural("%d year", "%d years", 56)}
+	jane := page.Patient{"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female"), page.T("deceased")}
 	return map[string]page.View{
 		"signin":       {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, AcceptsEmail: true, Providers: ways}},
 		"signin-wrong": {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
@@ -43,8 +45,9 @@ func samples() map[string]page.View {
 		"message":       {Data: page.Message{page.T("You’re signed out"), page.T("You can close this page."), "", &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not registered.",
 			Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")}},
-		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", HasMore: true, Patients: []page.Patient{
-			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female")}, {ID: "3"}}}},
+		"selectpatient":      {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, HasMore: true, Recent: []page.Patient{jane}, Patients: []page.Patient{john, jane, {ID: "3"}}}},
+		"confirmpatient":     {Data: page.ConfirmPatient{Client: "Growth Chart", Patient: john}},
+		"confirmpatient-id":  {Data: page.ConfirmPatient{Client: "Growth Chart", Patient: page.Patient{ID: "3"}}},
 		"selectpatient-down": {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{ServerDown: true}}},
 		"selectencounter": {Data: page.SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: page.ChoiceProblem{NotPermitted: true},
 			Encounters: []page.Encounter{{"1", "Check-up", "2026-05-01", "General Hospital"}, {ID: "2"}}}},

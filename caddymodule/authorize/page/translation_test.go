@@ -113,3 +113,16 @@ func TestShowInLanguage(t *testing.T) {
 		}
 	}
 }
+
+func TestAge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for birthDate, want := range map[string]string{
+		"1970-03-01": "56 years", "1970-03-02": "55 years", "2024-03-01": "2 years", "2024-03-02": "23 months", "2026-02-01": "1 month",
+		"2026-02-02": "27 days", "2026-02-28": "1 day", "2026-03-01": "0 days", "2026-03-02": "", "1970-03": "", "": "",
+	} {
+		if got := Age(birthDate, now); got == nil && want != "" || got != nil && got.String() != want {
+			t.Errorf("born %s: %v, want %q", birthDate, got, want)
+		}
+	}
+}
