@@ -161,6 +161,23 @@ func TestReadableColorIsUnchanged(t *testing.T) {
 	}
 }
 
+// Buttons that end access, in the color --wrong, are readable on the page and on the card in both color schemes.
+func TestDestructiveButtonsAreReadable(t *testing.T) {
+	t.Parallel()
+	colors := regexp.MustCompile(`(?s)--page: (#\w+); --card: (#\w+);.*?--wrong: (#\w+);`).FindAllStringSubmatch(readFile("style.css"), -1)
+	if len(colors) != 2 {
+		t.Fatalf("color schemes %q", colors)
+	}
+	for _, scheme := range colors {
+		for _, background := range scheme[1:3] {
+			background = strings.Replace(background, "#fff", "#ffffff", 1)
+			if contrast := mustParseColor(t, scheme[3]).contrast(mustParseColor(t, background)); contrast < textContrast {
+				t.Errorf("%s on %s: %.2f", scheme[3], background, contrast)
+			}
+		}
+	}
+}
+
 func TestBackgroundsAreThoseOfTheStyle(t *testing.T) {
 	t.Parallel()
 	style := readFile("style.css")
