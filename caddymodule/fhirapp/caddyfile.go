@@ -265,22 +265,52 @@ type Branding struct {
 	// The color of buttons and links, such as `#0b5c8a`. If its contrast with the light or dark background is below the minimum
 	// of WCAG 2.2, pages use a darker or lighter shade. Default: a shade of blue.
 	Color string `json:"color,omitempty"`
+
+	// The icons of the sign-in buttons: the keys of identity providers, and files like the logo's. Default: none.
+	Icons map[string]string `json:"icons,omitempty"`
+
+	// The page with help, linked in the footer of every page: an https URL, or a path at the issuer such as `/help`.
+	// Default: no link.
+	Help string `json:"help,omitempty"`
+
+	// The privacy notice, linked like the help page. Default: no link.
+	Privacy string `json:"privacy,omitempty"`
+
+	// The legal notice about the site's operator, linked like the help page. Default: no link.
+	Imprint string `json:"imprint,omitempty"`
+
+	// The page for people who forgot their password, linked below the password on the sign-in page. An https URL, or a path at
+	// the issuer. Default: no link.
+	ForgotPassword string `json:"forgot_password,omitempty"`
 }
 
-// resolve returns the branding for package authorize, with the logo loaded.
+// resolve returns the branding for package authorize, with the images loaded.
 func (b *Branding) resolve() (page.Branding, error) {
-	resolved := page.Branding{Name: b.Name, Color: b.Color}
-	if b.Logo == "" {
-		return resolved, nil
+	resolved := page.Branding{
+		Name: b.Name, Color: b.Color, Icons: map[string]*page.Logo{},
+		Help: b.Help, Privacy: b.Privacy, Imprint: b.Imprint, ForgotPassword: b.ForgotPassword,
 	}
-	image, err := readAtMost(b.Logo, page.MaxLogoSize)
-	if err == nil {
-		resolved.Logo, err = page.NewLogo(image)
+	var err error
+	if b.Logo != "" {
+		resolved.Logo, err = loadImage(b.Logo)
 	}
+	for provider, file := range b.Icons {
+		icon, failed := loadImage(file)
+		resolved.Icons[provider], err = icon, cmp.Or(err, failed)
+	}
+	return resolved, err
+}
+
+func loadImage(file string) (*page.Logo, error) {
+	image, err := readAtMost(file, page.MaxLogoSize)
 	if err != nil {
-		return resolved, fmt.Errorf("branding: %s: %w", b.Logo, err)
+		return nil, fmt.Errorf("branding: %s: %w", file, err)
 	}
-	return resolved, nil
+	logo, err := page.NewLogo(image)
+	if err != nil {
+		return nil, fmt.Errorf("branding: %s: %w", file, err)
+	}
+	return logo, nil
 }
 
 // readAtMost reads at most limit+1 bytes of a file, which is enough to detect that it is too large.
@@ -302,7 +332,13 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 		"name":  option.Word(&b.Name, page.CheckName),
 		"logo":  option.Word(&b.Logo, nil),
 		"color": b.parseColor,
-	}.Parse(d)
+
+		"icon":            option.Pair(&b.Icons, func(provider, _ string) error { return people.CheckProviderKey(provider) }),
+		"help":            option.Word(&b.Help, page.CheckLink),
+		"privacy":         option.Word(&b.Privacy, page.CheckLink),
+		"imprint":         option.Word(&b.Imprint, page.CheckLink),
+		"forgot_password": option.Word(&b.ForgotPassword, page.CheckLink),
+	}.Parse(d, "icon")
 }
 
 // parseColor parses a color. The value must be quoted, because # starts a comment in a Caddyfile.

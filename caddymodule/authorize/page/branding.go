@@ -13,11 +13,10 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
 // maxNameLength is the maximum length of a site's name, in characters, so that it fits on a small phone.
@@ -28,6 +27,12 @@ type Branding struct {
 	Name  string // name of the site, shown on every page; default: the issuer's host
 	Color string // color of buttons and links, e.g. "#0b5c8a"; default: blue
 	Logo  *Logo  // logo above the name; default: none
+
+	Icons map[string]*Logo // icons of the sign-in buttons, by key of the identity provider; default: none
+
+	// Links to pages of the site: https URLs, or paths at the issuer. Default: no links.
+	Help, Privacy, Imprint string // in the footer of every page
+	ForgotPassword         string // below the password on the sign-in page
 }
 
 func (b *Branding) check() error {
@@ -37,9 +42,26 @@ func (b *Branding) check() error {
 		}
 	}
 	if b.Color != "" {
-		return CheckColor(b.Color)
+		if err := CheckColor(b.Color); err != nil {
+			return err
+		}
+	}
+	for _, link := range []string{b.Help, b.Privacy, b.Imprint, b.ForgotPassword} {
+		if err := CheckLink(link); link != "" && err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// footerLinks returns the links in the footer of every page.
+func (b *Branding) footerLinks() (links []Link) {
+	for _, link := range []Link{{b.Help, T("Help")}, {b.Privacy, T("Privacy")}, {b.Imprint, T("Legal notice")}} {
+		if link.Address != "" {
+			links = append(links, link)
+		}
+	}
+	return links
 }
 
 // CheckName returns an error if the name of a site is invalid.
@@ -62,6 +84,17 @@ func CheckColor(text string) error {
 	return err
 }
 
+// CheckLink returns an error if address is neither an https URL nor a path at the issuer.
+func CheckLink(address string) error {
+	u, err := url.Parse(address)
+	isURL := err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+	isPath := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//")
+	if !isURL && !isPath || strings.ContainsAny(address, "\\ ") {
+		return fmt.Errorf("link %q must be an https URL, or a path such as /help", address)
+	}
+	return nil
+}
+
 // style returns the style sheet with the site's color.
 func (b *Branding) style() template.CSS {
 	style := readFile("style.css")
@@ -77,7 +110,7 @@ const MaxLogoSize = 256 << 10
 
 var errUnsupportedLogo = errors.New("logo is not a PNG, SVG or WebP image")
 
-// Logo is a site's logo.
+// Logo is a site's logo or the icon of an identity provider.
 type Logo struct {
 	contentType string
 	image       []byte
@@ -127,12 +160,12 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// url returns the URL of the logo. It is different for each image, so that browsers can cache it.
-func (l *Logo) url() string {
+// url returns the URL of the logo, which is served at path, or "" if there is none. It is different for each image, so that browsers can cache it.
+func (l *Logo) url(path string) string {
 	if l == nil {
 		return ""
 	}
-	return endpoint.Logo + "?" + l.version
+	return path + "?" + l.version
 }
 
 // ServeHTTP sends the image. The Content-Security-Policy prevents scripts in SVG images, even if one is opened as a page.

@@ -59,7 +59,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for address, cached := range map[string]bool{logo.url(): true, "/oauth2/logo": false} {
+	for address, cached := range map[string]bool{logo.url("/oauth2/logo"): true, "/oauth2/logo": false} {
 		w := httptest.NewRecorder()
 		logo.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
 		h := w.Header()
@@ -70,7 +70,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	newSite(t, Branding{Logo: logo}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: Message{Title: T("A"), Text: T("B")}})
-	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.url()+`" alt="">`) || strings.Contains(body, "<svg") ||
+	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.url("/oauth2/logo")+`" alt="">`) || strings.Contains(body, "<svg") ||
 		!strings.Contains(w.Header().Get("Content-Security-Policy"), "; img-src 'self';") {
 		t.Errorf("%v %s", w.Header(), body)
 	}
@@ -95,10 +95,25 @@ func TestBrandingErrors(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]Branding{
 		"control character": {Name: "a\nb"}, "blank": {Name: " "}, "long": {Name: strings.Repeat("a", 81)}, "not UTF-8": {Name: "\xff"},
+		"link over http": {Help: "http://help.example/"}, "script": {ForgotPassword: "javascript:alert(1)"}, "other host": {Privacy: "//help.example/"},
+		"relative link": {Imprint: "imprint"}, "backslashes": {Help: `/\help.example`}, "credentials": {Help: "https://a:b@help.example/"},
 		"named colour": {Color: "blue"}, "short": {Color: "#fff"}, "no hexadecimal": {Color: "#12345g"}, "style": {Color: "#000000;}"},
 	} {
 		if _, err := New("https://sign-in.example", b, nil); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, Branding{Help: "https://help.example/", Imprint: "/imprint", ForgotPassword: "/forgot"})
+	w := httptest.NewRecorder()
+	site.Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
+	body := w.Body.String()
+	for want, count := range map[string]int{`<a href="https://help.example/" target="_blank" rel="noopener noreferrer">Help</a>`: 1, `href="/imprint"`: 1, "Privacy": 0, "/forgot": 0} {
+		if strings.Count(body, want) != count {
+			t.Errorf("want %d of %s in %s", count, want, body)
 		}
 	}
 }

@@ -17,6 +17,7 @@ type SignIn struct {
 	Username       string         // user name typed last, or login_hint
 	Problem        SignInProblem  // problem with the previous attempt
 	OffersPassword bool           // whether users can sign in with a password
+	ForgotPassword string         // URL for people who forgot their password; "" if none
 	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
 	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
 	Providers      []ProviderLink // links to identity providers
@@ -45,6 +46,7 @@ func (p SignInProblem) Any() bool { return p != SignInProblem{} }
 type ProviderLink struct {
 	Name    string // display name of the provider
 	Address string // URL of the link
+	Icon    string // URL of the provider's icon; "" if none
 }
 
 // SecondFactor is the data of templates/secondfactor.html.

@@ -12,13 +12,13 @@ import (
 
 // samples returns views of every template, by name.
 func samples() map[string]page.View {
-	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
+	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital", "/oauth2/logo/hospital?1"}, {"Google", "/oauth2/login/google", ""}}
 	links := page.AppLinks{"Growth Chart", page.LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
 	alice := page.Person{"Alice Adams", "alice@example.org"}
 	john := page.Patient{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male"), page.Plural("%d year", "%d years", 56)}
 	jane := page.Patient{"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female"), page.T("deceased")}
 	return map[string]page.View{
-		"signin":       {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, AcceptsEmail: true, Providers: ways}},
+		"signin":       {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, ForgotPassword: "/forgot", AcceptsEmail: true, Providers: ways}},
 		"signin-wrong": {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
 		"signin-wait":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
 		"secondfactor": {Data: page.SecondFactor{Client: "Growth Chart", WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},

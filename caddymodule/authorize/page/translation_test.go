@@ -105,7 +105,7 @@ func TestShowInLanguage(t *testing.T) {
 		"de": "um mit <strong>A&amp;B</strong> fortzufahren", "fr": "Réessayez dans 30 secondes.", "es": "Contraseña", "nl": "of meld u aan met",
 	} {
 		r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signin", Locales: language, Data: SignIn{
-			Client: "A&B", OffersPassword: true, Providers: []ProviderLink{{"Clinic", "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
+			Client: "A&B", OffersPassword: true, Providers: []ProviderLink{{Name: "Clinic", Address: "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
 		}})
 		body := readBody(t, r)
 		if !strings.Contains(body, want) || !strings.Contains(body, `<html lang="`+language+`">`) || r.Header.Get("Content-Language") != language {
