@@ -50,7 +50,10 @@ func TestPickerByKeyboard(t *testing.T) {
 	}
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "picker-typed-390")
-	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
+	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Is this the right patient?']"))
+	checkAccessible(t, ctx)
+	screenshot(t, ctx, "picker-confirm-390")
+	perform(t, withShortTimeout(t, ctx), tabTo("Continue"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
 	if patient := (&launchedApp{ctx, g}).evaluate(t, "client.patient.id"); patient != "p23" {
 		t.Errorf("launched for %s", patient)
 	}
@@ -71,6 +74,9 @@ func tabTo(text string) step {
 		return context.DeadlineExceeded
 	})
 }
+
+// confirmPatient presses the button that confirms the chosen patient.
+func confirmPatient() step { return chromedp.Click(chromedp.CSS("button[value=confirm]")) }
 
 // until returns a script that waits for a JavaScript condition. The page's content security policy blocks chromedp's Poll.
 func until(condition string) string {
