@@ -40,6 +40,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
 	ctx := newBrowser(t)
 	openPicker(t, ctx, g, app)
+	address := readValue(t, ctx, chromedp.Location())
 	if before := readValue(t, ctx, chromedp.Evaluate[pickerState](readPicker)); len(before.Names) != 20 || before.Focus != "name" {
 		t.Errorf("at first: %+v", before)
 	}
@@ -57,13 +58,14 @@ func TestPickerByKeyboard(t *testing.T) {
 	if patient := (&launchedApp{ctx, g}).evaluate(t, "client.patient.id"); patient != "p23" {
 		t.Errorf("launched for %s", patient)
 	}
+	checkPageLooks(t, ctx, "picker", address, "//h2[text()='Recent patients']", checkLabels)
 }
 
 // tabTo presses Tab until the text or the label of the focused element contains text.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		for range 60 {
-			focused, err := chromedp.Evaluate[bool](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.includes('`+text+`')`)(ctx, tab)
+			focused, err := chromedp.Evaluate[bool](`document.activeElement !== document.body && (document.activeElement.labels?.[0] ?? document.activeElement).textContent.includes('`+text+`')`)(ctx, tab)
 			if err != nil || focused {
 				return err
 			}
