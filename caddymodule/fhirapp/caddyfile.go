@@ -269,27 +269,15 @@ type Branding struct {
 	// The icons of the sign-in buttons: the keys of identity providers, and files like the logo's. Default: none.
 	Icons map[string]string `json:"icons,omitempty"`
 
-	// The page with help, linked in the footer of every page: an https URL, or a path at the issuer such as `/help`.
-	// Default: no link.
-	Help string `json:"help,omitempty"`
-
-	// The privacy notice, linked like the help page. Default: no link.
-	Privacy string `json:"privacy,omitempty"`
-
-	// The legal notice about the site's operator, linked like the help page. Default: no link.
-	Imprint string `json:"imprint,omitempty"`
-
-	// The page for people who forgot their password, linked below the password on the sign-in page. An https URL, or a path at
-	// the issuer. Default: no link.
-	ForgotPassword string `json:"forgot_password,omitempty"`
+	// The URLs of the site's pages `help`, `privacy` and `imprint`, which the footer of every page links, and `forgot_password`,
+	// which the sign-in page links below the password. Each is an https URL, or a path at the issuer such as `/help`.
+	// Default: no links.
+	Links map[string]string `json:"links,omitempty"`
 }
 
 // resolve returns the branding for package authorize, with the images loaded.
 func (b *Branding) resolve() (page.Branding, error) {
-	resolved := page.Branding{
-		Name: b.Name, Color: b.Color, Icons: map[string]*page.Logo{},
-		Help: b.Help, Privacy: b.Privacy, Imprint: b.Imprint, ForgotPassword: b.ForgotPassword,
-	}
+	resolved := page.Branding{Name: b.Name, Color: b.Color, Icons: map[string]*page.Logo{}, Links: b.Links}
 	var err error
 	if b.Logo != "" {
 		resolved.Logo, err = loadImage(b.Logo)
@@ -332,13 +320,9 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 		"name":  option.Word(&b.Name, page.CheckName),
 		"logo":  option.Word(&b.Logo, nil),
 		"color": b.parseColor,
-
-		"icon":            option.Pair(&b.Icons, func(provider, _ string) error { return people.CheckProviderKey(provider) }),
-		"help":            option.Word(&b.Help, page.CheckLink),
-		"privacy":         option.Word(&b.Privacy, page.CheckLink),
-		"imprint":         option.Word(&b.Imprint, page.CheckLink),
-		"forgot_password": option.Word(&b.ForgotPassword, page.CheckLink),
-	}.Parse(d, "icon")
+		"icon":  option.Pair(&b.Icons, func(provider, _ string) error { return people.CheckProviderKey(provider) }),
+		"link":  option.Pair(&b.Links, page.CheckLink),
+	}.Parse(d, "icon", "link")
 }
 
 // parseColor parses a color. The value must be quoted, because # starts a comment in a Caddyfile.

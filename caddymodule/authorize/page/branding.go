@@ -14,10 +14,13 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
+
+const forgotPassword = "forgot_password"
 
 // maxNameLength is the maximum length of a site's name, in characters, so that it fits on a small phone.
 const maxNameLength = 80
@@ -30,9 +33,9 @@ type Branding struct {
 
 	Icons map[string]*Logo // icons of the sign-in buttons, by key of the identity provider; default: none
 
-	// Links to pages of the site: https URLs, or paths at the issuer. Default: no links.
-	Help, Privacy, Imprint string // in the footer of every page
-	ForgotPassword         string // below the password on the sign-in page
+	// URLs of the site's pages help, privacy and imprint, which the footer links, and forgot_password, which the sign-in page
+	// links; default: none.
+	Links map[string]string
 }
 
 func (b *Branding) check() error {
@@ -46,8 +49,8 @@ func (b *Branding) check() error {
 			return err
 		}
 	}
-	for _, link := range []string{b.Help, b.Privacy, b.Imprint, b.ForgotPassword} {
-		if err := CheckLink(link); link != "" && err != nil {
+	for name, address := range b.Links {
+		if err := CheckLink(name, address); err != nil {
 			return err
 		}
 	}
@@ -56,7 +59,7 @@ func (b *Branding) check() error {
 
 // footerLinks returns the links in the footer of every page.
 func (b *Branding) footerLinks() (links []Link) {
-	for _, link := range []Link{{b.Help, T("Help")}, {b.Privacy, T("Privacy")}, {b.Imprint, T("Legal notice")}} {
+	for _, link := range []Link{{b.Links["help"], T("Help")}, {b.Links["privacy"], T("Privacy")}, {b.Links["imprint"], T("Legal notice")}} {
 		if link.Address != "" {
 			links = append(links, link)
 		}
@@ -84,13 +87,16 @@ func CheckColor(text string) error {
 	return err
 }
 
-// CheckLink returns an error if address is neither an https URL nor a path at the issuer.
-func CheckLink(address string) error {
+// CheckLink returns an error if there is no link with this name, or if address is neither an https URL nor a path at the issuer.
+func CheckLink(name, address string) error {
+	if !slices.Contains([]string{"help", "privacy", "imprint", forgotPassword}, name) {
+		return fmt.Errorf("unknown link %q: use help, privacy, imprint or %s", name, forgotPassword)
+	}
 	u, err := url.Parse(address)
 	isURL := err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 	isPath := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//")
 	if !isURL && !isPath || strings.ContainsAny(address, "\\ ") {
-		return fmt.Errorf("link %q must be an https URL, or a path such as /help", address)
+		return fmt.Errorf("link %s: %q must be an https URL, or a path such as /help", name, address)
 	}
 	return nil
 }

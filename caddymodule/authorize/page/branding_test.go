@@ -93,10 +93,12 @@ func TestName(t *testing.T) {
 
 func TestBrandingErrors(t *testing.T) {
 	t.Parallel()
+	link := func(name, address string) Branding { return Branding{Links: map[string]string{name: address}} }
 	for name, b := range map[string]Branding{
 		"control character": {Name: "a\nb"}, "blank": {Name: " "}, "long": {Name: strings.Repeat("a", 81)}, "not UTF-8": {Name: "\xff"},
-		"link over http": {Help: "http://help.example/"}, "script": {ForgotPassword: "javascript:alert(1)"}, "other host": {Privacy: "//help.example/"},
-		"relative link": {Imprint: "imprint"}, "backslashes": {Help: `/\help.example`}, "credentials": {Help: "https://a:b@help.example/"},
+		"link over http": link("help", "http://help.example/"), "script": link("forgot_password", "javascript:alert(1)"), "other host": link("privacy", "//help.example/"),
+		"relative link": link("imprint", "imprint"), "backslashes": link("help", `/\help.example`), "credentials": link("help", "https://a:b@help.example/"),
+		"unknown link": link("terms", "/terms"), "no address": link("help", ""),
 		"named colour": {Color: "blue"}, "short": {Color: "#fff"}, "no hexadecimal": {Color: "#12345g"}, "style": {Color: "#000000;}"},
 	} {
 		if _, err := New("https://sign-in.example", b, nil); err == nil {
@@ -107,7 +109,7 @@ func TestBrandingErrors(t *testing.T) {
 
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	site := newSite(t, Branding{Help: "https://help.example/", Imprint: "/imprint", ForgotPassword: "/forgot"})
+	site := newSite(t, Branding{Links: map[string]string{"help": "https://help.example/", "imprint": "/imprint", "forgot_password": "/forgot"}})
 	w := httptest.NewRecorder()
 	site.Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
 	body := w.Body.String()

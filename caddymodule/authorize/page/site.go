@@ -55,7 +55,7 @@ func (s *Site) IconURL(provider string) string {
 }
 
 // ForgotPassword returns the URL of the page for people who forgot their password, or "" if there is none.
-func (s *Site) ForgotPassword() string { return s.branding.ForgotPassword }
+func (s *Site) ForgotPassword() string { return s.branding.Links[forgotPassword] }
 
 // SMARTStyle returns the site's style, for apps launched by an EHR.
 func (s *Site) SMARTStyle() *SMARTStyle { return s.smartStyle }

@@ -311,7 +311,8 @@ func TestSignInPageBranding(t *testing.T) {
 				clinic := authorizetest.HospitalProvider(p)
 				clinic.Key, clinic.Name = "clinic", "Clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
-				c.Branding.Icons, c.Branding.ForgotPassword = map[string]*page.Logo{"clinic": icon}, "https://help.example/password"
+				c.Branding.Icons = map[string]*page.Logo{"clinic": icon}
+				c.Branding.Links = map[string]string{"forgot_password": "https://help.example/password"}
 				if !local {
 					c.Users = nil
 				}
