@@ -141,9 +141,7 @@ func Redirect(w http.ResponseWriter, status int, target string) {
 }
 
 // WantsPage reports whether a browser requests a page to show.
-func WantsPage(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
+func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // SetRetryAfter sets the Retry-After header if err is temporary.
 func SetRetryAfter(w http.ResponseWriter, err error) {

@@ -307,7 +307,8 @@ func TestSignInPageBranding(t *testing.T) {
 	for name, local := range map[string]bool{"passwords": true, "only providers": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(hospital *people.IdentityProvider, c *authorize.Config) {
+				hospital.Domains = []string{"hospital.example"} // its people can enter an address instead of a user name
 				clinic := authorizetest.HospitalProvider(p)
 				clinic.Key, clinic.Name = "clinic", "Clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
