@@ -16,7 +16,7 @@ import (
 
 // HospitalRecords maps references to the resources of a [FHIRServer].
 var HospitalRecords = map[string]string{
-	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
+	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10","identifier":[{"value":"MRN-1"}]}`,
 	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
 
 	"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"finished","subject":{"reference":"Patient/ada"}}`,

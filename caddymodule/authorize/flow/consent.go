@@ -77,7 +77,7 @@ func (cp *consentPage) pagePatient(ctx context.Context, req *authorizationReques
 		cp.logger.WarnContext(ctx, "patient name not read for consent page", "error", err)
 		return shown
 	}
-	shown.Name, shown.BirthDate = found.Name, found.BirthDate
+	shown.Name, shown.BirthDate, shown.Identifier = found.Name, found.BirthDate, found.Identifier
 	return shown
 }
 

@@ -78,7 +78,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 		unreachable bool
 		want        []string
 	}{
-		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
+		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span><br>Record number <span class=\"whole\">MRN-1</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
 		"without one":     {"bob", false, []string{"Patient: <strong>Bob Brown</strong>", "<legend>Access health records of Bob Brown</legend>"}},
 		"unreadable":      {"ada", true, []string{"Patient with ID <strong>ada</strong>", "<legend>Access health records of the patient with ID ada</legend>"}},
 	} {

@@ -243,9 +243,10 @@ type Consent struct {
 
 // ConsentPatient is the patient in the launch context. It is zero if there is no patient, or if the record is the user's own.
 type ConsentPatient struct {
-	ID        string // resource id
-	Name      string // name of the patient; "" if unknown
-	BirthDate string // FHIR date; may be ""
+	ID         string // resource id
+	Name       string // name of the patient; "" if unknown
+	BirthDate  string // FHIR date; may be ""
+	Identifier string // identifier, e.g. a medical record number; may be ""
 }
 
 // ConsentGroup is a group of checkboxes.

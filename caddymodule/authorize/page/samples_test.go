@@ -25,7 +25,7 @@ func samples() map[string]page.View {
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
-			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},
+			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10", "12345"},
 			RequiredItems: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{
 				{page.T("Your health records"), []page.ConsentItem{{
 					Name: "may patient/Condition.cruds", Text: page.T("conditions and diagnoses"), Detail: page.T("read"), PartlyTicked: true,
