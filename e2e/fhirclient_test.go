@@ -67,7 +67,7 @@ func TestFHIRClient(t *testing.T) {
 			}
 			a.open(t, address, test.user)
 			if test.user == userName && test.launch == "" {
-				perform(t, withShortTimeout(t, ctx), chromedp.WaitVisible("//strong[text()='Nora Ashby']"), chromedp.Click("//button[contains(., 'Nora Ashby')]"))
+				perform(t, withShortTimeout(t, ctx), chromedp.WaitVisible("//strong[text()='Nora Ashby']"), chromedp.Click("//button[contains(., 'Nora Ashby')]"), confirmPatient())
 			}
 			perform(t, withShortTimeout(t, ctx), chromedp.WaitVisible(chromedp.ID("ready")))
 			a.readsItsPatient(t, "p01", "Ashby")

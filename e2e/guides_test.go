@@ -248,7 +248,7 @@ func TestGuideFirstApp(t *testing.T) {
 	ctx := newBrowser(t)
 	perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.CSS("button")), chromedp.WaitVisible(chromedp.ID("username")))
 	perform(t, withShortTimeout(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Choose a patient']"))
-	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.CSS("#results button")), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
+	perform(t, withShortTimeout(t, ctx), chromedp.Click(chromedp.CSS("#results button")), confirmPatient(), chromedp.WaitVisible(`//pre[contains(., '"resourceType": "Patient"')]`))
 }
 
 // TestGuideSandbox registers the app of docs/guides/sandbox.md, with which nora reads her record, and starts an export with the

@@ -40,6 +40,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
 	ctx := newBrowser(t)
 	openPicker(t, ctx, g, app)
+	address := readValue(t, ctx, chromedp.Location())
 	if before := readValue(t, ctx, chromedp.Evaluate[pickerState](readPicker)); len(before.Names) != 20 || before.Focus != "name" {
 		t.Errorf("at first: %+v", before)
 	}
@@ -50,17 +51,21 @@ func TestPickerByKeyboard(t *testing.T) {
 	}
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "picker-typed-390")
-	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
+	perform(t, withShortTimeout(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Is this the right patient?']"))
+	checkAccessible(t, ctx)
+	screenshot(t, ctx, "picker-confirm-390")
+	perform(t, withShortTimeout(t, ctx), tabTo("Continue"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
 	if patient := (&launchedApp{ctx, g}).evaluate(t, "client.patient.id"); patient != "p23" {
 		t.Errorf("launched for %s", patient)
 	}
+	checkPageLooks(t, ctx, "picker", address, "//h2[text()='Recent patients']", checkLabels)
 }
 
 // tabTo presses Tab until the text or the label of the focused element contains text.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		for range 60 {
-			focused, err := chromedp.Evaluate[bool](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.includes('`+text+`')`)(ctx, tab)
+			focused, err := chromedp.Evaluate[bool](`document.activeElement !== document.body && (document.activeElement.labels?.[0] ?? document.activeElement).textContent.includes('`+text+`')`)(ctx, tab)
 			if err != nil || focused {
 				return err
 			}
@@ -71,6 +76,9 @@ func tabTo(text string) step {
 		return context.DeadlineExceeded
 	})
 }
+
+// confirmPatient presses the button that confirms the chosen patient.
+func confirmPatient() step { return chromedp.Click(chromedp.CSS("button[value=confirm]")) }
 
 // until returns a script that waits for a JavaScript condition. The page's content security policy blocks chromedp's Poll.
 func until(condition string) string {

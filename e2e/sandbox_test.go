@@ -68,6 +68,7 @@ func TestSandbox(t *testing.T) {
 			chromedp.Click(chromedp.ID("standalone")),
 			chromedp.WaitVisible("//h1[text()='Choose a patient']"),
 			chromedp.Click(chromedp.CSS("button[value=p02]")),
+			confirmPatient(),
 			chromedp.WaitVisible(chromedp.CSS("#record .answers li")),
 		)
 		checkStatuses(t, ctx, "record", "200", "200", "200", "200")

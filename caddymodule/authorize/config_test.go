@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
@@ -31,6 +32,7 @@ func TestConfigRefused(t *testing.T) {
 		{"issuer with a user", func(c *authorize.Config) { c.Issuer = "https://a@fhir.example.org" }, "issuer"},
 		{"a lifetime below a second", func(c *authorize.Config) { c.AccessTokenLifetime = time.Millisecond }, "access_token_lifetime"},
 		{"tokens for longer than keys are kept", func(c *authorize.Config) { c.AccessTokenLifetime = 48 * time.Hour }, "access_token_lifetime"},
+		{"an icon of an unknown provider", func(c *authorize.Config) { c.Branding.Icons = map[string]*page.Logo{"bakery": nil} }, `no idp has the key "bakery"`},
 		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
 		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, `user "alice" is configured twice`},
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},

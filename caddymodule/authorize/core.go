@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -118,12 +119,17 @@ func newCore(c *Config, of *localEntries) (*Core, error) {
 	a.Revocations = revocation.New(c.Store, c.DurableStore, c.Logger)
 	a.Consents = &consent.Consents{DurableStore: c.DurableStore, Revocations: a.Revocations, LoadGenerations: a.consentGenerations}
 	a.addSessions(c)
-	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
+	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase(), Store: c.DurableStore}
 	a.addTokens(c)
 	a.Accounts.RevokeUserGrants = a.Tokens.Revoker.RevokeUserGrants
 	var err error
 	if a.Pages, err = page.New(c.Issuer, c.Branding, c.Logger); err != nil {
 		return nil, err
+	}
+	for provider := range a.Pages.Icons() {
+		if a.Accounts.Providers[provider] == nil {
+			return nil, fmt.Errorf("branding: icon: no idp has the key %q", provider)
+		}
 	}
 	a.Launches = launch.NewLaunches(c.Store)
 	a.Deprovisioner = &deprovisioning.Deprovisioner{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
@@ -222,6 +228,9 @@ func (a *Core) addRoutes() {
 	a.HandlePublic(endpoint.SMARTStyle, a.Pages.SMARTStyle().ServeHTTP, http.MethodGet, http.MethodHead)
 	if logo := a.Pages.Logo(); logo != nil {
 		a.Handle(endpoint.Logo, logo.ServeHTTP, http.MethodGet, http.MethodHead)
+	}
+	for provider, icon := range a.Pages.Icons() {
+		a.Handle(endpoint.Logo+"/"+provider, icon.ServeHTTP, http.MethodGet, http.MethodHead)
 	}
 	a.addFlow()
 	a.routes[endpoint.Account] = account.New(account.Config{

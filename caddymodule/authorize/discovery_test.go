@@ -104,7 +104,9 @@ func TestUnknownPath(t *testing.T) {
 		if server.Serves(path) {
 			t.Errorf("%s is served", path)
 		}
-		authorizetest.WantStatus(t, authorizetest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
+		r := authorizetest.NewBrowser(t, server).Get("http://x" + path) // like a client, without an Accept header
+		authorizetest.WantStatus(t, r, http.StatusNotFound, path)
+		authorizetest.Equal(t, authorizetest.Body(t, r), "404 page not found\n")
 	}
 }
 

@@ -37,6 +37,7 @@
 //	GET, POST /oauth2/account                       account/endpoint.go
 //	GET, POST /oauth2/logout                        flow/logout.go
 //	GET  /oauth2/logo                               page/branding.go        if configured
+//	GET  /oauth2/logo/{provider}                    page/branding.go        icon, if configured
 //	POST /oauth2/token                              token/endpoint.go
 //	POST /oauth2/revoke                             token/revoker.go
 //	POST /oauth2/introspect                         token/introspection.go

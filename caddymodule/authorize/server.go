@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
@@ -37,6 +38,7 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
+	pages        *page.Site
 	registration string // registration endpoint, or ""
 	config       Config // complete configuration
 	entries      *localEntries
@@ -65,7 +67,7 @@ func newServer(c Config, of *localEntries) (*Server, error) {
 	return &Server{
 		routes: a.routes, pathPrefixes: prefixes, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.publicPaths),
 		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
-		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, tokenClaims: tokenClaims(&c, of.directory),
+		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, pages: a.Pages, tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
 	}, nil
 }
@@ -113,10 +115,14 @@ func (s *Server) handler(path string) http.Handler {
 	return nil
 }
 
-// ServeHTTP implements [http.Handler]. Unknown paths get 404.
+// ServeHTTP implements [http.Handler]. Unknown paths get 404, with a page for browsers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.handler(r.URL.Path)
-	if h == nil {
+	switch {
+	case h == nil && endpoint.WantsPage(r):
+		s.showNotFound(w, r)
+		return
+	case h == nil:
 		http.NotFound(w, r)
 		return
 	}
@@ -124,6 +130,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !handled {
 		h.ServeHTTP(w, r)
 	}
+}
+
+func (s *Server) showNotFound(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	s.pages.ShowMessage(w, r, http.StatusNotFound, page.Message{
+		Title: page.T("Page not found"), Text: page.T("Check the address, or go back to the app and start again."),
+		Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
+	})
 }
 
 // AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's redirect URI.

@@ -265,22 +265,40 @@ type Branding struct {
 	// The color of buttons and links, such as `#0b5c8a`. If its contrast with the light or dark background is below the minimum
 	// of WCAG 2.2, pages use a darker or lighter shade. Default: a shade of blue.
 	Color string `json:"color,omitempty"`
+
+	// The icons of the sign-in buttons: the keys of identity providers, and files like the logo's. Default: none.
+	Icons map[string]string `json:"icons,omitempty"`
+
+	// The URLs of the site's pages `help`, `privacy` and `imprint`, which the footer of every page links, and `forgot_password`,
+	// which the sign-in page links below the password. Each is an https URL, or a path at the issuer such as `/help`.
+	// Default: no links.
+	Links map[string]string `json:"links,omitempty"`
 }
 
-// resolve returns the branding for package authorize, with the logo loaded.
+// resolve returns the branding for package authorize, with the images loaded.
 func (b *Branding) resolve() (page.Branding, error) {
-	resolved := page.Branding{Name: b.Name, Color: b.Color}
-	if b.Logo == "" {
-		return resolved, nil
+	resolved := page.Branding{Name: b.Name, Color: b.Color, Icons: map[string]*page.Logo{}, Links: b.Links}
+	var err error
+	if b.Logo != "" {
+		resolved.Logo, err = loadImage(b.Logo)
 	}
-	image, err := readAtMost(b.Logo, page.MaxLogoSize)
-	if err == nil {
-		resolved.Logo, err = page.NewLogo(image)
+	for provider, file := range b.Icons {
+		icon, failed := loadImage(file)
+		resolved.Icons[provider], err = icon, cmp.Or(err, failed)
 	}
+	return resolved, err
+}
+
+func loadImage(file string) (*page.Logo, error) {
+	image, err := readAtMost(file, page.MaxLogoSize)
 	if err != nil {
-		return resolved, fmt.Errorf("branding: %s: %w", b.Logo, err)
+		return nil, fmt.Errorf("branding: %s: %w", file, err)
 	}
-	return resolved, nil
+	logo, err := page.NewLogo(image)
+	if err != nil {
+		return nil, fmt.Errorf("branding: %s: %w", file, err)
+	}
+	return logo, nil
 }
 
 // readAtMost reads at most limit+1 bytes of a file, which is enough to detect that it is too large.
@@ -302,7 +320,9 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 		"name":  option.Word(&b.Name, page.CheckName),
 		"logo":  option.Word(&b.Logo, nil),
 		"color": b.parseColor,
-	}.Parse(d)
+		"icon":  option.Pair(&b.Icons, func(provider, _ string) error { return people.CheckProviderKey(provider) }),
+		"link":  option.Pair(&b.Links, page.CheckLink),
+	}.Parse(d, "icon", "link")
 }
 
 // parseColor parses a color. The value must be quoted, because # starts a comment in a Caddyfile.

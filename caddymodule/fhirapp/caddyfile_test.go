@@ -141,6 +141,11 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"color without quotes", app("branding {\n\t\t\tcolor #0b5c8a\n\t\t}"), 5, "so quote the color"},
 		{"color by name", app("branding {\n\t\t\tcolor blue\n\t\t}"), 5, "hexadecimal"},
 		{"name of a site that is too long", app("branding {\n\t\t\tname " + strings.Repeat("a", 81) + "\n\t\t}"), 5, "80"},
+		{"link over http", app("branding {\n\t\t\tlink help http://help.example/\n\t\t}"), 5, "must be an https URL"},
+		{"link with a script", app("branding {\n\t\t\tlink forgot_password javascript:alert(1)\n\t\t}"), 5, "must be an https URL"},
+		{"link to an unknown page", app("branding {\n\t\t\tlink terms /terms\n\t\t}"), 5, "help, privacy, imprint or forgot_password"},
+		{"icon without a file", app("branding {\n\t\t\ticon hospital\n\t\t}"), 5, "hospital"},
+		{"two icons of a provider", app("branding {\n\t\t\ticon h a.svg\n\t\t\ticon h b.svg\n\t\t}"), 6, "duplicate h"},
 		{"branding in one line", app("branding Hospital"), 4, "Hospital"},
 		{"branding twice", app("branding {\n\t\t}\n\t\tbranding {\n\t\t}"), 6, "branding"},
 		{"two claims for sub", app("idp h {\n\t\t\tsub oid sub\n\t\t}"), 5, "sub"},
@@ -262,12 +267,16 @@ func TestBrandingResolved(t *testing.T) {
 	for _, tt := range tests {
 		file := filepath.Join(t.TempDir(), "logo")
 		gatewaytest.ReplaceFile(t, file, tt.image)
-		resolved, err := (&Branding{Name: "Clinic", Logo: file, Color: "0b5c8a"}).resolve()
+		resolved, err := (&Branding{Name: "Clinic", Logo: file, Color: "0b5c8a", Links: map[string]string{"help": "/help"}}).resolve()
 		switch {
-		case tt.err == "" && (err != nil || resolved.Logo == nil || resolved.Name != "Clinic" || resolved.Color != "0b5c8a"):
+		case tt.err == "" && (err != nil || resolved.Logo == nil || resolved.Name != "Clinic" || resolved.Color != "0b5c8a" || resolved.Links["help"] != "/help"):
 			t.Errorf("%s: %+v, %v", tt.name, resolved, err)
 		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), file)):
 			t.Errorf("%s: %v", tt.name, err)
+		}
+		icons, iconErr := (&Branding{Icons: map[string]string{"hospital": file}}).resolve()
+		if (iconErr == nil) != (tt.err == "") || iconErr == nil && icons.Icons["hospital"] == nil {
+			t.Errorf("icon, %s: %v", tt.name, iconErr)
 		}
 	}
 	if _, err := (&Branding{Logo: filepath.Join(t.TempDir(), "none")}).resolve(); err == nil {

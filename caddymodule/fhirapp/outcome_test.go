@@ -181,3 +181,35 @@ func TestDirectiveOrder(t *testing.T) {
 		})
 	}
 }
+
+// Browsers that open an unknown address get a page. Other clients and other handlers' responses are not changed.
+func TestUnknownPages(t *testing.T) {
+	t.Parallel()
+	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+	g := gatewaytest.New(t, strings.TrimSuffix(gatewaytest.AuthorizationServer(""), "}\n")+
+		"\trespond /gone 404\n\trespond /explained \"not here\" 404\n\trespond /oauth2/other other 200\n}\n")
+	for name, c := range map[string]struct {
+		path, accept, want string
+		status             int
+	}{
+		"browser":                {"/oauth2/unknown", browser, "<h1>Page not found</h1>", http.StatusNotFound},
+		"client":                 {"/oauth2/unknown", "application/json", "", http.StatusOK},
+		"empty 404":              {"/gone", browser, "Your account", http.StatusNotFound},
+		"empty 404 for a client": {"/gone", "*/*", "", http.StatusNotFound},
+		"404 with a body":        {"/explained", browser, "not here", http.StatusNotFound},
+		"other handler":          {"/oauth2/other", browser, "other", http.StatusOK},
+		"nothing":                {"/", browser, "", http.StatusOK},
+		"FHIR":                   {"/fhir/R4/Patient", browser, "OperationOutcome", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest(http.MethodGet, c.path, nil)
+			r.Header.Set("Accept", c.accept)
+			answer := g.Send(r)
+			text := gatewaytest.ReadBody(t, answer)
+			if answer.StatusCode != c.status || !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
+				t.Errorf("%d %s", answer.StatusCode, text)
+			}
+		})
+	}
+}

@@ -112,6 +112,7 @@ func TestPickerRequestsPassGuard(t *testing.T) {
 	}
 	form := authorizetest.ReadForm(text)
 	form.Fields.Set("patient", "p2")
+	form.Fields.Set("decision", "confirm")
 	code := authorizetest.Location(t, g.Post("/oauth2/select_patient", form.Fields)).Query().Get("code")
 	token := gatewaytest.ReadBody(t, g.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
@@ -123,6 +124,12 @@ func TestPickerRequestsPassGuard(t *testing.T) {
 	access, _, _ = strings.Cut(access, `"`)
 	if own, other := g.Get("/fhir/R4/Patient/p2", access), g.Get("/fhir/R4/Patient/p1", access); own.StatusCode != http.StatusOK || other.StatusCode != http.StatusNotFound {
 		t.Errorf("own %d, other %d", own.StatusCode, other.StatusCode)
+	}
+	again := gatewaytest.ReadBody(t, g.Get("/oauth2/select_patient?request="+url.QueryEscape(form.Fields.Get("request")), ""))
+	_, recent, _ := strings.Cut(again, "<h2>Recent patients</h2>")
+	recent, _, _ = strings.Cut(recent, "<h2>")
+	if !strings.Contains(recent, "Patient p2") || strings.Contains(recent, "Patient p1") || !strings.Contains(strings.Join(ward.requests, "\n"), "_id=p2") {
+		t.Errorf("recent patients %s, requests %q", recent, ward.requests)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 // HospitalRecords maps references to the resources of a [FHIRServer].
 var HospitalRecords = map[string]string{
-	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
+	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10","identifier":[{"value":"MRN-1"}]}`,
 	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
 
 	"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"finished","subject":{"reference":"Patient/ada"}}`,
@@ -32,6 +33,7 @@ var ErrUnreachable = errors.New("connection refused")
 type FHIRServer struct {
 	Response    string        // response to every request; "" means the stored resources
 	Unreachable bool          // makes every request fail
+	Hidden      string        // reference of a resource that nobody may see
 	LastReader  launch.Reader // reader of the latest request
 }
 
@@ -49,6 +51,11 @@ func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query
 	}
 	var entries []string
 	for _, key := range []string{"Patient/ada", "Patient/bob", "Encounter/v1"} {
+		ids, hasIDs := query["_id"]
+		_, id, _ := strings.Cut(key, "/")
+		if key == h.Hidden || hasIDs && !slices.Contains(strings.Split(ids[0], ","), id) {
+			continue
+		}
 		if strings.HasPrefix(key, path+"/") && strings.Contains(strings.ToLower(HospitalRecords[key]), strings.ToLower(query.Get("name"))) {
 			entries = append(entries, `{"resource":`+HospitalRecords[key]+`}`)
 		}

@@ -69,6 +69,11 @@ func DecisionForm(sealed, decision string) url.Values {
 	return url.Values{"request": {sealed}, "decision": {decision}}
 }
 
+// PatientForm returns the form that confirms the choice of a patient.
+func PatientForm(sealed, patient string) url.Values {
+	return url.Values{"request": {sealed}, "patient": {patient}, "decision": {"confirm"}}
+}
+
 var checkboxPattern = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
 
 // CheckboxNames returns the names of a page's checkboxes.

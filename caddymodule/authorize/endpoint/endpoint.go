@@ -140,6 +140,9 @@ func Redirect(w http.ResponseWriter, status int, target string) {
 	w.WriteHeader(status)
 }
 
+// WantsPage reports whether a browser requests a page to show.
+func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
 // SetRetryAfter sets the Retry-After header if err is temporary.
 func SetRetryAfter(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {

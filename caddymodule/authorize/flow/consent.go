@@ -77,7 +77,7 @@ func (cp *consentPage) pagePatient(ctx context.Context, req *authorizationReques
 		cp.logger.WarnContext(ctx, "patient name not read for consent page", "error", err)
 		return shown
 	}
-	shown.Name, shown.BirthDate = found.Name, found.BirthDate
+	shown.Name, shown.BirthDate, shown.Identifier = found.Name, found.BirthDate, found.Identifier
 	return shown
 }
 
@@ -194,6 +194,18 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	}
 	answer, wasAsked := previous.Decision(req.items(), !required)
 	return previous.DeniedSince || !wasAsked || req.limit(answer) != nil, nil
+}
+
+// willAskConsent reports whether the consent page will follow the choice of a patient, which is already in the request.
+func (a *authorizer) willAskConsent(ctx context.Context, req authorizationRequest, signedIn *session.SignedInPerson) bool {
+	scope, err := a.offlineAccess.LimitScope(ctx, req.scope, signedIn)
+	if err != nil {
+		return true // the next step reports the error
+	}
+	req.scope = scope
+	req.dropUnmetScopes(signedIn.User.Person())
+	ask, err := a.needsConsent(ctx, &req, signedIn.User)
+	return ask || err != nil
 }
 
 // patientSubject returns the patient to whom the person's consent applies.

@@ -519,7 +519,7 @@ func TestConsentNamesPatient(t *testing.T) {
 			}
 			if tt.pick != "" {
 				sealed := authorizetest.FieldValue(t, authorizetest.Body(t, r), "request")
-				r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {tt.pick}})
+				r = b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, tt.pick))
 			}
 			page, _ := b.OpenForm(r)
 			if !strings.Contains(page, tt.want) {

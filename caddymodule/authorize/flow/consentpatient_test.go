@@ -32,7 +32,7 @@ func openForPatient(b *authorizetest.Browser, patient string, q url.Values) *htt
 	if strings.HasPrefix(r.Header.Get("Location"), "/oauth2/select_patient") {
 		if r = b.Get(r.Header.Get("Location")); r.StatusCode == http.StatusOK {
 			sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, r), "request")
-			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {patient}})
+			r = b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, patient))
 		}
 	}
 	return r
@@ -78,7 +78,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 		unreachable bool
 		want        []string
 	}{
-		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
+		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span><br>Record number <span class=\"whole\">MRN-1</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
 		"without one":     {"bob", false, []string{"Patient: <strong>Bob Brown</strong>", "<legend>Access health records of Bob Brown</legend>"}},
 		"unreadable":      {"ada", true, []string{"Patient with ID <strong>ada</strong>", "<legend>Access health records of the patient with ID ada</legend>"}},
 	} {
@@ -360,7 +360,7 @@ func tokensForPatient(t *testing.T, b *authorizetest.Browser, q url.Values) auth
 		page := b.Get(at)
 		if r = page; page.StatusCode == http.StatusOK {
 			sealed := authorizetest.FieldValue(t, authorizetest.Body(t, page), "request")
-			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"bob"}})
+			r = b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, "bob"))
 		}
 	}
 	return authorizetest.RedeemLaunch(b, authorizetest.Location(t, r))
@@ -446,7 +446,7 @@ func TestStepUpBeforePicker(t *testing.T) {
 		r := b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
 		factor = authorizetest.FieldValue(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 		_, sealed := b.OpenForm(b.SendOTP(factor, authorizetest.OTP(secret, time.Now())))
-		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
+		r = b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, "ada"))
 		authorizetest.WantCode(t, authorizetest.Location(t, r), "code after a repeated request")
 	})
 }

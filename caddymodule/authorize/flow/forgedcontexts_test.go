@@ -128,7 +128,7 @@ func (w *forgeryFixture) request(user string) string {
 
 func (w *forgeryFixture) choosePatient() {
 	user, b := w.steal()
-	w.post(user, b, "/oauth2/select_patient", url.Values{"patient": {w.anyPatient(user)}})
+	w.post(user, b, "/oauth2/select_patient", url.Values{"patient": {w.anyPatient(user)}, "decision": {"confirm"}})
 }
 
 func (w *forgeryFixture) chooseEncounter() {

@@ -146,7 +146,7 @@ func TestPickPatient(t *testing.T) {
 	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
 		t.Errorf("searched: %s", found)
 	}
-	visits, sealed := b.OpenForm(b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}))
+	visits, sealed := b.OpenForm(b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, "ada")))
 	if !strings.Contains(visits, `value="v1"`) || !strings.Contains(visits, "Ada Lovelace") {
 		t.Errorf("%s", visits)
 	}
@@ -167,6 +167,91 @@ func TestPickPatient(t *testing.T) {
 	}))
 	if !strings.Contains(introspected, `"active":false`) { // the token was issued to another client
 		t.Errorf("introspected: %s", introspected)
+	}
+}
+
+// The page shows the medical record number, if there is one, and the age of patients who are alive.
+func TestPatientRows(t *testing.T) {
+	t.Parallel()
+	patient := func(members string) string {
+		return `{"resourceType":"Bundle","entry":[{"resource":{"resourceType":"Patient","id":"a","birthDate":"1970-05-01",` + members + `}}]}`
+	}
+	for name, c := range map[string]struct{ members, want, other string }{
+		"record number":         {`"identifier":[{"value":"1"},{"value":"2","type":{"coding":[{"code":"MR"}]}}]`, `>2</span>`, `>1</span>`},
+		"previous number":       {`"identifier":[{"value":"1"},{"use":"old","value":"2","type":{"coding":[{"code":"MR"}]}}]`, `>1</span>`, `>2</span>`},
+		"no such type":          {`"identifier":[{"value":"1","type":{"coding":[{"code":"PI"}]}},{"value":"2"}]`, `>1</span>`, `>2</span>`},
+		"alive":                 {`"deceasedBoolean":false`, ` years)`, `deceased`},
+		"deceased":              {`"deceasedBoolean":true`, `(deceased)`, ` years)`},
+		"deceased on some date": {`"deceasedDateTime":"2020-01-01"`, `(deceased)`, ` years)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := authorizetest.NewLaunchBrowser(t, &authorizetest.FHIRServer{Response: patient(c.members)}, "Practitioner/alice", nil)
+			text, _ := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+			if !strings.Contains(text, c.want) || strings.Contains(text, c.other) {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// A clinician who has chosen a patient confirms the choice on a page that identifies the patient, unless the consent page follows.
+func TestConfirmPatient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prompt, patient, want string
+		status                int
+	}{
+		"confirmation": {"", "ada", "Is this the right patient?", http.StatusOK},
+		"consent page": {"consent", "ada", "/oauth2/consent", http.StatusFound},
+		"not theirs":   {"", "carol", "You don’t have access to this patient’s record.", http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", nil)
+			_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {c.prompt}}), "alice", "right"))
+			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
+			text := r.Header.Get("Location") + authorizetest.Body(t, r)
+			if r.StatusCode != c.status || !strings.Contains(text, c.want) {
+				t.Errorf("%d %s", r.StatusCode, text)
+			}
+			if c.status != http.StatusOK {
+				return
+			}
+			authorizetest.WantText(t, text, "Ada Lovelace", "Dec 10, 1815", `name="patient" value="ada"`, "Choose another patient")
+			answer := authorizetest.Location(t, b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, "ada")))
+			authorizetest.Equal(t, authorizetest.RedeemLaunch(b, answer).Patient, "ada")
+		})
+	}
+}
+
+// The patient page first lists the patients whom the person chose last, but neither to other people nor in search results.
+func TestRecentPatients(t *testing.T) {
+	t.Parallel()
+	h := new(authorizetest.FHIRServer)
+	b := authorizetest.NewLaunchBrowser(t, h, "Practitioner/alice", func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/" + c.Users[1].ID })
+	q := authorizetest.Request(url.Values{"scope": {"launch/patient"}})
+	text, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	if strings.Contains(text, "Recent patients") {
+		t.Errorf("before the first choice: %s", text)
+	}
+	for _, patient := range []string{"bob", "ada", "bob"} {
+		authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, patient)), http.StatusFound)
+	}
+	recent := func(name string) string {
+		text := authorizetest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {name}}.Encode()))
+		_, list, _ := strings.Cut(text, "<h2>Recent patients</h2>")
+		list, _, _ = strings.Cut(list, "<h2>")
+		return strings.Join(regexp.MustCompile(`value="[a-z]+"`).FindAllString(list, -1), " ")
+	}
+	authorizetest.Equal(t, recent(""), `value="bob" value="ada"`)
+	authorizetest.Equal(t, recent("love"), "")
+	h.Hidden = "Patient/bob" // alice may no longer see bob
+	authorizetest.Equal(t, recent(""), `value="ada"`)
+
+	other := authorizetest.NewBrowser(t, b.Server)
+	if text, _ := other.OpenForm(other.SignIn(q, "bob", "other")); !strings.Contains(text, "Ada Lovelace") || strings.Contains(text, "Recent patients") {
+		t.Errorf("to another person: %s", text)
 	}
 }
 
@@ -197,7 +282,7 @@ func TestPickRefuses(t *testing.T) {
 			t.Parallel()
 			b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), c.fhirUser, nil)
 			_, sealed := b.OpenForm(b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
-			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
+			r := b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, c.patient))
 			authorizetest.WantStatus(t, r, c.status)
 		})
 	}
@@ -230,7 +315,7 @@ func TestPickWhileDown(t *testing.T) {
 	}
 	h.Unreachable = false
 	_, sealed := b.OpenForm(r) // opens the same page again
-	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
+	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", authorizetest.PatientForm(sealed, "ada")), http.StatusFound)
 }
 
 func TestEHRLaunch(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
@@ -208,7 +209,7 @@ func (pk *patientPicker) offerPatients(w http.ResponseWriter, r *http.Request, r
 		data := page.SelectPatient{
 			Client: req.client.DisplayName(), Request: p.Get("request"), Problem: page.ChoiceProblem{NotPermitted: notPermitted},
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
-			Patients: PagePatients(choice.Patients), HasMore: choice.HasMore,
+			Recent: pk.recentPatients(r.Context(), choice, signedIn, by), Patients: PagePatients(choice.Patients), HasMore: choice.HasMore,
 		}
 		view := page.View{Template: "selectpatient", Status: choiceStatus(notPermitted), Data: data}
 		if choice.Searchable {
@@ -222,6 +223,18 @@ func (pk *patientPicker) offerPatients(w http.ResponseWriter, r *http.Request, r
 	}
 }
 
+// recentPatients returns the patients whom a clinician chose last, for the page before a search.
+func (pk *patientPicker) recentPatients(ctx context.Context, choice *launch.Choice, signedIn *session.SignedInPerson, by launch.Criteria) []page.Patient {
+	if !choice.Searchable || by != (launch.Criteria{}) {
+		return nil
+	}
+	recent, err := pk.patients.Recent(ctx, signedIn.User.Person())
+	if err != nil { // the search still works
+		pk.logger.WarnContext(ctx, "recent patients not read", "error", err)
+	}
+	return PagePatients(recent)
+}
+
 // choiceStatus returns 403 for a page shown after a rejected choice and otherwise 200.
 func choiceStatus(notPermitted bool) int {
 	if notPermitted {
@@ -233,11 +246,19 @@ func choiceStatus(notPermitted bool) int {
 // PagePatients converts patients to the page's type.
 func PagePatients(patients []launch.Patient) (list []page.Patient) {
 	for _, p := range patients {
-		list = append(list, page.Patient{
-			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),
-		})
+		list = append(list, pagePatient(p))
 	}
 	return list
+}
+
+func pagePatient(p launch.Patient) page.Patient {
+	age := page.Age(p.BirthDate, time.Now())
+	if p.Deceased {
+		age = page.T("deceased")
+	}
+	return page.Patient{
+		ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender), Age: age,
+	}
 }
 
 func (pk *patientPicker) showPatientsFailure(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
@@ -268,8 +289,25 @@ func (pk *patientPicker) submitPatient(w http.ResponseWriter, r *http.Request, r
 	case err != nil:
 		pk.showPatientsFailure(w, r, req, p, err)
 	default:
-		pk.continueFlow(w, r, req, signedIn, patientChoice{patient: patient.ID, name: patient.Name})
+		pk.confirmPatient(w, r, req, signedIn, p, patient)
 	}
+}
+
+// confirmPatient continues with a patient. Unless the consent page shows the patient, the person first confirms the choice,
+// because it is easy to select the wrong row of a list.
+func (pk *patientPicker) confirmPatient(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedInPerson, p oauth2.Parameters, patient *launch.Patient) {
+	next := *req
+	next.launch.choice = patientChoice{patient: patient.ID, name: patient.Name}
+	if p.Get("decision") != "confirm" && !pk.authorizer.willAskConsent(r.Context(), next, signedIn) {
+		pk.renderer.Show(w, r, &req.signIn, page.View{Template: "confirmpatient", Data: page.ConfirmPatient{
+			Client: req.client.DisplayName(), Request: p.Get("request"), Patient: pagePatient(*patient),
+		}})
+		return
+	}
+	if err := pk.patients.RecordChoice(r.Context(), signedIn.User.Person(), patient.ID); err != nil {
+		pk.logger.WarnContext(r.Context(), "recent patient not stored", "error", err)
+	}
+	pk.continueFlow(w, r, req, signedIn, next.launch.choice)
 }
 
 // showEncounters handles GET. If there is nothing to choose, it continues the flow.

@@ -20,8 +20,12 @@ var signedInPages = map[string]func(*authorizetest.Browser) string{
 	"/oauth2/select_patient": func(b *authorizetest.Browser) string { return openPage(b, url.Values{"scope": {"launch/patient"}}) },
 	"/oauth2/select_encounter": func(b *authorizetest.Browser) string {
 		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})))
-		page, _ := b.OpenForm(b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}))
+		page, _ := b.OpenForm(b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}, "decision": {"confirm"}}))
 		return page
+	},
+	"/oauth2/select_patient (confirm)": func(b *authorizetest.Browser) string {
+		_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"scope": {"launch/patient"}})))
+		return authorizetest.Body(b.T, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}))
 	},
 	"/oauth2/consent": func(b *authorizetest.Browser) string { return openPage(b, url.Values{"prompt": {"consent"}}) },
 	"/oauth2/consent (continue)": func(b *authorizetest.Browser) string {

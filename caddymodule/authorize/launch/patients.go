@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relatedperson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -40,6 +41,8 @@ const MaxResults = 20
 type Patients struct {
 	Records  Records // access to the FHIR server
 	FHIRBase string  // base URL of the FHIR server
+
+	Store store.Store // store of the patients whom people chose last
 }
 
 // DefaultPatientID returns the id of the person's own Patient resource, without a query to the FHIR server; "" if there is
@@ -129,19 +132,24 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 	for n, word := range query["name"] {
 		query["name"][n] = escape(word)
 	}
+	patients, hasMore, err := ps.searchPatients(ctx, person, query)
+	return &Choice{Searchable: true, Patients: patients, HasMore: hasMore}, err
+}
+
+// searchPatients returns the patients that match a query and that the clinician may see, at most [MaxResults].
+func (ps *Patients) searchPatients(ctx context.Context, person Person, query url.Values) (patients []Patient, hasMore bool, err error) {
 	var found bundle[patientResource]
-	err := read(ctx, ps.Records, ps.patientReader(person, ""), "Patient", query, &found)
+	err = read(ctx, ps.Records, ps.patientReader(person, ""), "Patient", query, &found)
 	if err != nil && !errors.Is(err, ErrNoRecord) {
-		return nil, err
+		return nil, false, err
 	}
 	resources, hasMore := found.resources()
-	choice := &Choice{Searchable: true, HasMore: hasMore}
 	for _, r := range resources {
 		if patient, ok := r.patient(); ok {
-			choice.Patients = append(choice.Patients, patient)
+			patients = append(patients, patient)
 		}
 	}
-	return choice, nil
+	return patients, hasMore, nil
 }
 
 // isDate reports whether a text is a date (YYYY-MM-DD) or empty.
@@ -284,8 +292,9 @@ type Patient struct {
 	Name       string // text of the name, or its joined parts
 	BirthDate  string // YYYY-MM-DD, YYYY-MM or YYYY
 	Gender     string // administrative gender: male, female, other, unknown
-	Identifier string // first current identifier, e.g. a medical record number
+	Identifier string // current medical record number, or else the first current identifier
 	Address    string // address on one line
+	Deceased   bool   // whether the patient has died
 }
 
 type patientResource struct {
@@ -299,8 +308,13 @@ type patientResource struct {
 	Gender     string `json:"gender"`
 	Identifier []struct {
 		Use, Value string
+		Type       struct {
+			Coding []struct{ Code string }
+		}
 	} `json:"identifier"`
-	Address []struct {
+	DeceasedBoolean  bool   `json:"deceasedBoolean"`
+	DeceasedDateTime string `json:"deceasedDateTime"`
+	Address          []struct {
 		Text       string   `json:"text"`
 		Line       []string `json:"line"`
 		City       string   `json:"city"`
@@ -310,12 +324,9 @@ type patientResource struct {
 
 // patient returns the data of the resource for a page; false if people cannot choose it.
 func (p *patientResource) patient() (Patient, bool) {
-	shown := Patient{ID: p.ID, Name: p.name(), BirthDate: p.BirthDate, Gender: p.Gender}
-	for _, i := range p.Identifier {
-		if i.Use != "old" && i.Value != "" {
-			shown.Identifier = i.Value
-			break
-		}
+	shown := Patient{
+		ID: p.ID, Name: p.name(), BirthDate: p.BirthDate, Gender: p.Gender, Identifier: p.recordNumber(),
+		Deceased: p.DeceasedBoolean || p.DeceasedDateTime != "",
 	}
 	for _, a := range p.Address {
 		lines := strings.Join(append(a.Line, strings.TrimSpace(a.PostalCode+" "+a.City)), ", ")
@@ -338,6 +349,21 @@ func (p *patientResource) name() (name string) {
 		}
 	}
 	return name
+}
+
+// recordNumber returns the current identifier of type MR (medical record number). If there is none, it returns the first current
+// identifier.
+func (p *patientResource) recordNumber() (number string) {
+	for _, i := range p.Identifier {
+		switch {
+		case i.Use == "old" || i.Value == "":
+		case slices.Contains(i.Type.Coding, struct{ Code string }{"MR"}):
+			return i.Value
+		default:
+			number = cmp.Or(number, i.Value)
+		}
+	}
+	return number
 }
 
 // truncate returns p with texts truncated to fit on a page.

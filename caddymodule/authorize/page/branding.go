@@ -13,12 +13,14 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
+
+const forgotPassword = "forgot_password"
 
 // maxNameLength is the maximum length of a site's name, in characters, so that it fits on a small phone.
 const maxNameLength = 80
@@ -28,6 +30,12 @@ type Branding struct {
 	Name  string // name of the site, shown on every page; default: the issuer's host
 	Color string // color of buttons and links, e.g. "#0b5c8a"; default: blue
 	Logo  *Logo  // logo above the name; default: none
+
+	Icons map[string]*Logo // icons of the sign-in buttons, by key of the identity provider; default: none
+
+	// URLs of the site's pages help, privacy and imprint, which the footer links, and forgot_password, which the sign-in page
+	// links; default: none.
+	Links map[string]string
 }
 
 func (b *Branding) check() error {
@@ -37,9 +45,26 @@ func (b *Branding) check() error {
 		}
 	}
 	if b.Color != "" {
-		return CheckColor(b.Color)
+		if err := CheckColor(b.Color); err != nil {
+			return err
+		}
+	}
+	for name, address := range b.Links {
+		if err := CheckLink(name, address); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// footerLinks returns the links in the footer of every page.
+func (b *Branding) footerLinks() (links []Link) {
+	for _, link := range []Link{{b.Links["help"], T("Help")}, {b.Links["privacy"], T("Privacy")}, {b.Links["imprint"], T("Legal notice")}} {
+		if link.Address != "" {
+			links = append(links, link)
+		}
+	}
+	return links
 }
 
 // CheckName returns an error if the name of a site is invalid.
@@ -62,6 +87,20 @@ func CheckColor(text string) error {
 	return err
 }
 
+// CheckLink returns an error if there is no link with this name, or if address is neither an https URL nor a path at the issuer.
+func CheckLink(name, address string) error {
+	if !slices.Contains([]string{"help", "privacy", "imprint", forgotPassword}, name) {
+		return fmt.Errorf("unknown link %q: use help, privacy, imprint or %s", name, forgotPassword)
+	}
+	u, err := url.Parse(address)
+	isURL := err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+	isPath := err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//")
+	if !isURL && !isPath || strings.ContainsAny(address, "\\ ") {
+		return fmt.Errorf("link %s: %q must be an https URL, or a path such as /help", name, address)
+	}
+	return nil
+}
+
 // style returns the style sheet with the site's color.
 func (b *Branding) style() template.CSS {
 	style := readFile("style.css")
@@ -77,7 +116,7 @@ const MaxLogoSize = 256 << 10
 
 var errUnsupportedLogo = errors.New("logo is not a PNG, SVG or WebP image")
 
-// Logo is a site's logo.
+// Logo is a site's logo or the icon of an identity provider.
 type Logo struct {
 	contentType string
 	image       []byte
@@ -127,12 +166,12 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// url returns the URL of the logo. It is different for each image, so that browsers can cache it.
-func (l *Logo) url() string {
+// url returns the URL of the logo, which is served at path, or "" if there is none. It is different for each image, so that browsers can cache it.
+func (l *Logo) url(path string) string {
 	if l == nil {
 		return ""
 	}
-	return endpoint.Logo + "?" + l.version
+	return path + "?" + l.version
 }
 
 // ServeHTTP sends the image. The Content-Security-Policy prevents scripts in SVG images, even if one is opened as a page.

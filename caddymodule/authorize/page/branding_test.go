@@ -59,7 +59,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for address, cached := range map[string]bool{logo.url(): true, "/oauth2/logo": false} {
+	for address, cached := range map[string]bool{logo.url("/oauth2/logo"): true, "/oauth2/logo": false} {
 		w := httptest.NewRecorder()
 		logo.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
 		h := w.Header()
@@ -70,7 +70,7 @@ func TestLogoIsServedWithoutScripts(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	newSite(t, Branding{Logo: logo}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: Message{Title: T("A"), Text: T("B")}})
-	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.url()+`" alt="">`) || strings.Contains(body, "<svg") ||
+	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.url("/oauth2/logo")+`" alt="">`) || strings.Contains(body, "<svg") ||
 		!strings.Contains(w.Header().Get("Content-Security-Policy"), "; img-src 'self';") {
 		t.Errorf("%v %s", w.Header(), body)
 	}
@@ -93,12 +93,29 @@ func TestName(t *testing.T) {
 
 func TestBrandingErrors(t *testing.T) {
 	t.Parallel()
+	link := func(name, address string) Branding { return Branding{Links: map[string]string{name: address}} }
 	for name, b := range map[string]Branding{
 		"control character": {Name: "a\nb"}, "blank": {Name: " "}, "long": {Name: strings.Repeat("a", 81)}, "not UTF-8": {Name: "\xff"},
+		"link over http": link("help", "http://help.example/"), "script": link("forgot_password", "javascript:alert(1)"), "other host": link("privacy", "//help.example/"),
+		"relative link": link("imprint", "imprint"), "backslashes": link("help", `/\help.example`), "credentials": link("help", "https://a:b@help.example/"),
+		"unknown link": link("terms", "/terms"), "no address": link("help", ""),
 		"named colour": {Color: "blue"}, "short": {Color: "#fff"}, "no hexadecimal": {Color: "#12345g"}, "style": {Color: "#000000;}"},
 	} {
 		if _, err := New("https://sign-in.example", b, nil); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, Branding{Links: map[string]string{"help": "https://help.example/", "imprint": "/imprint", "forgot_password": "/forgot"}})
+	w := httptest.NewRecorder()
+	site.Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
+	body := w.Body.String()
+	for want, count := range map[string]int{`<a href="https://help.example/" target="_blank" rel="noopener noreferrer">Help</a>`: 1, `href="/imprint"`: 1, "Privacy": 0, "/forgot": 0} {
+		if strings.Count(body, want) != count {
+			t.Errorf("want %d of %s in %s", count, want, body)
 		}
 	}
 }
@@ -158,6 +175,23 @@ func TestReadableColorIsUnchanged(t *testing.T) {
 	style := string((&Branding{Color: "ffe000"}).style())
 	if !strings.Contains(style, ":root { --accent: #") || !strings.Contains(style, "--button: #ffe000; --on-button: #000000; } }") {
 		t.Error(style)
+	}
+}
+
+// Buttons that end access, in the color --wrong, are readable on the page and on the card in both color schemes.
+func TestDestructiveButtonsAreReadable(t *testing.T) {
+	t.Parallel()
+	colors := regexp.MustCompile(`(?s)--page: (#\w+); --card: (#\w+);.*?--wrong: (#\w+);`).FindAllStringSubmatch(readFile("style.css"), -1)
+	if len(colors) != 2 {
+		t.Fatalf("color schemes %q", colors)
+	}
+	for _, scheme := range colors {
+		for _, background := range scheme[1:3] {
+			background = strings.Replace(background, "#fff", "#ffffff", 1)
+			if contrast := mustParseColor(t, scheme[3]).contrast(mustParseColor(t, background)); contrast < textContrast {
+				t.Errorf("%s on %s: %.2f", scheme[3], background, contrast)
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type SignIn struct {
 	Username       string         // user name typed last, or login_hint
 	Problem        SignInProblem  // problem with the previous attempt
 	OffersPassword bool           // whether users can sign in with a password
+	ForgotPassword string         // URL for people who forgot their password; "" if none
 	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
 	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
 	Providers      []ProviderLink // links to identity providers
@@ -47,6 +48,7 @@ func (p SignInProblem) Any() bool { return p != SignInProblem{} }
 type ProviderLink struct {
 	Name    string // display name of the provider
 	Address string // URL of the link
+	Icon    string // URL of the provider's icon; "" if none
 }
 
 // SecondFactor is the data of templates/secondfactor.html.
@@ -251,9 +253,10 @@ type Consent struct {
 
 // ConsentPatient is the patient in the launch context. It is zero if there is no patient, or if the record is the user's own.
 type ConsentPatient struct {
-	ID        string // resource id
-	Name      string // name of the patient; "" if unknown
-	BirthDate string // FHIR date; may be ""
+	ID         string // resource id
+	Name       string // name of the patient; "" if unknown
+	BirthDate  string // FHIR date; may be ""
+	Identifier string // identifier, e.g. a medical record number; may be ""
 }
 
 // ConsentGroup is a group of checkboxes.
@@ -290,6 +293,7 @@ type SelectPatient struct {
 	Name       string        // name searched for
 	BirthDate  string        // date of birth searched for
 	Identifier string        // identifier searched for
+	Recent     []Patient     // patients whom the person chose last
 	Patients   []Patient     // patients to choose from
 	HasMore    bool          // whether more patients match
 }
@@ -302,6 +306,14 @@ type Patient struct {
 	Identifier string // identifier, e.g. a medical record number
 	Address    string // address on one line
 	Gender     *Text  // administrative gender
+	Age        *Text  // age, or that the patient has died
+}
+
+// ConfirmPatient is the data of templates/confirmpatient.html.
+type ConfirmPatient struct {
+	Client  string  // display name of the client
+	Request string  // sealed authorization request
+	Patient Patient // patient whom the person chose
 }
 
 // SelectEncounter is the data of templates/selectencounter.html.
@@ -339,4 +351,24 @@ func Gender(code string) *Text {
 		return T("other gender")
 	}
 	return nil
+}
+
+// Age returns the age of someone who was born on a FHIR date: in years, below two years in months, and below one month in days.
+// It returns nil for an incomplete date.
+func Age(birthDate string, now time.Time) *Text {
+	born, err := time.Parse(time.DateOnly, birthDate)
+	if err != nil || born.After(now) {
+		return nil
+	}
+	months := 12*(now.Year()-born.Year()) + int(now.Month()-born.Month())
+	if now.Day() < born.Day() {
+		months--
+	}
+	switch {
+	case months >= 24:
+		return Plural("%d year", "%d years", months/12)
+	case months >= 1:
+		return Plural("%d month", "%d months", months)
+	}
+	return Plural("%d day", "%d days", int(now.Sub(born)/(24*time.Hour)))
 }

@@ -4,7 +4,7 @@
 //	site.go        Site, and View: one page to show; the Content-Security-Policy; the style for launched apps
 //	content.go     data of each template, and ShowMessage for pages without a form
 //	translation.go texts created in Go: T, Plural, JoinWithAnd, ErrorText; the languages; translation of texts and dates
-//	branding.go    a site's name, logo and color
+//	branding.go    a site's name, logo, icons, color and links
 //	templates.go   template files, AddFiles for files of features, and parsing for each language
 //
 // # Adding a page

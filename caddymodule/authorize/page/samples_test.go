@@ -16,11 +16,13 @@ import (
 
 // samples returns views of every template, by name.
 func samples() map[string]page.View {
-	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
+	ways := []page.ProviderLink{{"General Hospital", "/oauth2/login/hospital", "/oauth2/logo/hospital?1"}, {"Google", "/oauth2/login/google", ""}}
 	links := page.AppLinks{"Growth Chart", page.LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
 	alice := page.Person{"Alice Adams", "alice@example.org"}
+	john := page.Patient{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male"), page.Plural("%d year", "%d years", 56)}
+	jane := page.Patient{"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female"), page.T("deceased")}
 	return map[string]page.View{
-		"signin":        {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, AcceptsEmail: true, Providers: ways}},
+		"signin":        {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, ForgotPassword: "/forgot", AcceptsEmail: true, Providers: ways}},
 		"signin-wrong":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
 		"signin-wait":   {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
 		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1], OtherPerson: true}},
@@ -28,7 +30,7 @@ func samples() map[string]page.View {
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
-			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},
+			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10", "12345"},
 			RequiredItems: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{
 				{page.T("Your health records"), []page.ConsentItem{{
 					Name: "may patient/Condition.cruds", Text: page.T("conditions and diagnoses"), Detail: page.T("read"), PartlyTicked: true,
@@ -44,9 +46,10 @@ func samples() map[string]page.View {
 		"consent-id": {Data: page.Consent{Client: "Growth Chart", Person: alice, Patient: page.ConsentPatient{ID: "p02"}}},
 		"continue":   {Data: page.Consent{Client: "Growth Chart", RedirectHost: "localhost:3000", SelfRegistered: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
 		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
-		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
-		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", HasMore: true, Patients: []page.Patient{
-			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female")}, {ID: "3"}}}},
+		"formpost-asks":        {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
+		"selectpatient":        {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, HasMore: true, Recent: []page.Patient{jane}, Patients: []page.Patient{john, jane, {ID: "3"}}}},
+		"confirmpatient":       {Data: page.ConfirmPatient{Client: "Growth Chart", Patient: john}},
+		"confirmpatient-id":    {Data: page.ConfirmPatient{Client: "Growth Chart", Patient: page.Patient{ID: "3"}}},
 		"selectpatient-down":   {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{ServerDown: true}}},
 		"selectpatient-denied": {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{NotPermitted: true}}},
 		"selectpatient-none":   {Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smit"}},
@@ -74,7 +77,7 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 
 // signedInTemplates are the templates of pages for signed-in people.
 var signedInTemplates = []string{
-	"account", "appsetup", "consent", "continue", "passkeysetup", "recoverycodes", "selectaccount", "selectencounter", "selectpatient", "signout",
+	"account", "appsetup", "confirmpatient", "consent", "continue", "passkeysetup", "recoverycodes", "selectaccount", "selectencounter", "selectpatient", "signout",
 }
 
 // messageSamples returns views of all messages, by name.
@@ -88,6 +91,7 @@ func messageSamples() map[string]page.View {
 		"message-no-cookies":      {Data: page.Message{Title: page.T("Start again"), Text: page.T("Your browser sent no cookies. Allow cookies for this site, or use the browser in which you opened the app."), Next: again, Back: back}},
 		"message-outage":          {Data: page.Message{Title: wrong, Text: page.T("This site has a temporary problem. Try again in a minute."), Next: &page.Link{"/oauth2/login", page.T("Try again")}}},
 		"message-sign-in-failed":  {Data: page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk."), Next: &page.Link{"/oauth2/login?restart=x", page.T("Start again")}}},
+		"message-not-found":       {Data: page.Message{Title: page.T("Page not found"), Text: page.T("Check the address, or go back to the app and start again."), Next: &page.Link{"/oauth2/account", page.T("Your account")}}},
 		"message-no-factor":       {Data: signin.SecondFactorMessage(), SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}},
 		"message-self-registered": {Data: page.Message{
 			Title: page.T("Continue to %s?", "Growth Chart"), Next: &page.Link{"https://chart.example", page.T("Continue")},

@@ -21,7 +21,7 @@ import (
 // Site shows the pages of an issuer.
 type Site struct {
 	name       string
-	logo       *Logo
+	branding   Branding
 	style      template.CSS
 	smartStyle *SMARTStyle
 	logger     *slog.Logger
@@ -37,14 +37,25 @@ func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 		return nil, fmt.Errorf("branding: %w", err)
 	}
 	name := cmp.Or(branding.Name, strings.TrimPrefix(issuer, "https://"))
-	return &Site{name: name, logo: branding.Logo, style: branding.style(), smartStyle: smart, logger: logger}, nil
+	return &Site{name: name, branding: branding, style: branding.style(), smartStyle: smart, logger: logger}, nil
 }
 
 // Name returns the site's name. The default is the issuer's host.
 func (s *Site) Name() string { return s.name }
 
 // Logo returns the site's logo, which is served at [endpoint.Logo], or nil if there is none.
-func (s *Site) Logo() *Logo { return s.logo }
+func (s *Site) Logo() *Logo { return s.branding.Logo }
+
+// Icons returns the icons of identity providers by key. Each is served at [endpoint.Logo], followed by a slash and the key.
+func (s *Site) Icons() map[string]*Logo { return s.branding.Icons }
+
+// IconURL returns the URL of an identity provider's icon, or "" if there is none.
+func (s *Site) IconURL(provider string) string {
+	return s.branding.Icons[provider].url(endpoint.Logo + "/" + provider)
+}
+
+// ForgotPassword returns the URL of the page for people who forgot their password, or "" if there is none.
+func (s *Site) ForgotPassword() string { return s.branding.Links[forgotPassword] }
 
 // SMARTStyle returns the site's style, for apps launched by an EHR.
 func (s *Site) SMARTStyle() *SMARTStyle { return s.smartStyle }
@@ -69,6 +80,7 @@ type layout struct {
 	Style    template.CSS
 	Script   template.JS
 	SignedIn *SignedIn
+	Links    []Link // links in the footer
 	Data     any
 }
 
@@ -79,13 +91,13 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 		script = readFile("scripts/" + v.Script + ".js")
 	}
 	h := w.Header()
-	if s.logo != nil {
+	if s.branding.Logo != nil || len(s.branding.Icons) > 0 {
 		v.Policy.Images += " 'self'"
 	}
 	h.Set("Content-Security-Policy", v.Policy.header(string(s.style), script))
 	l := languageOf(r, v.Locales)
 	var body bytes.Buffer
-	shown := layout{l.tag.String(), s.name, s.logo.url(), s.style, template.JS(script), v.SignedIn, v.Data}
+	shown := layout{l.tag.String(), s.name, s.branding.Logo.url(endpoint.Logo), s.style, template.JS(script), v.SignedIn, s.branding.footerLinks(), v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong.", http.StatusServiceUnavailable)

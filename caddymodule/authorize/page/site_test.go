@@ -72,7 +72,7 @@ func TestRecordNumbersDoNotWrap(t *testing.T) {
 	patient := Patient{Name: "Ada", Identifier: "MRN-<1>"}
 	view := View{Template: "selectpatient", Data: SelectPatient{Patients: []Patient{patient}}}
 	text := readBody(t, showView(t, httptest.NewRequest(http.MethodGet, "/", nil), view))
-	if !strings.Contains(text, `record number <span class="whole">MRN-&lt;1&gt;</span>`) {
+	if !strings.Contains(text, `<small>Record number</small> <span class="whole">MRN-&lt;1&gt;</span>`) {
 		t.Error(text)
 	}
 }

@@ -105,11 +105,24 @@ func TestShowInLanguage(t *testing.T) {
 		"de": "um mit <strong>A&amp;B</strong> fortzufahren", "fr": "Réessayez dans 30 secondes.", "es": "Contraseña", "nl": "of meld u aan met",
 	} {
 		r := showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signin", Locales: language, Data: SignIn{
-			Client: "A&B", OffersPassword: true, Providers: []ProviderLink{{"Clinic", "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
+			Client: "A&B", OffersPassword: true, Providers: []ProviderLink{{Name: "Clinic", Address: "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
 		}})
 		body := readBody(t, r)
 		if !strings.Contains(body, want) || !strings.Contains(body, `<html lang="`+language+`">`) || r.Header.Get("Content-Language") != language {
 			t.Errorf("%s: %v\n%s", language, r.Header, body)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for birthDate, want := range map[string]string{
+		"1970-03-01": "56 years", "1970-03-02": "55 years", "2024-03-01": "2 years", "2024-03-02": "23 months", "2026-02-01": "1 month",
+		"2026-02-02": "27 days", "2026-02-28": "1 day", "2026-03-01": "0 days", "2026-03-02": "", "1970-03": "", "": "",
+	} {
+		if got := Age(birthDate, now); got == nil && want != "" || got != nil && got.String() != want {
+			t.Errorf("born %s: %v, want %q", birthDate, got, want)
 		}
 	}
 }

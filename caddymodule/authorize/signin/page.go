@@ -185,13 +185,13 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	}
 	data.Passkey, data.Client, data.Links = pagePasskey(c), req.Destination.Title, req.Destination.Links
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
-	data.OffersPassword = methods.Local
+	data.OffersPassword, data.ForgotPassword = methods.Local, e.renderer.Site.ForgotPassword()
 	for _, p := range methods.Providers {
 		q := url.Values{"request": {data.Request}}
 		if data.OtherPerson {
 			q.Set(otherAccountParam, "")
 		}
-		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?" + q.Encode()})
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?" + q.Encode(), Icon: e.renderer.Site.IconURL(p.Key)})
 		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
 	e.renderer.Show(w, r, req, page.View{

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -293,6 +294,41 @@ func TestSignInDestination(t *testing.T) {
 			if got := u.Query().Get("error"); got != tt.path && u.Path != tt.path {
 				t.Errorf("sent to %s", u)
 			}
+		})
+	}
+}
+
+// The sign-in page shows the icon of a provider, and the link for forgotten passwords only with a password field.
+func TestSignInPageBranding(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	icon, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
+	authorizetest.NoError(t, err)
+	for name, local := range map[string]bool{"passwords": true, "only providers": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(hospital *people.IdentityProvider, c *authorize.Config) {
+				hospital.Domains = []string{"hospital.example"} // its people can enter an address instead of a user name
+				clinic := authorizetest.HospitalProvider(p)
+				clinic.Key, clinic.Name = "clinic", "Clinic"
+				c.IdentityProviders = append(c.IdentityProviders, clinic)
+				c.Branding.Icons = map[string]*page.Logo{"clinic": icon}
+				c.Branding.Links = map[string]string{"forgot_password": "https://help.example/password"}
+				if !local {
+					c.Users = nil
+				}
+			}))
+			r := b.Get(authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).String())
+			text := authorizetest.Body(t, r)
+			_, address, _ := strings.Cut(text, `<img src="`)
+			address, button, _ := strings.Cut(address, `"`)
+			if strings.Contains(text, "https://help.example/password") != local || strings.Count(text, "<img") != 1 || !strings.HasPrefix(button, ` alt="">Clinic</a>`) ||
+				!strings.Contains(r.Header.Get("Content-Security-Policy"), "img-src 'self'") {
+				t.Error(text)
+			}
+			image := b.Get(address)
+			authorizetest.WantStatus(t, image, http.StatusOK)
+			authorizetest.Equal(t, image.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'unsafe-inline'; sandbox")
 		})
 	}
 }

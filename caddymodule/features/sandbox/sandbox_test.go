@@ -112,14 +112,14 @@ func TestLaunchPage(t *testing.T) {
 	h := new(authorizetest.FHIRServer)
 	b := sandboxServer(t, h, nil)
 	page := openLaunchPage(b, "alice", "right")
-	authorizetest.WantText(t, page, "Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org")
+	authorizetest.WantText(t, page, "Ada Lovelace", "Bob Brown", `value="sandbox-app" selected`, `value="app">`, "app.example.org")
 	if strings.Contains(page, `value="strict"`) {
 		t.Error("an app without a launch URI is offered")
 	}
 	if h.LastReader.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.LastReader.Scope != "user/Patient.rs user/Encounter.rs" {
 		t.Errorf("FHIR server called as %+v", h.LastReader)
 	}
-	if found := authorizetest.Body(t, b.Get(launchPagePath+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
+	if found := authorizetest.Body(t, b.Get(launchPagePath+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" selected`) {
 		t.Errorf("searched: %s", found)
 	}
 }
@@ -330,10 +330,10 @@ func TestLaunchPageKeepsSelectedApp(t *testing.T) {
 	signIn := authorizetest.Body(t, b.Follow(b.Get(launchPagePath+"?app=app")))
 	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
 	page := authorizetest.Body(t, b.Get(r.Header.Get("Location")))
-	authorizetest.WantText(t, page, `name="app" value="app" required checked`)
+	authorizetest.WantText(t, page, `<option value="app" selected`)
 	search := page[:strings.Index(page, `<form method="post"`)]
 	page = authorizetest.Body(t, b.Get(launchPagePath+"?"+url.Values{"name": {"ada"}, "app": {authorizetest.FieldValue(t, search, "app")}}.Encode()))
-	authorizetest.WantText(t, page, `name="app" value="app" required checked`)
+	authorizetest.WantText(t, page, `<option value="app" selected`)
 }
 
 // The endpoints have names in the metrics.
@@ -510,7 +510,7 @@ func TestRecordNumbersDoNotWrap(t *testing.T) {
 	site.Show(w, httptest.NewRequest(http.MethodGet, "/", nil), page.View{
 		Template: "launchpage", Data: launchPageData{Patients: []page.Patient{{Name: "Ada", Identifier: "MRN-<1>"}}},
 	})
-	if text := w.Body.String(); !strings.Contains(text, `record number <span class="whole">MRN-&lt;1&gt;</span>`) {
+	if text := w.Body.String(); !strings.Contains(text, `Record number <span class="whole">MRN-&lt;1&gt;</span>`) {
 		t.Error(text)
 	}
 }

@@ -3,7 +3,9 @@
 package authorization
 
 import (
+	"bytes"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +42,7 @@ type App interface {
 
 // Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents and keys
 // below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. It passes other requests to the next handler.
-// Unhandled requests below the FHIR base get 404.
+// Unhandled requests below the FHIR base get 404. Browsers that open an unknown address get a page.
 type Authorize struct {
 	option.Source
 
@@ -98,10 +100,32 @@ func observeDuration(r *http.Request, path string, since time.Time) {
 
 // forward passes a request to the next handler. Unhandled requests below the FHIR base get 404.
 func (h *Authorize) forward(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !fhirbase.IsBelow(r.URL.Path, h.fhirBase) {
+	switch {
+	case !fhirbase.IsBelow(r.URL.Path, h.fhirBase) && endpoint.WantsPage(r):
+		return h.forwardNavigation(w, r, next)
+	case !fhirbase.IsBelow(r.URL.Path, h.fhirBase):
 		return next.ServeHTTP(w, r)
 	}
 	return fhirerror.HandleError(w, r, h.fhirBase, h.failures, fhirerror.OrNotFound{Next: next}.ServeHTTP(w, r))
+}
+
+// forwardNavigation passes a browser's navigation to the next handler. If the response is an empty 404, or if the path is below
+// /oauth2/ and there is no response, the browser gets a page.
+func (h *Authorize) forwardNavigation(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	response := caddyhttp.NewResponseRecorder(w, new(bytes.Buffer), func(status int, header http.Header) bool {
+		return status == http.StatusNotFound && header.Get("Content-Type") == ""
+	})
+	err := next.ServeHTTP(response, r)
+	isEmpty := response.Buffered() && response.Size() == 0
+	switch {
+	case err != nil:
+		return err
+	case isEmpty && response.Status() == http.StatusNotFound, isEmpty && response.Status() == 0 && strings.HasPrefix(r.URL.Path, "/oauth2/"):
+		h.app.Server().ServeHTTP(w, r)
+	case response.Status() != 0:
+		return response.WriteResponse()
+	}
+	return nil
 }
 
 // UnmarshalCaddyfile parses the directive. Syntax:
