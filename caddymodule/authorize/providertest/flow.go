@@ -170,6 +170,8 @@ func (s Settings) authenticatesClient(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()
 	switch {
+	case s.AcceptsSecret != nil:
+		return !basic && id == s.ClientID && s.AcceptsSecret(secret)
 	case s.ClientSecret == "":
 		return !basic && secret == "" && id == s.ClientID
 	case basic:

@@ -33,6 +33,7 @@ const (
 	keysEndpoint      endpoint = "jwks_uri"
 	tokenEndpoint     endpoint = "token endpoint"
 	userinfoEndpoint  endpoint = "userinfo endpoint"
+	groupsEndpoint    endpoint = "Microsoft Graph"
 	registeredURL     endpoint = "registered URL"
 )
 
