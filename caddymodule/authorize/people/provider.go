@@ -329,8 +329,12 @@ func checkProvider(c *IdentityProvider) error {
 		checkEach(slices.Values(c.Allow), AllowRule.Check), checkEach(slices.Values(c.Tenants), relyingparty.CheckTenant),
 		checkEach(maps.Keys(c.RequestParameters), func(name string) error { return CheckRequestParameter(name, c.RequestParameters[name]) }),
 	}
-	if len(c.Tenants) > 0 && c.SubIssuer != "" {
+	switch {
+	case len(c.Tenants) == 0:
+	case c.SubIssuer != "":
 		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants, whose people keep the sub of their tenant's issuer", c.Key))
+	case c.TrustEmail:
+		errs = append(errs, fmt.Errorf("idp %q: trust_email cannot be combined with tenants, because each tenant can set any address: add the claim xms_edov", c.Key))
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q has no client_id", c.Key))
