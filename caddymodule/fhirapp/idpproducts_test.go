@@ -289,9 +289,6 @@ func (tt *product) signIn(t *testing.T, g *gatewaytest.Gateway, p *productSim) (
 // sendResponse sends the provider's response to the gateway, with form_post as a form without cookies.
 func (tt *product) sendResponse(g *gatewaytest.Gateway, redirectURI string, parameters url.Values) *http.Response {
 	path := strings.TrimPrefix(redirectURI, "https://localhost:8443")
-	if tt.kind == "entra" {
-		parameters.Del("iss")
-	}
 	if tt.kind != "apple" {
 		return g.Get(path+"?"+parameters.Encode(), "")
 	}

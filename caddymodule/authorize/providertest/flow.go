@@ -48,7 +48,9 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := redirect.Query()
 	answer.Set("state", q.Get("state"))
-	answer.Set("iss", p.Issuer)
+	if supported, changed := s.Metadata["authorization_response_iss_parameter_supported"]; !changed || supported != nil {
+		answer.Set("iss", p.Issuer)
+	}
 	switch {
 	case s.AuthorizationError != "":
 		answer.Set("error", s.AuthorizationError)

@@ -37,7 +37,7 @@ func asTenant(idp *providertest.Provider, tenant string) func(*providertest.IDTo
 	return func(t *providertest.IDToken) { t.Claims["iss"], t.Claims["tid"] = issuerOf(idp, tenant), tenant }
 }
 
-// exchange signs in without the parameter iss, which Entra ID does not send.
+// exchange signs in with a response that contains the given iss, if any. Entra ID sends none.
 func exchange(t *testing.T, p *relyingparty.Provider, idp *providertest.Provider, issuer string) (*relyingparty.Identity, error) {
 	t.Helper()
 	response := providerResponse(t, p, idp, newRequest())
