@@ -82,6 +82,11 @@ func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret}); err != nil {
 		return zero, err
 	}
+	if c.AssertionKey != nil {
+		if err := c.AssertionKey.Check(); err != nil {
+			return zero, err
+		}
+	}
 	config, err := p.TLS.ClientConfig()
 	c.Transport = relyingparty.Transport(config)
 	return c, err

@@ -86,9 +86,7 @@ func TestAssertionKeyRefused(t *testing.T) {
 		writeKey(t, "EC PRIVATE KEY", der):        "openssl pkcs8",
 		pkcs8(t, josetest.NewEC(elliptic.P384())): "use P-256 or RSA",
 	} {
-		_, err := relyingparty.New(relyingparty.Config{
-			Issuer: "https://login.example", ClientID: "c", RedirectURI: redirectURI, AssertionKey: &relyingparty.AssertionKey{File: file, KeyID: "k"},
-		})
+		err := (&relyingparty.AssertionKey{File: file, KeyID: "k"}).Check()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", want, err)
 		}

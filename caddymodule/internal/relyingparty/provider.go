@@ -81,7 +81,6 @@ type Provider struct {
 	client   client
 	metadata *document[*metadata]
 	keys     *KeySet
-	signer   jose.Signer // signer for [Config.AssertionKey], or nil
 }
 
 // New returns the Provider for a configuration without performing I/O. The discovery document is fetched on first use and then
@@ -118,12 +117,6 @@ func New(c Config) (*Provider, error) {
 	p.metadata = newMetadata(c.Issuer, c.documentIssuer(), p.client, onFailure)
 	p.keys = newKeySet(p.client, newKeyInterval, onFailure, p.signInMetadata)
 	p.keys.checksIssuer = c.MultiTenant
-	if c.AssertionKey != nil {
-		var err error
-		if p.signer, err = c.AssertionKey.newSigner(); err != nil {
-			return nil, fmt.Errorf("assertion_key: %w", err)
-		}
-	}
 	return p, nil
 }
 

@@ -56,7 +56,6 @@ func TestNewRefuses(t *testing.T) {
 		"client":       func(c *relyingparty.Config) { c.ClientID = "" },
 		"redirect URI": func(c *relyingparty.Config) { c.RedirectURI = "/oauth2/callback/x" },
 		"tenants":      func(c *relyingparty.Config) { c.MultiTenant = true },
-		"key file":     func(c *relyingparty.Config) { c.AssertionKey = &relyingparty.AssertionKey{File: t.TempDir()} },
 	} {
 		c := relyingparty.Config{Issuer: "https://login.example", ClientID: "c", RedirectURI: redirectURI}
 		if _, err := relyingparty.New(c); err != nil {
