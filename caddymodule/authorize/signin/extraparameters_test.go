@@ -20,8 +20,11 @@ var providerLink = regexp.MustCompile(`href="(/oauth2/login/hospital\?request=[^
 func TestForwardedParameters(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.RequestParameters = map[string]string{"domain_hint": "", "hd": "hospital.example", "kc_idp_hint": ""}
+		clinic := authorizetest.HospitalProvider(p)
+		clinic.Key, clinic.RequestParameters = "clinic", map[string]string{"hd": "", "other": ""}
+		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
 	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"domain_hint": {"a&state=forged"}, "hd": {"attacker.example"}, "resource": {""}, "other": {"x"}}))))
 	link := providerLink.FindStringSubmatch(page)

@@ -15,9 +15,6 @@ import (
 // maxGroups is the maximum number of groups of one person, which are read for each request of an app.
 const maxGroups = 2000
 
-// errGroups is returned if Microsoft Graph does not return a person's groups.
-var errGroups = errors.New("invalid groups")
-
 // addGroups adds the groups of a person in more than 200 groups, for whom Entra ID's ID token only refers to Microsoft Graph.
 // The response includes the groups of groups. If it fails, the sign-in fails, because rules must not apply to too few groups.
 func (p *Provider) addGroups(ctx context.Context, identity *Identity, accessToken string) error {
@@ -46,17 +43,20 @@ func (p *Provider) fetchGroups(ctx context.Context, accessToken string) ([]strin
 	}
 	r.Header = http.Header{"Authorization": {"Bearer " + accessToken}, "Content-Type": {"application/json"}, "Accept": {"application/json"}}
 	body, _, err := p.client.do(groupsEndpoint, r)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrStatus):
+		return nil, fmt.Errorf("%w: %w", ErrGroups, err)
+	case err != nil:
 		return nil, err
 	}
 	var response struct {
 		Value []string `json:"value"`
 	}
 	if err := json.Unmarshal(body, &response); err != nil {
-		return nil, fmt.Errorf("%w: %w", errGroups, err)
+		return nil, fmt.Errorf("%w: %w", ErrGroups, err)
 	}
 	if response.Value == nil || len(response.Value) > maxGroups {
-		return nil, fmt.Errorf("%w: %d groups, expected at most %d", errGroups, len(response.Value), maxGroups)
+		return nil, fmt.Errorf("%w: %d groups, expected at most %d", ErrGroups, len(response.Value), maxGroups)
 	}
 	return response.Value, nil
 }
