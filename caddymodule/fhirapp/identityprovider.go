@@ -255,9 +255,10 @@ var providerKinds = map[string]providerKind{
 	// The userinfo endpoint returns only sub, and rejects access tokens for the Web API that resource selects. group is the name
 	// of the claim type Group.
 	"adfs": {claims: map[string]string{"preferred_username": "upn", "groups": "group"}, skipsUserinfo: true},
-	// Apple requires form_post with these scopes, sends email_verified as a string, and allows one refresh per day.
+	// Apple requires form_post with any scope, sends email_verified as a string, and allows one refresh per day. The scope name is
+	// not requested, because Apple sends names only in an additional form parameter of the first sign-in.
 	"apple": {
-		name: "Apple", issuer: "https://appleid.apple.com", scopes: []string{"name", "email"}, responseMode: "form_post",
+		name: "Apple", issuer: "https://appleid.apple.com", scopes: []string{"email"}, responseMode: "form_post",
 		trustsEmail: true, skipsRevalidation: true,
 	},
 	"ping": {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // predefined policies of PingOne

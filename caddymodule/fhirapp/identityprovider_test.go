@@ -42,11 +42,11 @@ func TestProviderKinds(t *testing.T) {
 		}
 	}
 	apple := (&IdentityProvider{Kind: "apple"}).withDefaults()
-	if apple.Issuer != "https://appleid.apple.com" || apple.Revalidate.Interval >= 0 || !apple.TrustEmail || apple.ResponseMode != "form_post" || !slices.Equal(apple.Scopes, []string{"name", "email"}) {
+	if apple.Issuer != "https://appleid.apple.com" || apple.Revalidate.Interval >= 0 || !apple.TrustEmail || apple.ResponseMode != "form_post" || !slices.Equal(apple.Scopes, []string{"email"}) {
 		t.Errorf("%+v", apple)
 	}
-	rechecked := (&IdentityProvider{Kind: "apple", Revalidate: &Revalidation{Interval: caddy.Duration(time.Hour)}, IdentityProvider: people.IdentityProvider{Scopes: []string{"email"}}}).withDefaults()
-	if rechecked.Revalidate.Interval != time.Hour || !slices.Equal(rechecked.Scopes, []string{"email"}) {
+	rechecked := (&IdentityProvider{Kind: "apple", Revalidate: &Revalidation{Interval: caddy.Duration(time.Hour)}, IdentityProvider: people.IdentityProvider{Scopes: []string{"profile"}}}).withDefaults()
+	if rechecked.Revalidate.Interval != time.Hour || !slices.Equal(rechecked.Scopes, []string{"profile"}) {
 		t.Errorf("%+v", rechecked)
 	}
 	if providerKinds["keycloak"].acrMap["3"] != "" {

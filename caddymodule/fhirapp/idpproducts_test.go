@@ -159,7 +159,7 @@ var products = []product{
 	{name: "AD FS, address not trusted", kind: "adfs", path: "/adfs", options: "claim fhirUser fhirUser", settings: adfs,
 		claims: object{"email": "alice@hospital.example", "group": list{"g", "h"}, "fhirUser": "Practitioner/42"}, want: unverified},
 	{name: "Apple", kind: "apple", options: "fhir_user 000123.abc Practitioner/42", settings: apple, sub: "000123.abc", claims: object{"email": "alice@hospital.example", "email_verified": "true", "is_private_email": "false", "nonce_supported": true},
-		sent: url.Values{"response_mode": {"form_post"}, "scope": {"openid name email"}}, denied: true},
+		sent: url.Values{"response_mode": {"form_post"}, "scope": {"openid email"}}, denied: true},
 	{name: "Apple at Work & School", kind: "apple", options: "fhir_user 000123.abc Practitioner/42", settings: apple, sub: "000123.abc", claims: object{"email": "alice@hospital.example", "email_verified": "false"}, want: unverified, denied: true},
 	{name: "Okta, custom authorization server", kind: "okta", path: "/oauth2/default", options: "claim fhirUser fhirUser", settings: metadata(object{"scopes_supported": list{"openid", "profile", "email", "offline_access", "device_sso"}}),
 		claims: object{"ver": 1, "idp": "00o", "amr": list{"pwd"}, "groups": list{"Everyone", "g"}, "fhirUser": list{"Practitioner/42"}}, userinfo: object{"email": "alice@hospital.example", "email_verified": true}},
@@ -321,6 +321,11 @@ func TestProducts(t *testing.T) {
 			if tt.fails != "" {
 				authorizetest.WantError(t, u, tt.fails)
 				return
+			}
+			for _, e := range []providertest.Endpoint{providertest.Discovery, providertest.Keys, providertest.Token, providertest.UserInfo, graph} {
+				if n := len(p.Requests(e)); n > 1 {
+					t.Errorf("%d requests to %s", n, e)
+				}
 			}
 			if authorizetest.WantCode(t, u); !t.Failed() {
 				tt.checkTokens(t, p, g, u.Query().Get("code"))
