@@ -1,6 +1,8 @@
 package documents
 
 import (
+	"crypto/elliptic"
+	"crypto/x509"
 	"encoding/json"
 	"go/parser"
 	"go/token"
@@ -24,6 +26,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	"github.com/caddy-fhir/caddy-fhir/terminology/dispatch"
@@ -123,6 +126,11 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	certificates := gatewaytest.NewAuthority(t, "hospital")
 	certificates.WritePEM(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.Certificate.Raw)
 	certificates.Issue("gateway", filepath.Join(folder, "gateway.pem"), filepath.Join(folder, "gateway.key"))
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(josetest.NewEC(elliptic.P256()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates.WritePEM(filepath.Join(folder, "AuthKey_ABC123DEFG.p8"), "PRIVATE KEY", pkcs8)
 	for name, text := range documents(t) {
 		for _, found := range fence.FindAllStringSubmatch(text, -1) {
 			if found[1] != "caddyfile" {

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
@@ -52,6 +53,10 @@ func TestCheckCommand(t *testing.T) {
 	}
 	const statement = `{"resourceType":"CapabilityStatement","status":"active","date":"2026-01-01","kind":"instance","fhirVersion":"4.0.1","format":["json"]}`
 	well, older, down := answer(200, statement), answer(200, strings.Replace(statement, "4.0.1", "3.0.2", 1)), answer(503, "")
+	keyOnly := providertest.Start(t, func(s *providertest.Settings) {
+		s.Metadata["token_endpoint_auth_methods_supported"] = []string{"private_key_jwt"}
+	})
+	shared := providertest.Start(t, func(s *providertest.Settings) { s.Metadata["issuer"] = "https://login.example/{tenantid}/v2.0" })
 	for _, tt := range []struct {
 		name, backend, terminology, idp string
 		fails                           []string
@@ -61,6 +66,8 @@ func TestCheckCommand(t *testing.T) {
 		{"an older FHIR", older, well, "", []string{"FHIR server: GET metadata: FHIR version 3.0.2 is not supported"}},
 		{"no terminology server", well, down, "", []string{"terminology server " + down}},
 		{"no provider", well, well, down, []string{"idp hospital (" + down + ")"}},
+		{"only private_key_jwt", well, well, keyOnly.Issuer + "\n\t\t\tclient_secret s", []string{"idp hospital (" + keyOnly.Issuer + "): invalid provider metadata: token_endpoint_auth_methods_supported"}},
+		{"several tenants without tenants", well, well, shared.Issuer, []string{"idp hospital (" + shared.Issuer + "): invalid provider metadata: the issuer has several tenants"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,7 +25,8 @@ type IdentityProvider struct {
 	people.IdentityProvider
 
 	// The product, which sets the defaults of other options: `keycloak`, `entra`, `okta`, `google` (which also has a default
-	// issuer and specific error messages), `auth0`, `ping`, or `oidc` for other products. Default: `oidc`.
+	// issuer and specific error messages), `auth0`, `ping`, `adfs`, `apple` (with a default issuer), or `oidc` for other products.
+	// Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
 	option.TLS
@@ -80,6 +82,11 @@ func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret}); err != nil {
 		return zero, err
 	}
+	if c.AssertionKey != nil {
+		if err := c.AssertionKey.Check(); err != nil {
+			return zero, err
+		}
+	}
 	config, err := p.TLS.ClientConfig()
 	c.Transport = relyingparty.Transport(config)
 	return c, err
@@ -107,6 +114,13 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"issuer":              option.Word(&p.Issuer, relyingparty.CheckIssuer),
 		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
 		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
+		"assertion_key":       p.parseAssertionKey,
+		"tenants":             option.Words(&p.Tenants, relyingparty.CheckTenant),
+		"request_parameter":   p.parseRequestParameter,
+		"response_mode":       option.Word(&p.ResponseMode, option.OneOf("form_post")),
+		"userinfo":            option.SingleValue("off", &p.SkipUserinfo),
+		"graph_groups":        p.parseGraphGroups,
+		"trust_email":         option.Flag(&p.TrustEmail),
 		"scopes":              scopeoption.Words(&p.Scopes, smart.CheckScope),
 		"id_token_alg":        option.Words(&p.IDTokenAlgorithms, option.OneOf(relyingparty.AlgorithmNames()...)),
 		"timeout":             option.Duration(&p.Timeout),
@@ -125,7 +139,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
 	configured := fields.Features(providerFeatures)
-	err = fields.Parse(d, configured.Repeatable("claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow")...)
+	err = fields.Parse(d, configured.Repeatable("claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow", "request_parameter")...)
 	p.FeaturesRaw = configured.Raw()
 	switch {
 	case err != nil:
@@ -136,6 +150,42 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		return d.Errf("idp %s: issuer is required", p.Key)
 	}
 	return nil
+}
+
+func (p *IdentityProvider) parseAssertionKey(d *caddyfile.Dispenser) error {
+	p.AssertionKey = new(relyingparty.AssertionKey)
+	args := d.RemainingArgs()
+	if len(args) < 2 || len(args) > 3 {
+		return d.Err("assertion_key requires a file and the key's ID, then the iss of the JWT if it is not the client_id")
+	}
+	p.AssertionKey.File, p.AssertionKey.KeyID, p.AssertionKey.Issuer = args[0], args[1], strings.Join(args[2:], "")
+	return nil
+}
+
+func (p *IdentityProvider) parseRequestParameter(d *caddyfile.Dispenser) error {
+	name, value, err := option.ParseOneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	if _, ok := p.RequestParameters[name]; ok {
+		return d.Errf("duplicate request_parameter %s", name)
+	}
+	if p.RequestParameters == nil {
+		p.RequestParameters = map[string]string{}
+	}
+	p.RequestParameters[name] = value
+	return option.WithLine(d, people.CheckRequestParameter(name, value))
+}
+
+// defaultGraph is the base URL of Microsoft Graph outside of the national clouds.
+const defaultGraph = "https://graph.microsoft.com"
+
+func (p *IdentityProvider) parseGraphGroups(d *caddyfile.Dispenser) error {
+	p.GraphURL = defaultGraph
+	if d.CountRemainingArgs() == 0 {
+		return nil
+	}
+	return option.Word(&p.GraphURL, relyingparty.CheckIssuer)(d)
 }
 
 func (p *IdentityProvider) checkKind() error {
@@ -182,6 +232,12 @@ type providerKind struct {
 	acrMap                map[string]string // gateway acr by upstream acr
 	acrClaim              string            // name of the claim used instead of acr
 	supportsSelectAccount bool              // whether prompt=select_account is supported, even if discovery does not list it
+
+	scopes            []string // default scopes
+	responseMode      string   // default response_mode
+	skipsUserinfo     bool     // whether userinfo contains only sub
+	trustsEmail       bool     // whether email_verified may be missing or a string
+	skipsRevalidation bool     // whether rechecks are off, because the provider limits them
 }
 
 // providerKinds contains the defaults of each kind. Values that each site chooses, such as groups of Auth0 or policies of
@@ -196,19 +252,38 @@ var providerKinds = map[string]providerKind{
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
 	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", supportsSelectAccount: true},
 	"auth0":    {acrMap: map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}},
-	"ping":     {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // predefined policies of PingOne
+	// The userinfo endpoint returns only sub, and rejects access tokens for the Web API that resource selects. group is the name
+	// of the claim type Group.
+	"adfs": {claims: map[string]string{"preferred_username": "upn", "groups": "group"}, skipsUserinfo: true},
+	// Apple requires form_post with any scope, sends email_verified as a string, and allows one refresh per day. The scope name is
+	// not requested, because Apple sends names only in an additional form parameter of the first sign-in.
+	"apple": {
+		name: "Apple", issuer: "https://appleid.apple.com", scopes: []string{"email"}, responseMode: "form_post",
+		trustsEmail: true, skipsRevalidation: true,
+	},
+	"ping": {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // predefined policies of PingOne
 }
 
-var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping")
+var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping", "adfs", "apple")
 
 // applyDefaults sets the options that are not configured to the defaults of the kind.
 func (k providerKind) applyDefaults(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
 	c.ACRClaim, c.SelectAccount = k.acrClaim, k.supportsSelectAccount
 	c.ACRMap = mergeClaims(k.acrMap, c.ACRMap)
-	if c.Claims["email"] == "" { // the kind's email_verified applies only to the provider's own email claim
-		c.Claims = mergeClaims(k.claims, c.Claims)
+	c.ResponseMode = cmp.Or(c.ResponseMode, k.responseMode)
+	c.SkipUserinfo, c.TrustEmail = c.SkipUserinfo || k.skipsUserinfo, c.TrustEmail || k.trustsEmail
+	if len(c.Scopes) == 0 {
+		c.Scopes = k.scopes
 	}
+	if k.skipsRevalidation && c.Revalidate == (people.Revalidation{}) {
+		c.Revalidate.Interval = -1
+	}
+	claims := maps.Clone(k.claims)
+	if c.Claims["email"] != "" { // the kind's email_verified applies only to the provider's own email claim
+		delete(claims, "email_verified")
+	}
+	c.Claims = mergeClaims(claims, c.Claims)
 }
 
 // mergeClaims returns the default claims, overridden by the configured claims.

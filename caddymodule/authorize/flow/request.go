@@ -100,7 +100,7 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 		return nil, err
 	}
 	req.fromRequestObject = inObject
-	req.signIn.Query = p.EncodeSelected(RequestParameters...)
+	req.signIn.Query = p.EncodeSelected(slices.Concat(RequestParameters, q.accounts.ForwardedParameters())...)
 	if err := q.checkParameters(ctx, req, p, objectErr); err != nil {
 		return req, err
 	}

@@ -9,6 +9,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
+// An identity provider's option can forward no parameter of apps that is meant for the gateway.
+func TestRequestParametersAreNotForwarded(t *testing.T) {
+	t.Parallel()
+	for _, name := range RequestParameters {
+		if people.CheckRequestParameter(name, "") == nil {
+			t.Errorf("%s can be forwarded", name)
+		}
+	}
+	for _, name := range []string{"domain_hint", "kc_idp_hint", "hd", "audience"} {
+		if err := people.CheckRequestParameter(name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Every parameter read during checks is in RequestParameters and survives rechecks.
 func TestRequestParametersAreKept(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -76,7 +77,9 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 	return stored, nil
 }
 
-func (s *storedAccount) identity() identity { return identity{user: s.User, groups: s.Groups} }
+func (s *storedAccount) identity() identity {
+	return identity{subject: s.Subject, user: s.User, groups: s.Groups}
+}
 
 // AddProvider adds an identity provider with its redirect URI.
 func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
@@ -88,8 +91,10 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 		return err
 	}
 	for _, other := range a.Providers {
-		if other.subIssuer() == p.subIssuer() && other.Issuer != p.Issuer {
-			return fmt.Errorf("idp %s: idp %s already uses the sub namespace %s", c.Key, other.Key, p.subIssuer())
+		for _, issuer := range p.issuersOfSubs() {
+			if slices.Contains(other.issuersOfSubs(), issuer) && other.Issuer != p.Issuer {
+				return fmt.Errorf("idp %s: idp %s already uses the sub namespace %s", c.Key, other.Key, issuer)
+			}
 		}
 	}
 	a.Providers[c.Key] = p
@@ -108,7 +113,7 @@ func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject s
 	}
 	id := user
 	if a.Directory.User(user) != nil { // the account is linked to a local user
-		id = accountID(p.subIssuer(), subject)
+		id = p.accountID(subject)
 	}
 	value, err := a.Store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) { // the account was removed concurrently
@@ -346,7 +351,7 @@ func (a *Accounts) IsUnlinked(ctx context.Context, user *User, provider, subject
 	if p == nil {
 		return true, nil
 	}
-	return a.IsAccountUnlinked(ctx, user, p, accountID(p.subIssuer(), subject))
+	return a.IsAccountUnlinked(ctx, user, p, p.accountID(subject))
 }
 
 // IsAccountUnlinked reports whether a provider's account is no longer linked to a local user.
@@ -364,7 +369,7 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	if p == nil || a.Directory.User(user) == nil {
 		return ""
 	}
-	return accountID(p.subIssuer(), subject)
+	return p.accountID(subject)
 }
 
 // findFHIRUser validates the provider's fhirUser claim and returns the result of a search at the FHIR server, if any.
@@ -581,6 +586,10 @@ func (a *Accounts) DeleteAccount(ctx context.Context, id string) error {
 
 // denialReason returns an error that describes how a person fails each rule, without claim values.
 func (p *Provider) denialReason(id identity) error {
+	if !p.allowsTenant(id.subject) {
+		tenant, _ := relyingparty.SplitSubject(id.subject)
+		return fmt.Errorf("tenant %s is not listed in tenants", tenant)
+	}
 	var mismatches []string
 	for _, rule := range p.Allow {
 		mismatches = append(mismatches, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.mismatch(rule)))

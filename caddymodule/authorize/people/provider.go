@@ -44,6 +44,28 @@ type IdentityProvider struct {
 	// The client secret at the provider. Caddy's placeholders are supported. Default: none.
 	ClientSecret string `json:"client_secret,omitempty"`
 
+	// The private key that signs a JWT for each request to the provider, which is sent as the client secret. Default: none.
+	AssertionKey *relyingparty.AssertionKey `json:"assertion_key,omitempty"`
+
+	// The IDs of the tenants of Entra ID whose people may sign in. The issuer is then the shared issuer of `organizations` or
+	// `common`, and subjects start with the tenant ID and a slash. Default: the provider has one issuer.
+	Tenants []string `json:"tenants,omitempty"`
+
+	// Additional parameters of authentication requests, by name. If the value is empty, the value in the app's authorization
+	// request is forwarded. Default: none.
+	RequestParameters map[string]string `json:"request_parameters,omitempty"`
+
+	// How the provider returns the response: `form_post` for a form that the browser sends. Default: the provider's default for
+	// `response_type=code`, which is the query.
+	ResponseMode string `json:"response_mode,omitempty"`
+
+	// Send no requests to the provider's userinfo endpoint. Default: false.
+	SkipUserinfo bool `json:"skip_userinfo,omitempty"`
+
+	// The base URL of Microsoft Graph. The groups of people in more than 200 groups, which do not fit into Entra ID's ID tokens,
+	// are fetched from there. Default: none, and these people have no groups.
+	GraphURL string `json:"graph_url,omitempty"`
+
 	// The scopes to request in addition to `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
@@ -95,6 +117,9 @@ type IdentityProvider struct {
 	// set addresses at the provider can then sign in as these users. Default: separate federated accounts by issuer
 	// and subject.
 	LinkEmail bool `json:"link_email,omitempty"`
+
+	// Treat the provider's e-mail addresses as verified if `email_verified` is missing or the string `true`. Default: false.
+	TrustEmail bool `json:"trust_email,omitempty"`
 
 	// Store the provider's ID token with the session, so that logout at the provider does not need confirmation. Default:
 	// false.
@@ -169,6 +194,57 @@ func CheckMappedClaim(claim string) error {
 	return nil
 }
 
+// reservedParameters lists the parameters of authentication requests that the gateway sets or must not send.
+var reservedParameters = []string{
+	"access_type", "acr_values", "claims", "client_assertion", "client_assertion_type", "client_id", "client_secret", "code", "code_challenge",
+	"code_challenge_method", "code_verifier", "dpop_jkt", "grant_type", "id_token_hint", "identity_provider", "login_hint", "max_age", "nonce",
+	"prompt", "redirect_uri", "registration", "request", "request_uri", "response_mode", "response_type", "scope", "state", "ui_locales",
+}
+
+var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+
+// CheckRequestParameter returns an error if an authentication request cannot contain an additional parameter.
+func CheckRequestParameter(name, value string) error {
+	switch {
+	case !parameterName.MatchString(name) || len(value) > maxForwardedParameter:
+		return fmt.Errorf("request_parameter %q: use at most 64 letters, digits, dots, hyphens and underscores, and a value of at most %d bytes", name, maxForwardedParameter)
+	case slices.Contains(reservedParameters, name):
+		return fmt.Errorf("request_parameter %s: the gateway sets this parameter itself", name)
+	case value == "" && slices.Contains(appParameters, name):
+		return fmt.Errorf("request_parameter %s: this parameter of apps is meant for the gateway: set a value instead of forwarding it", name)
+	}
+	return nil
+}
+
+// appParameters lists parameters of apps that are meant for the gateway although they are not reserved.
+var appParameters = []string{"aud", "launch", "resource"}
+
+// maxForwardedParameter is the maximum length of the value of an additional parameter in bytes. Longer values are not forwarded.
+const maxForwardedParameter = 1 << 10
+
+// ExtraParameters returns the additional parameters of an authentication request for an app's request.
+func (p *Provider) ExtraParameters(of oauth2.Parameters) map[string]string {
+	extra := make(map[string]string, len(p.RequestParameters))
+	for name, value := range p.RequestParameters {
+		if value = cmp.Or(value, of.Get(name)); value != "" && len(value) <= maxForwardedParameter {
+			extra[name] = value
+		}
+	}
+	return extra
+}
+
+// ForwardedParameters returns the names of the parameters that are forwarded to any provider.
+func (a *Accounts) ForwardedParameters() (names []string) {
+	for _, p := range a.Providers {
+		for name, value := range p.RequestParameters {
+			if value == "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // CheckProviderKey returns an error for an invalid provider key.
 func CheckProviderKey(key string) error {
 	if !providerKey.MatchString(key) || key == Local {
@@ -211,6 +287,14 @@ type Provider struct {
 // subIssuer returns the issuer that namespaces the provider's accounts.
 func (p *Provider) subIssuer() string { return cmp.Or(p.SubIssuer, p.Issuer) }
 
+// issuersOfSubs returns the issuers from which [Provider.accountID] derives subs.
+func (p *Provider) issuersOfSubs() (issuers []string) {
+	for _, tenant := range p.Tenants {
+		issuers = append(issuers, relyingparty.TenantIssuer(p.Issuer, tenant))
+	}
+	return append(issuers, p.subIssuer())
+}
+
 // Endpoint returns a handler that calls serve with p, and records p as the provider of the request's audit events.
 func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Provider)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -229,6 +313,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
 		RedirectURI: redirectURI, SelectAccount: c.SelectAccount, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
 		RequestOfflineAccess: c.Revalidate.Interval > 0, IsGoogle: c.Google, IDTokenAlgorithms: c.IDTokenAlgorithms,
+		AssertionKey: c.AssertionKey, MultiTenant: len(c.Tenants) > 0, SkipUserinfo: c.SkipUserinfo, GraphURL: c.GraphURL, ResponseMode: c.ResponseMode,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)
@@ -241,7 +326,15 @@ func checkProvider(c *IdentityProvider) error {
 		CheckProviderKey(c.Key), c.Revalidate.Check(), tokenclaim.CheckAll(c.TokenClaims),
 		checkEach(slices.Values(c.FHIRUserSearch), launch.PersonSearch.Check), checkEach(maps.Keys(c.Claims), CheckMappedClaim),
 		checkEach(slices.Values(c.Domains), CheckDomain), checkEach(maps.Values(c.FHIRUsers), CheckFHIRUser),
-		checkEach(slices.Values(c.Allow), AllowRule.Check),
+		checkEach(slices.Values(c.Allow), AllowRule.Check), checkEach(slices.Values(c.Tenants), relyingparty.CheckTenant),
+		checkEach(maps.Keys(c.RequestParameters), func(name string) error { return CheckRequestParameter(name, c.RequestParameters[name]) }),
+	}
+	switch {
+	case len(c.Tenants) == 0:
+	case c.SubIssuer != "":
+		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants, whose people keep the sub of their tenant's issuer", c.Key))
+	case c.TrustEmail:
+		errs = append(errs, fmt.Errorf("idp %q: trust_email cannot be combined with tenants, because each tenant can set any address: add the claim xms_edov", c.Key))
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q has no client_id", c.Key))
@@ -275,13 +368,13 @@ type identity struct {
 // "true" or 1 (OpenID Connect Core §5.1).
 func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
-	verified, _ := p.claim(from, "email_verified").(bool)
+	verified := p.isEmailVerified(from)
 	sub, _ := from.Claims[p.Sub].(string)
 	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
 	groups, complete := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.DefaultGroupsClaim], tokenclaim.DefaultGroupsClaim))
 	id.groups = groups
 	id.user = User{
-		ID: accountID(id.issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		ID: p.accountID(from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
 		Claims: p.furtherClaims(from), Groups: id.groups, provider: p.Key,
 	}
@@ -290,7 +383,7 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 		id.user.Unread = append(id.user.Unread, tokenclaim.DefaultGroupsClaim)
 	}
 	if p.Claims["fhirUser"] != "" {
-		id.user.FHIRUser = text("fhirUser")
+		id.user.FHIRUser = claimText("fhirUser", firstOfOne(p.claim(from, "fhirUser")))
 	}
 	if p.Claims["patient"] != "" {
 		ids, _ := tokenclaim.List(p.claim(from, "patient"))
@@ -301,6 +394,24 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 		id.queries = launch.Queries(p.FHIRUserSearch, from.Claims, id.verifiedEmail(), id.user.Claims["birthdate"])
 	}
 	return id
+}
+
+// isEmailVerified reports whether the provider has verified the person's e-mail address.
+func (p *Provider) isEmailVerified(from *relyingparty.Identity) bool {
+	switch claim := p.claim(from, "email_verified"); claim {
+	case nil, "true":
+		return p.TrustEmail
+	default:
+		return claim == true
+	}
+}
+
+// firstOfOne returns the element of a list with one element, because some providers return every attribute as a list.
+func firstOfOne(claim any) any {
+	if list, _ := claim.([]any); len(list) == 1 {
+		return list[0]
+	}
+	return claim
 }
 
 // Label returns the display name of a provider's person, regardless of whether sign-in is permitted.
@@ -400,7 +511,26 @@ func accountID(issuer, subject string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// accountID returns the sub of a federated person. With several tenants, the person has the same sub as with the issuer of their
+// tenant alone.
+func (p *Provider) accountID(subject string) string {
+	if len(p.Tenants) == 0 {
+		return accountID(p.subIssuer(), subject)
+	}
+	tenant, sub := relyingparty.SplitSubject(subject)
+	return accountID(relyingparty.TenantIssuer(p.Issuer, tenant), sub)
+}
+
+// allowsTenant reports whether people of a subject's tenant may sign in.
+func (p *Provider) allowsTenant(subject string) bool {
+	tenant, _ := relyingparty.SplitSubject(subject)
+	return len(p.Tenants) == 0 || slices.Contains(p.Tenants, tenant)
+}
+
 func (p *Provider) allowsSignIn(id identity) bool {
+	if !p.allowsTenant(id.subject) {
+		return false
+	}
 	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
 }
 

@@ -50,12 +50,21 @@ func TestIdentityClaims(t *testing.T) {
 		{"phone_number mapped, but not what verifies it", IdentityProvider{Claims: map[string]string{"phone_number": "mobile"}}, map[string]any{
 			"mobile": "+1", "phone_number_verified": true,
 		}, User{Phone: "+1"}},
+		{`trusted, email_verified "true"`, IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example", EmailVerified: true}},
+		{"trusted, email_verified missing", IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example"}, User{Email: "a@x.example", EmailVerified: true}},
+		{"trusted, email_verified false", IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example", "email_verified": false}, User{Email: "a@x.example"}},
+		{`trusted, email_verified "false"`, IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example", "email_verified": "false"}, User{Email: "a@x.example"}},
+		{"trusted, email_verified 1", IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example", "email_verified": json.Number("1")}, User{Email: "a@x.example"}},
+		{"trusted, email_verified a list", IdentityProvider{TrustEmail: true}, map[string]any{"email": "a@x.example", "email_verified": []any{true}}, User{Email: "a@x.example"}},
+		{"fhirUser in a list", IdentityProvider{Claims: map[string]string{"fhirUser": "fhir"}}, map[string]any{"fhir": []any{"Practitioner/1"}}, User{FHIRUser: "Practitioner/1"}},
+		{"several fhirUsers", IdentityProvider{Claims: map[string]string{"fhirUser": "fhir"}}, map[string]any{"fhir": []any{"Practitioner/1", "Practitioner/2"}}, User{}},
 		{"email_verified of two @", IdentityProvider{}, map[string]any{"email": "a@b@x.example", "email_verified": true}, User{Email: "a@b@x.example"}},
 		{"claims of other types", IdentityProvider{}, map[string]any{"name": json.Number("1"), "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Provider{IdentityProvider: tt.p}
+			p.Issuer = "https://i.example"
 			got := p.Identity(&relyingparty.Identity{Issuer: "https://i.example", Subject: "s", Claims: tt.claims}).user
 			tt.want.ID = accountID("https://i.example", "s")
 			if !reflect.DeepEqual(got, tt.want) {

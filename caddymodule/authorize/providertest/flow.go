@@ -48,7 +48,9 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := redirect.Query()
 	answer.Set("state", q.Get("state"))
-	answer.Set("iss", p.Issuer)
+	if supported, changed := s.Metadata["authorization_response_iss_parameter_supported"]; !changed || supported != nil {
+		answer.Set("iss", p.Issuer)
+	}
 	switch {
 	case s.AuthorizationError != "":
 		answer.Set("error", s.AuthorizationError)
@@ -170,6 +172,8 @@ func (s Settings) authenticatesClient(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()
 	switch {
+	case s.AcceptsSecret != nil:
+		return !basic && id == s.ClientID && s.AcceptsSecret(secret)
 	case s.ClientSecret == "":
 		return !basic && secret == "" && id == s.ClientID
 	case basic:

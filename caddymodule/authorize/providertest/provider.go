@@ -59,6 +59,10 @@ type Settings struct {
 	// ClientSecret is the client's secret. If empty, the client is public and must not send a secret. Default: the constant
 	// ClientSecret.
 	ClientSecret string
+	// AcceptsSecret checks the client's secret instead of ClientSecret. Default: none.
+	AcceptsSecret func(secret string) bool
+	// Path is the path of the issuer. It can be set only in [Start]. Default: none.
+	Path string
 	// People contains the people who can sign in. Without a login_hint that matches another person's Subject, the first person
 	// signs in. Refresh tokens of people who are no longer listed are rejected. Default: [Alice].
 	People   []Person
@@ -120,7 +124,7 @@ func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	}
 	p.listen(tb)
 	p.server.Start()
-	p.Issuer = p.server.URL
+	p.Issuer = p.server.URL + p.settings.Path
 	return p
 }
 
@@ -213,7 +217,7 @@ type grant struct {
 
 // ServeHTTP implements http.Handler.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e := Endpoint(r.URL.Path)
+	e := Endpoint(strings.TrimPrefix(r.URL.Path, strings.TrimSuffix(p.currentSettings().Path, "/")))
 	// Faults require this, too: the server detects that a client has disconnected only after the body was read.
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -251,7 +255,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 		"authorization_response_iss_parameter_supported": true,
 	}
 	for e, name := range metadataNames {
-		document[name] = p.Issuer + string(e)
+		document[name] = strings.TrimSuffix(p.Issuer, "/") + string(e)
 	}
 	for name, value := range p.currentSettings().Metadata {
 		if document[name] = value; value == nil {

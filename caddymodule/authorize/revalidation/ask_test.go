@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
 // putRecord stores a sign-in that was last confirmed an hour ago.
@@ -210,6 +212,26 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 					t.Errorf("%d requests, %d sign-ins ended; the record was %s and is %s, %v", counter.requests, ended, before, after, err)
 				}
 			})
+		}
+	}
+}
+
+// A response about one person does not cause a back-off for everyone.
+func TestResultOfFailure(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want Result
+	}{
+		{nil, Answered},
+		{fmt.Errorf("%w: 403", relyingparty.ErrGroups), Answered},
+		{fmt.Errorf("%w: exp", relyingparty.ErrIDToken), Answered},
+		{&relyingparty.Error{Kind: relyingparty.TokenRejected, Status: 400, Code: "invalid_grant"}, Answered},
+		{&relyingparty.Error{Kind: relyingparty.TokenRejected, Status: 401, Code: "invalid_client"}, Rejected},
+		{&relyingparty.Error{Kind: relyingparty.ReadTimeout}, Unanswered},
+	} {
+		if got := resultOf(tt.err); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
 		}
 	}
 }

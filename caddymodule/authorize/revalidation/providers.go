@@ -154,9 +154,10 @@ type ProviderState struct {
 	Latest    map[Result]time.Time `json:"latest,omitempty"`    // latest checks at this gateway by result
 }
 
-// isAboutPerson reports whether a provider's response concerns one person, including invalid ID tokens and userinfo.
+// isAboutPerson reports whether a provider's response concerns one person, including invalid ID tokens, userinfo and groups.
 func isAboutPerson(err error) bool {
-	return err == nil || relyingparty.IsDenial(err) || errors.Is(err, relyingparty.ErrIDToken) || errors.Is(err, relyingparty.ErrUserInfo)
+	isErr := func(target error) bool { return errors.Is(err, target) }
+	return err == nil || relyingparty.IsDenial(err) || slices.ContainsFunc([]error{relyingparty.ErrIDToken, relyingparty.ErrUserInfo, relyingparty.ErrGroups}, isErr)
 }
 
 const (

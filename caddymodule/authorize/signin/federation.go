@@ -116,6 +116,31 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 	})
 }
 
+// callbackHandler returns the handler of a provider's authentication responses.
+func (f *federation) callbackHandler(responder *endpoint.Responder, p *people.Provider) http.Handler {
+	if p.ResponseMode == "" {
+		return responder.Handler(p.Endpoint(f.callback), http.MethodGet)
+	}
+	return responder.Handler(p.Endpoint(func(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+		if r.Method == http.MethodPost {
+			f.callbackForm(w, r, p)
+			return
+		}
+		f.callback(w, r, p)
+	}), http.MethodGet, http.MethodPost)
+}
+
+// callbackForm handles an authentication response that the browser sends as a form from the provider's page (OAuth 2.0 Form Post
+// Response Mode §2). It redirects to the callback, because the browser sends no SameSite cookies with a form of another site.
+func (f *federation) callbackForm(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	form, err := oauth2.ReadCheckedForm(w, r)
+	if err != nil {
+		f.renderer.ShowError(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Callback+p.Key+"?"+form.EncodeSelected("code", "error", "error_description", "iss", "state"))
+}
+
 // callback handles a provider's authentication response (OpenID Connect Core §3.1.2.5).
 func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	q, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
@@ -294,8 +319,9 @@ const pendingLifetime = 10 * time.Minute
 
 // newPendingSignIn returns a new sign-in at a provider with a new state, nonce and PKCE verifier.
 func newPendingSignIn(p *people.Provider, query string) pendingSignIn {
+	parameters, _ := oauth2.ReadQuery(query) // the gateway encoded the query
 	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
-		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
+		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(), Extra: p.ExtraParameters(parameters),
 	}}
 }
 

@@ -83,7 +83,7 @@ func New(c Config) *SignIn {
 	}
 	for key, p := range c.Accounts.Providers {
 		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(p.Endpoint(federation.start), http.MethodGet)
-		s.Endpoints[endpoint.Callback+key] = c.Responder.Handler(p.Endpoint(federation.callback), http.MethodGet)
+		s.Endpoints[endpoint.Callback+key] = federation.callbackHandler(c.Responder, p)
 	}
 	return s
 }

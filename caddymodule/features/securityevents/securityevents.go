@@ -115,10 +115,14 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 	if len(types) == 0 {
 		return nil
 	}
-	of, err := eventSubject(token, p.Issuer)
+	of, err := eventSubject(token, token.Issuer)
 	if err != nil {
 		return err
 	}
+	if len(p.Tenants) > 0 && of.sub == "" { // another tenant's person may have the same address or session ID
+		return relyingparty.NewEventError("the subject must contain sub, because the provider has several tenants")
+	}
+	of.sub = p.Client.QualifySubject(token.Issuer, of.sub)
 	ttl := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
 	_, err = store.RunOnce(ctx, e.store, store.Key("security-event", p.Key+"\x00"+token.ID), ttl, func() error {
 		for _, name := range types {

@@ -384,6 +384,56 @@ func TestEventOfSessionAlone(t *testing.T) {
 	}
 }
 
+// With several tenants, an event affects only people of the tenant in its iss. Addresses and sessions may be another tenant's.
+func TestEventOfTenant(t *testing.T) {
+	t.Parallel()
+	const tenantA, tenantB = "aaaaaaaa-1111-2222-3333-444444444444", "bbbbbbbb-1111-2222-3333-444444444444"
+	p := providertest.Start(t, func(s *providertest.Settings) { s.Path = "/organizations/v2.0" })
+	issuerOf := func(tenant string) string { return strings.Replace(p.Issuer, "organizations", tenant, 1) }
+	as := func(tenant string, subjectID map[string]any) func(*providertest.IDToken) {
+		return func(token *providertest.IDToken) {
+			token.Claims["iss"], token.Claims["tid"], token.Claims["sid"] = issuerOf(tenant), tenant, "one"
+			if subjectID != nil {
+				token.Claims["sub_id"] = subjectID
+			}
+		}
+	}
+	p.Change(func(s *providertest.Settings) {
+		s.Metadata["issuer"], s.Metadata["authorization_response_iss_parameter_supported"] = issuerOf("{tenantid}"), nil
+		s.IDToken = as(tenantA, nil)
+	})
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withEventsAndRefresh(idp, c)
+		idp.Tenants = []string{tenantA, tenantB}
+	})
+	subjectOf := func(tenant string) map[string]any {
+		return map[string]any{"format": "iss_sub", "iss": issuerOf(tenant), "sub": providertest.Alice.Subject}
+	}
+	for _, tt := range []struct {
+		name, tenant string
+		subject      map[string]any
+		status       int
+		working      string
+	}{
+		{"another tenant", tenantB, subjectOf(tenantB), http.StatusAccepted, "all"},
+		{"another tenant about the person", tenantB, subjectOf(tenantA), http.StatusBadRequest, "all"},
+		{"another tenant by opaque sub", tenantB, map[string]any{"format": "opaque", "id": providertest.Alice.Subject}, http.StatusAccepted, "all"},
+		{"another tenant by qualified sub", tenantB, map[string]any{"format": "opaque", "id": tenantA + "/" + providertest.Alice.Subject}, http.StatusAccepted, "all"},
+		{"by address", tenantB, map[string]any{"format": "email", "email": "alice@hospital.example"}, http.StatusBadRequest, "all"},
+		{"by session", tenantB, map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": "one"}}, http.StatusBadRequest, "all"},
+		{"no tenant", "organizations", subjectOf("organizations"), http.StatusBadRequest, "all"},
+		{"the person's tenant", tenantA, subjectOf(tenantA), http.StatusAccepted, "nothing"},
+	} {
+		alice := authorizetest.SignInFederated(t, s)
+		if r := push(t, s, eventsPath, event(p, risc+"account-disabled", as(tt.tenant, tt.subject))); r.StatusCode != tt.status {
+			t.Errorf("%s: %d %s", tt.name, r.StatusCode, authorizetest.Body(t, r))
+		}
+		if working := alice.WorkingCredentials(); working != tt.working {
+			t.Errorf("%s: working credentials: %s", tt.name, working)
+		}
+	}
+}
+
 // If an account is disabled while its first sign-in is being stored, the sign-in fails, even though the account is unknown.
 func TestEventWhileSigningInFirst(t *testing.T) {
 	t.Parallel()

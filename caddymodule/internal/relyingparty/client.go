@@ -33,6 +33,7 @@ const (
 	keysEndpoint      endpoint = "jwks_uri"
 	tokenEndpoint     endpoint = "token endpoint"
 	userinfoEndpoint  endpoint = "userinfo endpoint"
+	groupsEndpoint    endpoint = "Microsoft Graph"
 	registeredURL     endpoint = "registered URL"
 )
 
@@ -323,7 +324,7 @@ func errorCode(code string) string {
 var (
 	ErrRedirect    = errors.New("unexpected redirect")            // rejected, because the response would choose the next request
 	ErrTooLarge    = errors.New("response too large")             // larger than 1 MiB
-	ErrStatus      = errors.New("unexpected HTTP status")         // from the discovery, keys or userinfo endpoint
+	ErrStatus      = errors.New("unexpected HTTP status")         // from an endpoint other than the token endpoint
 	ErrMetadata    = errors.New("invalid provider metadata")      // e.g. of another issuer
 	ErrKeys        = errors.New("invalid key set")                // the response is not a JWK Set
 	ErrUnknownKey  = errors.New("unknown signing key")            // no key has the token's kid
@@ -332,4 +333,5 @@ var (
 	ErrIDToken     = errors.New("invalid ID token")               // missing or invalid (OpenID Connect Core §3.1.3.7)
 	ErrLogoutToken = errors.New("invalid logout token")           // invalid according to OpenID Connect Back-Channel Logout 1.0 §2.6
 	ErrUserInfo    = errors.New("invalid userinfo")               // e.g. of another person (OpenID Connect Core §5.3.2)
+	ErrGroups      = errors.New("invalid groups")                 // Microsoft Graph does not return a person's groups
 )

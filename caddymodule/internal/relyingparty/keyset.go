@@ -63,11 +63,14 @@ type KeySet struct {
 	keys            *document[jwks]
 	strict          bool
 	limitsRefetches bool // whether unknownKeyInterval applies although the interval of keys is shorter
+	checksIssuer    bool // whether keys that name an issuer verify only its tokens
 }
 
 // withRefetchLimit returns the same KeySet for tokens that anyone can send, so that unknownKeyInterval applies.
 func (k *KeySet) withRefetchLimit() *KeySet {
-	return &KeySet{keys: k.keys, strict: k.strict, limitsRefetches: true}
+	limited := *k
+	limited.limitsRefetches = true
+	return &limited
 }
 
 // NewKeySet returns the KeySet for a configuration without performing I/O.
@@ -77,7 +80,7 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 		if err := CheckIssuer(c.Issuer); err != nil {
 			return nil, err
 		}
-		return newKeySet(client, unknownKeyInterval, onFailure, newMetadata(c.Issuer, client, onFailure).get), nil
+		return newKeySet(client, unknownKeyInterval, onFailure, newMetadata(c.Issuer, c.Issuer, client, onFailure).get), nil
 	}
 	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
 		return nil, err
@@ -194,7 +197,7 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	if kid == "" && len(keys) > 1 {
 		return jose.JSONWebKey{}, fmt.Errorf("%w: the token has no kid, but the key set has %d keys", ErrUnknownKey, len(keys))
 	}
-	return keys[0], nil
+	return keys[0].JSONWebKey, nil
 }
 
 // VerifySignature implements [oidc.KeySet]. It returns the payload of a compact JWS. The error wraps [ErrSignature] or
@@ -217,6 +220,9 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		return nil, fmt.Errorf("%w: %d keys match kid %.100q and algorithm %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
 	}
 	payload, err := jws.Verify(fit[0].Key)
+	if err == nil && k.checksIssuer && fit[0].issuer != "" {
+		err = fit[0].checkIssuer(payload)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
@@ -281,7 +287,14 @@ var (
 )
 
 // jwks contains the usable keys of a JWK Set: public signature keys of a supported type.
-type jwks []jose.JSONWebKey
+type jwks []signingKey
+
+// signingKey is a public signature key.
+type signingKey struct {
+	jose.JSONWebKey
+
+	issuer string // issuer of the tokens that the key signs, with which Entra ID extends RFC 7517; "" for the issuer of the key set
+}
 
 // publicJWK contains the members of a public JWK except certificates, which are not checked.
 type publicJWK struct {
@@ -295,6 +308,7 @@ type publicJWK struct {
 	Y         string   `json:"y,omitempty"`
 	N         string   `json:"n,omitempty"`
 	E         string   `json:"e,omitempty"`
+	Issuer    string   `json:"issuer,omitempty"`
 
 	Private any `json:"d,omitempty"` // present only in a private key, which must not be published
 }
@@ -319,7 +333,7 @@ func parseJWKS(body []byte) (jwks, error) {
 	return set, nil
 }
 
-func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
+func parseKey(raw []byte) (key signingKey, ok bool) {
 	var public publicJWK
 	if err := strictjson.Unmarshal(raw, &public); err != nil {
 		return key, false
@@ -327,7 +341,7 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	if public.Private != nil || public.Use != "" && public.Use != "sig" || public.KeyOps != nil && !slices.Contains(public.KeyOps, "verify") {
 		return key, false
 	}
-	public.KeyOps = nil
+	public.KeyOps, key.issuer = nil, public.Issuer
 	canonical, err := json.Marshal(public)
 	if err != nil || key.UnmarshalJSON(canonical) != nil {
 		return key, false
@@ -342,7 +356,7 @@ func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
-	hasID := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
+	hasID := func(key signingKey) bool { return key.KeyID == kid }
 	if i := slices.IndexFunc(s, hasID); i >= 0 && !slices.ContainsFunc(s[i+1:], hasID) {
 		return s[i : i+1 : i+1] // the usual case, which must be fast
 	}
@@ -351,17 +365,17 @@ func (s jwks) candidates(kid string) jwks {
 
 // withID returns the keys with the given kid.
 func (s jwks) withID(kid string) jwks {
-	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
+	return s.filter(func(key signingKey) bool { return key.KeyID == kid })
 }
 
 // forAlgorithm returns the keys that specify the algorithm, and keys of a suitable type that specify no algorithm.
 func (s jwks) forAlgorithm(alg string) jwks {
-	return s.filter(func(key jose.JSONWebKey) bool {
+	return s.filter(func(key signingKey) bool {
 		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(signaturealg.ForKey(key.Key), jose.SignatureAlgorithm(alg))
 	})
 }
 
-func (s jwks) filter(keep func(jose.JSONWebKey) bool) (filtered jwks) {
+func (s jwks) filter(keep func(signingKey) bool) (filtered jwks) {
 	for _, key := range s {
 		if keep(key) {
 			filtered = append(filtered, key)

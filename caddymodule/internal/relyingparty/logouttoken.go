@@ -57,7 +57,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 	if err := p.checkLogout(token, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
 	}
-	return &LogoutToken{Subject: c.Subject, Session: c.Session, ID: c.ID, Expiry: token.Expiry}, nil
+	return &LogoutToken{Subject: p.config.subject(c.Issuer, c.Subject), Session: c.Session, ID: c.ID, Expiry: token.Expiry}, nil
 }
 
 // checkLogoutType returns an error if a JWT's typ is wrong. Many providers omit it (Back-Channel Logout 1.0 §2.4).
@@ -86,6 +86,8 @@ func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 		return fmt.Errorf("iss or sub is repeated with different letter case")
 	case c.Subject == "" && c.Session == "":
 		return fmt.Errorf("sub and sid are missing")
+	case c.Subject == "" && p.config.MultiTenant: // another tenant's session may have the same sid
+		return fmt.Errorf("sub is missing, which is required with several tenants")
 	case len(c.Subject) > maxSubject || len(c.Session) > maxSubject:
 		return fmt.Errorf("sub (%d bytes) or sid (%d bytes) is too long", len(c.Subject), len(c.Session))
 	case c.Nonce != nil:
@@ -109,6 +111,7 @@ const MaxEventAge = 7 * 24 * time.Hour
 type SecurityEvent struct {
 	ID        string                     // jti; the caller must process it only once
 	IssuedAt  time.Time                  // iat, which is at most [MaxEventAge] ago
+	Issuer    string                     // iss
 	Subject   string                     // sub, or ""
 	SubjectID json.RawMessage            // sub_id (RFC 9493), or empty
 	Events    map[string]json.RawMessage // events by type
@@ -158,7 +161,7 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 	switch {
 	case err != nil:
 		return nil, NewEventError("%w", err)
-	case c.Issuer != p.config.Issuer:
+	case !p.config.isIssuer(c.Issuer):
 		return nil, &EventError{"invalid_issuer", fmt.Errorf("unexpected iss %.200q", c.Issuer)}
 	case !slices.Contains(c.Audience, p.config.ClientID) && !slices.Contains(c.Audience, address):
 		return nil, &EventError{"invalid_audience", fmt.Errorf("unexpected aud %.200q", c.Audience)}
@@ -191,5 +194,5 @@ func (c *eventClaims) toEvent() (*SecurityEvent, error) {
 	case issuedAt.Before(now.Add(-MaxEventAge)) || c.Expiry != nil && unixTime(c.Expiry).Before(now.Add(-Leeway)):
 		return nil, NewEventError("token is too old: issued at %v", issuedAt)
 	}
-	return &SecurityEvent{ID: c.ID, IssuedAt: issuedAt, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
+	return &SecurityEvent{ID: c.ID, Issuer: c.Issuer, IssuedAt: issuedAt, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
 }

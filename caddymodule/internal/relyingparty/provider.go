@@ -21,10 +21,11 @@ import (
 
 // Config configures the gateway as a client of an identity provider.
 type Config struct {
-	Issuer       string   // issuer URL with https, or http on loopback; see [CheckIssuer]. Required.
-	ClientID     string   // client_id assigned by the provider. Required.
-	ClientSecret string   // secret assigned by the provider. Empty for a public client.
-	Scopes       []string // scopes to request; openid is always added. Default: openid, profile, email.
+	Issuer       string        // issuer URL with https, or http on loopback; see [CheckIssuer]. Required.
+	ClientID     string        // client_id assigned by the provider. Required.
+	ClientSecret string        // secret assigned by the provider. Empty for a public client.
+	AssertionKey *AssertionKey // key that signs a JWT for each request, which is sent as the client secret. Default: none.
+	Scopes       []string      // scopes to request; openid is always added. Default: openid, profile, email.
 
 	// RedirectURI is the URI to which the provider redirects the browser. Each provider has a different URI, so that a response
 	// of one provider cannot be mistaken for that of another (RFC 9700 §4.4). Required.
@@ -33,6 +34,20 @@ type Config struct {
 	// IDTokenAlgorithms are the signature algorithms of ID tokens (the client's id_token_signed_response_alg), logout tokens
 	// and security events. Default: those in both [AlgorithmNames] and the provider's id_token_signing_alg_values_supported.
 	IDTokenAlgorithms []string
+
+	// MultiTenant reports that people of all tenants of Entra ID sign in, with the shared issuer of common or organizations.
+	// Their tokens contain the issuer of their tenant. [Identity.Subject] starts with the tenant. Default: false.
+	MultiTenant bool
+
+	// SkipUserinfo disables requests to the userinfo endpoint. Default: false.
+	SkipUserinfo bool
+
+	// GraphURL is the base URL of Microsoft Graph, from which the groups are fetched that do not fit into an ID token of Entra
+	// ID. Default: the groups are not fetched.
+	GraphURL string
+
+	// ResponseMode is the response_mode of authentication requests, such as form_post. Default: none.
+	ResponseMode string
 
 	// SelectAccount reports that the provider supports prompt=select_account, even if discovery does not list it. Default:
 	// false.
@@ -78,6 +93,11 @@ func New(c Config) (*Provider, error) {
 	if c.ClientID == "" {
 		return nil, errors.New("client_id is missing")
 	}
+	if c.MultiTenant {
+		if err := CheckSharedIssuer(c.Issuer); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := parseAbsolute(c.RedirectURI); err != nil {
 		return nil, fmt.Errorf("redirect URI: %w", err)
 	}
@@ -94,8 +114,9 @@ func New(c Config) (*Provider, error) {
 		c.Scopes = append([]string{"openid"}, c.Scopes...)
 	}
 	p, onFailure := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}, newFailureLogger(c.Logger, c.Issuer)
-	p.metadata = newMetadata(c.Issuer, p.client, onFailure)
+	p.metadata = newMetadata(c.Issuer, c.documentIssuer(), p.client, onFailure)
 	p.keys = newKeySet(p.client, newKeyInterval, onFailure, p.signInMetadata)
+	p.keys.checksIssuer = c.MultiTenant
 	return p, nil
 }
 
@@ -113,10 +134,13 @@ func (p *Provider) signInMetadata(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// Check returns an error if the provider's discovery document cannot be fetched, does not support sign-in, or does not support
-// refresh tokens although revalidation needs them.
+// Check returns an error if the provider's discovery document cannot be fetched, does not support sign-in or the gateway's client
+// authentication, or does not support refresh tokens although revalidation needs them.
 func (p *Provider) Check(ctx context.Context) error {
 	m, err := p.signInMetadata(ctx)
+	if err == nil {
+		_, err = p.oauthConfig(m)
+	}
 	if err != nil || !p.config.RequestOfflineAccess || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
 		return err
 	}
@@ -125,9 +149,13 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // oauthConfig returns a new configuration for each use, because an oauth2.Config contains a cache.
 func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
-	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
+	secret, err := p.clientSecret()
+	if err != nil {
+		return nil, fmt.Errorf("signing the client's JWT: %w", err)
+	}
+	style, err := authStyle(m.AuthenticationMethods, secret)
 	return &oauth2.Config{
-		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret,
+		ClientID: p.config.ClientID, ClientSecret: secret,
 		RedirectURL: p.config.RedirectURI, Scopes: p.config.Scopes,
 		Endpoint: oauth2.Endpoint{AuthURL: m.AuthorizationEndpoint, TokenURL: m.TokenEndpoint, AuthStyle: style},
 	}, err
@@ -170,7 +198,7 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	case slices.Contains(methods, "client_secret_post"):
 		return oauth2.AuthStyleInParams, nil
 	}
-	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported contains neither client_secret_basic nor client_secret_post", ErrMetadata)
+	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported contains neither client_secret_basic nor client_secret_post, but %.200q: allow a client secret for the gateway's client at the provider", ErrMetadata, methods)
 }
 
 // metadataLifetime is how long a discovery document is fresh.
@@ -212,7 +240,8 @@ type metadata struct {
 // supportsPKCE reports whether the provider supports the method S256 (RFC 7636 §4.2).
 func (m *metadata) supportsPKCE() bool { return slices.Contains(m.ChallengeMethods, "S256") }
 
-func newMetadata(issuer string, c client, onFailure func(error)) *document[*metadata] {
+// newMetadata returns the discovery document of an issuer, which must contain documentIssuer.
+func newMetadata(issuer, documentIssuer string, c client, onFailure func(error)) *document[*metadata] {
 	return &document[*metadata]{
 		interval: minRequestInterval, onFailure: onFailure,
 		fetch: func(ctx context.Context) (*metadata, time.Duration, error) {
@@ -220,7 +249,7 @@ func newMetadata(issuer string, c client, onFailure func(error)) *document[*meta
 			if err != nil {
 				return nil, 0, err
 			}
-			m, err := parseMetadata(body, issuer)
+			m, err := parseMetadata(body, documentIssuer)
 			return m, metadataLifetime, err
 		},
 	}
@@ -239,7 +268,11 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
 	}
-	if m.Issuer != issuer {
+	switch {
+	case m.Issuer == issuer:
+	case strings.Contains(m.Issuer, tenantPlaceholder):
+		return nil, fmt.Errorf("%w: the issuer has several tenants: use the issuer of one tenant, or list the tenants in tenants", ErrMetadata)
+	default:
 		return nil, fmt.Errorf("%w: issuer is %q, not %q", ErrMetadata, m.Issuer, issuer)
 	}
 	if m.JWKSURI == "" {
@@ -308,6 +341,9 @@ func (p *Provider) DiscoveredIssuer(ctx context.Context) string {
 	if err != nil || json.Unmarshal(body, &m) != nil {
 		return ""
 	}
+	if m.Issuer == p.config.documentIssuer() {
+		return p.config.Issuer
+	}
 	return m.Issuer
 }
 
@@ -317,6 +353,9 @@ func CheckIssuer(issuer string) error {
 	u, err := parseAbsolute(issuer)
 	if err != nil {
 		return fmt.Errorf("issuer: %w", err)
+	}
+	if base, isDiscovery := strings.CutSuffix(issuer, "/.well-known/openid-configuration"); isDiscovery {
+		return fmt.Errorf("issuer %q is the URL of the discovery document: use the value of issuer in it, usually %s", issuer, base)
 	}
 	if strings.Contains(issuer, "?") {
 		return fmt.Errorf("issuer %q must be https://host, with an optional path", issuer)

@@ -38,7 +38,9 @@ func TestCheckIssuer(t *testing.T) {
 		"https://login.example#a":             false,
 		"https://login.example#":              false,
 		"https://login.example/\n":            false,
-		"":                                    false,
+
+		"https://login.example/.well-known/openid-configuration": false,
+		"": false,
 	}
 	for issuer, ok := range tests {
 		if err := relyingparty.CheckIssuer(issuer); (err == nil) != ok {
@@ -53,6 +55,7 @@ func TestNewRefuses(t *testing.T) {
 		"issuer":       func(c *relyingparty.Config) { c.Issuer = "http://login.example" },
 		"client":       func(c *relyingparty.Config) { c.ClientID = "" },
 		"redirect URI": func(c *relyingparty.Config) { c.RedirectURI = "/oauth2/callback/x" },
+		"tenants":      func(c *relyingparty.Config) { c.MultiTenant = true },
 	} {
 		c := relyingparty.Config{Issuer: "https://login.example", ClientID: "c", RedirectURI: redirectURI}
 		if _, err := relyingparty.New(c); err != nil {

@@ -51,7 +51,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, onRotate 
 		return nil, errSignInMismatch
 	}
 	if err == nil {
-		err = p.addUserinfo(ctx, m, now, tokens.AccessToken)
+		err = p.addClaims(ctx, m, now, tokens.AccessToken)
 	}
 	if err != nil {
 		return nil, err
@@ -76,8 +76,9 @@ func (p *Provider) isOtherSignIn(ctx context.Context, m *metadata, raw, subject 
 	if err != nil || strictjson.Unmarshal(payload, &c) != nil {
 		return false
 	}
-	return c.Issuer != "" && c.Issuer != p.config.Issuer ||
-		c.Subject != "" && c.Subject != subject ||
+	issuer, sub := p.config.account(subject)
+	return c.Issuer != "" && c.Issuer != issuer ||
+		c.Subject != "" && c.Subject != sub ||
 		len(c.Audience) > 0 && !slices.Contains(c.Audience, p.config.ClientID) ||
 		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
 }

@@ -267,6 +267,26 @@ func TestCheckRefreshTokens(t *testing.T) {
 	}
 }
 
+// TestCheckNamesMistakes checks that Check reports common mistakes and what to do.
+func TestCheckNamesMistakes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		member string
+		value  any
+		want   string
+	}{
+		"only private_key_jwt": {"token_endpoint_auth_methods_supported", []string{"private_key_jwt"}, "allow a client secret"},
+		"several tenants":      {"issuer", "https://login.example/{tenantid}/v2.0", "list the tenants in tenants"},
+	} {
+		idp := providertest.New(issuer)
+		idp.Change(func(s *providertest.Settings) { s.Metadata[tt.member] = tt.value })
+		p := newProvider(t, idp, func(c *relyingparty.Config) { c.Transport = handlerTransport{idp} })
+		if err := p.Check(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // newIntrospectingProvider starts a provider that issues no refresh tokens but supports introspection.
 func newIntrospectingProvider(t *testing.T) *providertest.Provider {
 	t.Helper()

@@ -41,6 +41,10 @@ type AuthenticationRequest struct {
 	SwitchAccount bool // the person wants to sign in with an account other than the one signed in at the provider
 
 	MaxAge string // max_age in seconds, compared with auth_time; "" means no limit
+
+	// Extra contains additional parameters of the request, which must not be parameters of this package. It is not needed for
+	// the response.
+	Extra map[string]string `json:"-"`
 }
 
 func (r *AuthenticationRequest) check() error {
@@ -88,9 +92,12 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if p.config.RequestOfflineAccess && p.config.IsGoogle {
 		options = append(options, oauth2.AccessTypeOffline)
 	}
+	for name, value := range r.Extra {
+		options = append(options, oauth2.SetAuthURLParam(name, value))
+	}
 	for _, o := range []struct{ name, value string }{
 		{"login_hint", r.LoginHint}, {"prompt", p.config.prompt(m, &r)}, {"max_age", r.MaxAge},
-		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)},
+		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)}, {"response_mode", p.config.ResponseMode},
 	} {
 		if o.value != "" {
 			options = append(options, oauth2.SetAuthURLParam(o.name, o.value))
@@ -173,11 +180,11 @@ type Callback struct {
 
 // check verifies iss first, because a response that another provider relayed must not even abort the sign-in (mix-up attack,
 // RFC 9207 §2.4).
-func (c *Callback) check(m *metadata) error {
+func (c *Callback) check(config *Config, m *metadata) error {
 	switch {
 	case c.Issuer == "" && m.SendsIssuer:
 		return fmt.Errorf("%w: iss is missing", ErrCallback)
-	case c.Issuer != "" && c.Issuer != m.Issuer:
+	case c.Issuer != "" && !config.isIssuer(c.Issuer):
 		return fmt.Errorf("%w: unexpected iss %.200q, expected %q", ErrCallback, c.Issuer, m.Issuer)
 	case c.Error != "":
 		return &Error{Kind: AuthorizationFailed, Code: errorCode(c.Error), Err: fmt.Errorf("%.100q: %.200q", c.Error, c.ErrorDescription)}
@@ -197,7 +204,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	if err := c.check(m); err != nil {
+	if err := c.check(&p.config, m); err != nil {
 		return nil, err
 	}
 	requestedAt := time.Now()
@@ -210,7 +217,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 		return nil, err
 	}
 	identity.RequestedAt, identity.ExpiresWithSession = requestedAt, identity.RefreshToken != "" && p.config.mayRequestOfflineAccess(m, r.OfflineAccess)
-	if err := p.addUserinfo(ctx, m, identity, tokens.AccessToken); err != nil {
+	if err := p.addClaims(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}
 	p.storeAccessToken(ctx, m, tokens, identity)
@@ -316,6 +323,7 @@ const maxSubject = 255
 type idTokenClaims struct {
 	Issuer          string   `json:"iss"`
 	Subject         string   `json:"sub"`
+	Tenant          string   `json:"tid"`
 	Nonce           string   `json:"nonce"`
 	AuthorizedParty *string  `json:"azp"`
 	AccessTokenHash *string  `json:"at_hash"`
@@ -334,7 +342,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), ProviderTokens: newProviderTokens(tokens)}
+	id := &Identity{Issuer: p.config.Issuer, Subject: p.config.subject(claims.Issuer, claims.Subject), IDToken: raw, AuthTime: unixTime(claims.AuthTime), ProviderTokens: newProviderTokens(tokens)}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)
@@ -351,8 +359,12 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // verifyToken checks alg, signature, iss, aud, exp and nbf. It decodes the claims again, case-sensitively and rejecting
 // duplicate names, because go-oidc does neither. The error wraps defect if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
+	issuer, err := p.tokenIssuer(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", defect, err)
+	}
 	keys := &recordingKeySet{KeySet: p.keys}
-	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
+	verifier := oidc.NewVerifier(issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
 		Now: func() time.Time { return time.Now().Add(-Leeway) },
 	})
@@ -381,6 +393,8 @@ func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToke
 		return errors.New("iss or sub is repeated with different letter case")
 	case c.Subject == "" || len(c.Subject) > maxSubject:
 		return fmt.Errorf("sub has an invalid length of %d bytes", len(c.Subject))
+	case p.config.MultiTenant && c.Tenant != p.config.tenant(c.Issuer):
+		return fmt.Errorf("tid %.100q is not the tenant of iss", c.Tenant)
 	case r != nil && c.Nonce != r.Nonce:
 		return errors.New("nonce does not match the request")
 	}
@@ -447,10 +461,18 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 	return object, nil
 }
 
+// addClaims adds the claims that the ID token does not contain.
+func (p *Provider) addClaims(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
+	if err := p.addUserinfo(ctx, m, identity, accessToken); err != nil {
+		return err
+	}
+	return p.addGroups(ctx, identity, accessToken)
+}
+
 // addUserinfo adds the claims of userinfo (OpenID Connect Core §5.3) that the ID token does not contain. Claims of the ID token
 // take precedence because they are signed.
 func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
-	if m.UserInfoEndpoint == "" {
+	if m.UserInfoEndpoint == "" || p.config.SkipUserinfo {
 		return nil
 	}
 	claims, err := p.userinfo(ctx, m, accessToken)
@@ -459,7 +481,7 @@ func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Ident
 	}
 	// If the response contains another person's access token, that person's name and groups must not be added (OpenID Connect
 	// Core §5.3.2).
-	if sub, _ := claims["sub"].(string); sub != identity.Subject {
+	if _, sub := p.config.account(identity.Subject); claims["sub"] != any(sub) {
 		return fmt.Errorf("%w: sub does not match the ID token", ErrUserInfo)
 	}
 	for name, value := range claims {
@@ -512,8 +534,10 @@ func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string
 	if err != nil {
 		return nil, err
 	}
-	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
-		return nil, fmt.Errorf("%w: unexpected iss %.200q", ErrUserInfo, iss)
+	if iss, ok := claims["iss"]; ok {
+		if name, _ := iss.(string); !p.config.isIssuer(name) {
+			return nil, fmt.Errorf("%w: unexpected iss %.200q", ErrUserInfo, iss)
+		}
 	}
 	audience, _ := tokenclaim.List(claims["aud"])
 	if _, ok := claims["aud"]; ok && !slices.Contains(audience, p.config.ClientID) {
@@ -526,7 +550,7 @@ func (p *Provider) signedUserinfo(ctx context.Context, m *metadata, token string
 // §5.7).
 type Identity struct {
 	Issuer  string // the configured issuer
-	Subject string // sub of up to 255 characters, unique at the issuer
+	Subject string // sub of up to 255 characters, unique at the issuer; with several tenants, the tenant ID, a slash and the sub
 
 	// Claims contains the claims of the ID token, and claims of userinfo that the ID token lacks. Their JSON types are
 	// preserved, with numbers as json.Number: an email_verified of "true" remains a string.
