@@ -140,6 +140,16 @@ func (h *Bearer) checkOptions() error {
 	if err := tokenclaim.CheckAll(h.TokenClaims); err != nil {
 		return err
 	}
+	for _, t := range h.Trust {
+		if err := t.ClaimMapping.Check(); err != nil {
+			return fmt.Errorf("trust %s: %w", t.Issuer, err)
+		}
+	}
+	if h.Introspection != nil {
+		if err := h.Introspection.ClaimMapping.Check(); err != nil {
+			return fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
+		}
+	}
 	for _, name := range h.ForwardHeaders {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
@@ -261,7 +271,7 @@ var (
 //
 //	fhir_bearer [<matcher>] {
 //		fhir_base <path|url>
-//		trust <issuer> [<audience>]
+//		trust <issuer> [<audience>] { … }
 //		introspect <url> { … }
 //		smart_configuration { … }
 //		forward_header <names...>

@@ -18,7 +18,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // TrustedIssuer is another authorization server with accepted JWT access tokens (RFC 9068, and the variants of Entra ID,
@@ -29,6 +31,12 @@ type TrustedIssuer struct {
 
 	// The value that `aud` must contain. Default: the FHIR base URL. Required without the fhir app.
 	Audience string `json:"audience,omitempty"`
+
+	// The `iss` of access tokens if it differs from the issuer, such as AD FS's `access_token_issuer`. Discovery and keys are
+	// those of the issuer. It is not read from the discovery document, so that an issuer cannot name another. Default: the issuer.
+	TokenIssuer string `json:"token_issuer,omitempty"`
+
+	guard.ClaimMapping
 
 	option.TLS
 }
@@ -60,6 +68,8 @@ type Introspection struct {
 	// How long an active token is cached. Default: `1m`, or `10s` with `all`.
 	CacheLifetime caddy.Duration `json:"remember,omitempty"`
 
+	guard.ClaimMapping
+
 	option.TLS
 }
 
@@ -89,7 +99,9 @@ func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKe
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
-		trusted = append(trusted, &guard.TrustedVerifier{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Cache: memory})
+		trusted = append(trusted, &guard.TrustedVerifier{
+			Issuer: cmp.Or(t.TokenIssuer, t.Issuer), Audience: expected, Keys: keys[i], Claims: claims, Mapping: t.ClaimMapping, Cache: memory,
+		})
 	}
 	introspector, err := introspection.newIntrospector(at, memory, introspectionKeys, claims)
 	if err != nil {
@@ -137,7 +149,7 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
 		AcceptsAnyAudience: i.Audience == anyAudience, Cache: memory, Network: requester.Network, Transport: relyingparty.Transport(config),
-		IntrospectsJWTs: i.IncludeJWTs, CacheLifetime: time.Duration(i.CacheLifetime), Keys: keys, Claims: claims,
+		IntrospectsJWTs: i.IncludeJWTs, CacheLifetime: time.Duration(i.CacheLifetime), Keys: keys, Claims: claims, Mapping: i.ClaimMapping,
 	}
 	if i.IncludeJWTs {
 		asker.CacheLifetime = cmp.Or(asker.CacheLifetime, defaultAllLifetime)
@@ -164,10 +176,63 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 		if slices.ContainsFunc(*to, func(other TrustedIssuer) bool { return other.Issuer == t.Issuer }) {
 			return d.Errf("duplicate trust %s", t.Issuer)
 		}
-		err = t.TLS.Subdirectives().Parse(d)
+		fields := option.Block{"token_issuer": option.Word(&t.TokenIssuer, nil)}
+		maps.Copy(fields, mappingOptions(&t.ClaimMapping))
+		maps.Copy(fields, t.TLS.Subdirectives())
+		err = fields.Parse(d, repeatableMappings...)
 		*to = append(*to, t)
 		return err
 	}
+}
+
+// repeatableMappings are the repeatable options of mappingOptions.
+var repeatableMappings = []string{"claim", "scope"}
+
+// mappingOptions returns the options that set a claim mapping.
+func mappingOptions(m *guard.ClaimMapping) option.Block {
+	return option.Block{
+		"claim": func(d *caddyfile.Dispenser) error { return parseClaim(d, m) },
+		"scope": func(d *caddyfile.Dispenser) error { return parseScope(d, m) },
+	}
+}
+
+// parseClaim parses claim <ours> <theirs>. Only scope may have several names.
+func parseClaim(d *caddyfile.Dispenser, m *guard.ClaimMapping) error {
+	names := d.RemainingArgs()
+	if len(names) < 2 {
+		return d.ArgErr()
+	}
+	switch ours, theirs := names[0], names[1:]; {
+	case ours == "scope" && m.ScopeClaims == nil:
+		m.ScopeClaims = theirs
+	case ours == "patient" && m.PatientClaim == "" && len(theirs) == 1:
+		m.PatientClaim = theirs[0]
+	case ours == "fhirUser" && m.FHIRUserClaim == "" && len(theirs) == 1:
+		m.FHIRUserClaim = theirs[0]
+	default:
+		return d.Errf("claim %s: use patient or fhirUser with one name, or scope with one or more names, each once", ours)
+	}
+	return option.WithLine(d, m.Check())
+}
+
+// parseScope parses scope <theirs> <ours...>.
+func parseScope(d *caddyfile.Dispenser, m *guard.ClaimMapping) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	theirs := d.Val()
+	if m.Scopes[theirs] != nil {
+		return d.Errf("duplicate scope %s", theirs)
+	}
+	var granted []string
+	if err := scopeoption.Words(&granted, smart.CheckScope)(d); err != nil {
+		return err
+	}
+	if m.Scopes == nil {
+		m.Scopes = map[string][]string{}
+	}
+	m.Scopes[theirs] = granted
+	return option.WithLine(d, m.Check())
 }
 
 // parseAll parses the option all and its optional cache lifetime.
@@ -192,8 +257,9 @@ func parseIntrospect(to **Introspection) option.Setter {
 			"audience":      option.Word(&i.Audience, nil),
 			"all":           i.parseAll,
 		}
+		maps.Copy(fields, mappingOptions(&i.ClaimMapping))
 		maps.Copy(fields, i.TLS.Subdirectives())
-		err := fields.Parse(d)
+		err := fields.Parse(d, repeatableMappings...)
 		if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
 			return d.Err("introspect requires a client_id and a client_secret")
 		}
