@@ -16,6 +16,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/controlchar"
 )
 
 // A Command sends requests to the running gateway. It has one or more subcommands, such as caddy fhir-sessions list.
@@ -83,7 +85,8 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 	}
 }
 
-// Do sends a request to the gateway, decodes the JSON response, and prints it with printResult or, with --json, unchanged.
+// Do sends a request to the gateway, decodes the JSON response, and prints it with printResult or, with --json, unchanged. Control
+// characters of names are not printed; in JSON, they are escaped.
 func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) error {
 	text, err := c.send(c.Cmd.Context(), r)
 	if err != nil {
@@ -94,10 +97,26 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 	}
 	out := c.Cmd.OutOrStdout()
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); asJSON {
-		_, err = fmt.Fprintln(out, strings.TrimSpace(string(text)))
+		_, err = fmt.Fprintln(out, escapeControls(strings.TrimSpace(string(text))))
 		return err
 	}
-	return printResult(out)
+	var printed bytes.Buffer
+	err = printResult(&printed)
+	_, writeErr := out.Write(controlchar.Remove(printed.Bytes()))
+	return cmp.Or(err, writeErr)
+}
+
+// escapeControls escapes control characters in strings of a JSON text. Outside of strings, JSON has only line feeds and tabs.
+func escapeControls(text string) string {
+	var escaped strings.Builder
+	for _, r := range text {
+		if controlchar.Is(r) && r != '\n' && r != '\t' {
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		} else {
+			escaped.WriteRune(r)
+		}
+	}
+	return escaped.String()
 }
 
 // PrintTable prints rows under a heading.
