@@ -64,8 +64,9 @@ func TestCommands(t *testing.T) {
 			"hospital:1: revoked sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: revoked sessions 0, refresh tokens 0, consents 0 ()\nRevoked grants of people: 2.\n",
 		},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u. Ended sessions: 2.\n"},
-		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
-		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
+		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60,"active":true},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      ACTIVE  AGE\nl    ES256    signs tokens             yes     1m0s\nm    A256GCM  seals cookies and forms  no      1s\n"},
+		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  ACTIVE  AGE\n"},
+		{[]string{"fhir-log", "apq"}, "GET /fhir/refusals?client_id=apq", `[]`, "Nothing found for client \"apq\". This gateway has rejected none of its requests since it started; check the id with fhir-client list.\n"},
 		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        REASON\n2026-01-02 03:04:05  token  invalid_grant  used\n"},
 		{
 			[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app",

@@ -348,6 +348,7 @@ func (c *Call) requestKeys(method string, path ...string) error {
 			KeyID     string `json:"kid"`
 			Algorithm string `json:"alg"`
 			Seconds   int64  `json:"age_seconds"`
+			IsActive  bool   `json:"active"`
 		} `json:"keys"`
 	}
 	return c.Do(Request{Method: method, Path: append([]string{"keys"}, path...)}, &response, func(out io.Writer) error {
@@ -357,9 +358,13 @@ func (c *Call) requestKeys(method string, path ...string) error {
 			if key.Algorithm == "A256GCM" {
 				use = "seals cookies and forms"
 			}
-			rows = append(rows, []string{key.KeyID, key.Algorithm, use, (time.Duration(key.Seconds) * time.Second).String()})
+			active := "no"
+			if key.IsActive {
+				active = "yes"
+			}
+			rows = append(rows, []string{key.KeyID, key.Algorithm, use, active, (time.Duration(key.Seconds) * time.Second).String()})
 		}
-		return PrintTable(out, "KID | ALG | USE | AGE", rows)
+		return PrintTable(out, "KID | ALG | USE | ACTIVE | AGE", rows)
 	})
 }
 
@@ -389,6 +394,10 @@ func (c *Call) listRejections() error {
 				f.Reason += " (sent " + f.SentURI + "; the closest registered is " + cmp.Or(f.ClosestURI, "none") + ")"
 			}
 			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Reason})
+		}
+		if len(rows) == 0 {
+			_, err := fmt.Fprintf(out, "Nothing found for client %q. This gateway has rejected none of its requests since it started; check the id with fhir-client list.\n", c.Args[0])
+			return err
 		}
 		return PrintTable(out, "TIME | KIND | OUTCOME | REASON", rows)
 	})
