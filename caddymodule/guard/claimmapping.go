@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,31 +15,23 @@ import (
 // ClaimMapping maps the claims and scopes of another issuer's tokens to those of SMART App Launch. A token is rejected if a
 // mapped claim does not have exactly one meaning. The zero value maps nothing.
 type ClaimMapping struct {
-	// The claim that contains the id of the patient, or a path such as `fhir.patient_id`. The claim `patient` is then ignored.
-	// Default: `patient`.
-	PatientClaim string `json:"patient_claim,omitempty"`
-
-	// The claim that contains the person's FHIR resource, or a path. The claim `fhirUser` is then ignored. Default: `fhirUser`.
-	FHIRUserClaim string `json:"fhir_user_claim,omitempty"`
-
-	// The claims that contain the scopes, or paths. Only the first claim that a token contains is read, such as `scp` for people
-	// and `roles` for services at Entra ID. Default: `scope`, `scp`.
-	ScopeClaims []string `json:"scope_claims,omitempty"`
+	// The issuer's names of the claims `patient`, `fhirUser` and `scope`, or paths such as `fhir.patient_id`. A mapped claim
+	// replaces the claim of the default name. Only `scope` may have several names, of which the first that a token contains is
+	// read, such as `scp` for people and `roles` for services at Entra ID. Default: `patient`, `fhirUser`, and `scope` or `scp`.
+	Claims map[string][]string `json:"claims,omitempty"`
 
 	// The granted scopes by the issuer's text, such as `patient.all.read`. If set, all other scopes are ignored. Default: the
 	// issuer's scopes are granted unchanged.
 	Scopes map[string][]string `json:"scopes,omitempty"`
 }
 
-// Check returns an error if a claim name or scope is invalid.
+// Check returns an error if a claim or scope is invalid.
 func (m *ClaimMapping) Check() error {
-	for _, name := range slices.Concat([]string{m.PatientClaim, m.FHIRUserClaim}, m.ScopeClaims) {
-		if len(name) > 256 {
-			return fmt.Errorf("claim %.20s…: the name must have at most 256 characters", name)
+	for name, theirs := range m.Claims {
+		isSingle := name == "patient" || name == "fhirUser"
+		if !isSingle && name != "scope" || isSingle && len(theirs) > 1 || len(theirs) == 0 || slices.Contains(theirs, "") {
+			return fmt.Errorf("claim %s %q: use patient or fhirUser with one name, or scope with one or more", name, theirs)
 		}
-	}
-	if slices.Contains(m.ScopeClaims, "") {
-		return errors.New("claim scope: the name must not be empty")
 	}
 	for theirs, granted := range m.Scopes {
 		if !smart.IsScopeToken(theirs) {
@@ -60,7 +51,7 @@ func (m *ClaimMapping) String() string { return fmt.Sprintf("%q", *m) } // fmt s
 
 // apply sets the patient, the person's resource and the granted scopes of the claims that were read from an object.
 func (m *ClaimMapping) apply(c *trustedClaims, object []byte) (err error) {
-	if m.PatientClaim != "" || m.FHIRUserClaim != "" || len(m.ScopeClaims) > 0 {
+	if len(m.Claims) > 0 {
 		err = m.readClaims(c, object)
 	}
 	c.granted = m.mapScopes(c.granted)
@@ -72,26 +63,26 @@ func (m *ClaimMapping) readClaims(c *trustedClaims, object []byte) (err error) {
 	if err = strictjson.Unmarshal(object, &claims); err != nil {
 		return err
 	}
-	if c.Patient, err = findSingle(claims, m.PatientClaim, c.Patient); err != nil {
+	if c.Patient, err = findSingle(claims, m.Claims["patient"], c.Patient); err != nil {
 		return err
 	}
-	if c.FHIRUser, err = findSingle(claims, m.FHIRUserClaim, c.FHIRUser); err != nil || len(m.ScopeClaims) == 0 {
+	if c.FHIRUser, err = findSingle(claims, m.Claims["fhirUser"], c.FHIRUser); err != nil || m.Claims["scope"] == nil {
 		return err
 	}
-	c.granted, err = findScopes(claims, m.ScopeClaims)
+	c.granted, err = findScopes(claims, m.Claims["scope"])
 	return err
 }
 
 // findSingle returns the text of the named claim, "" if the claim is missing, or value if there is no name. A list is an error,
 // even with one element: the issuer may add another at any time, and none of them would then be the patient or person.
-func findSingle(claims map[string]any, name, value string) (string, error) {
-	if name == "" {
+func findSingle(claims map[string]any, names []string, value string) (string, error) {
+	if len(names) == 0 {
 		return value, nil
 	}
-	found := tokenclaim.Find(claims, name)
+	found := tokenclaim.Find(claims, names[0])
 	text, isText := found.(string)
 	if found != nil && !isText {
-		return "", fmt.Errorf("claim %s must be a single text", name)
+		return "", fmt.Errorf("claim %s must be a single text", names[0])
 	}
 	return text, nil
 }

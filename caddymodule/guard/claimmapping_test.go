@@ -2,6 +2,7 @@ package guard
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 // A mapped claim replaces SMART's claim. If its value is not unambiguous, the token is rejected.
 func TestClaimMapping(t *testing.T) {
 	t.Parallel()
-	context := ClaimMapping{PatientClaim: "patient_id", FHIRUserClaim: "ext.fhir_user"}
-	dotted := ClaimMapping{ScopeClaims: []string{"scp", "roles"}, Scopes: map[string][]string{
+	context := ClaimMapping{Claims: map[string][]string{"patient": {"patient_id"}, "fhirUser": {"ext.fhir_user"}}}
+	dotted := ClaimMapping{Claims: map[string][]string{"scope": {"scp", "roles"}}, Scopes: map[string][]string{
 		"patient.all.read": {"patient/*.rs"}, "care.read": {"patient/*.rs", "user/Observation.rs"},
 	}}
 	for name, tt := range map[string]struct {
@@ -41,7 +42,7 @@ func TestClaimMapping(t *testing.T) {
 		"roles of a person":      {dotted, map[string]any{"scp": "openid", "roles": []string{"patient.all.read"}}, "123", "Practitioner/alice", "", false},
 		"empty scp":              {dotted, map[string]any{"scp": "", "roles": []string{"patient.all.read"}}, "123", "Practitioner/alice", "", false},
 		"scope with a space":     {dotted, map[string]any{"roles": []string{"patient.all.read care.read"}}, "", "", "", true},
-		"boolean as scopes":      {ClaimMapping{ScopeClaims: []string{"roles"}}, map[string]any{"roles": true}, "", "", "", true},
+		"boolean as scopes":      {ClaimMapping{Claims: map[string][]string{"scope": {"roles"}}}, map[string]any{"roles": true}, "", "", "", true},
 		"list with a number":     {dotted, map[string]any{"roles": []any{"patient.all.read", 7}}, "", "", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestClaimMappingIsPartOfCacheKey(t *testing.T) {
 	for _, tt := range []struct {
 		mapping ClaimMapping
 		patient string
-	}{{ClaimMapping{}, "123"}, {ClaimMapping{PatientClaim: "patient_id"}, "7"}, {ClaimMapping{FHIRUserClaim: "patient_id"}, "123"}} {
+	}{{ClaimMapping{}, "123"}, {ClaimMapping{Claims: map[string][]string{"patient": {"patient_id"}}}, "7"}, {ClaimMapping{Claims: map[string][]string{"fhirUser": {"patient_id"}}}, "123"}} {
 		v := &TrustedVerifier{Issuer: testIssuer, Audience: testAudience, Keys: testKeys(), Now: testVerifier().Now, Cache: cache, Mapping: tt.mapping}
 		if token, err := v.Verify(t.Context(), raw); err != nil || token.Patient != tt.patient {
 			t.Errorf("%s: %+v, %v", &tt.mapping, token, err)
@@ -82,7 +83,7 @@ func TestClaimMappingIsPartOfCacheKey(t *testing.T) {
 // A claim that is mapped to the scopes does not turn an ID token into an access token: ID tokens contain roles, too.
 func TestMappedScopesAcceptNoIDToken(t *testing.T) {
 	t.Parallel()
-	v := &TrustedVerifier{Issuer: testIssuer, Audience: "api", Keys: testKeys(), Now: testVerifier().Now, Mapping: ClaimMapping{ScopeClaims: []string{"roles"}}}
+	v := &TrustedVerifier{Issuer: testIssuer, Audience: "api", Keys: testKeys(), Now: testVerifier().Now, Mapping: ClaimMapping{Claims: map[string][]string{"scope": {"roles"}}}}
 	claims := map[string]any{"aud": "api", "client_id": "api", "scope": nil, "roles": []string{"system/*.rs"}}
 	_, err := v.Verify(t.Context(), mint{header: map[jose.HeaderKey]any{"typ": "JWT"}, claims: claims}.token(t))
 	wantError(t, err, http.StatusUnauthorized, "invalid_token", errTokenType)
@@ -94,14 +95,25 @@ func TestMappedScopesAcceptNoIDToken(t *testing.T) {
 
 func TestCheckClaimMapping(t *testing.T) {
 	t.Parallel()
+	claims := func(pairs ...string) (m ClaimMapping) {
+		m.Claims = map[string][]string{}
+		for pair := range slices.Chunk(pairs, 2) {
+			m.Claims[pair[0]] = strings.Fields(pair[1])
+		}
+		return m
+	}
 	for name, tt := range map[string]struct {
 		mapping ClaimMapping
 		problem string
 	}{
 		"empty":               {ClaimMapping{}, ""},
-		"all":                 {ClaimMapping{"p", "u", []string{"scp", "roles"}, map[string][]string{"a": {"patient/*.rs"}}}, ""},
-		"long name":           {ClaimMapping{PatientClaim: strings.Repeat("x", 257)}, "256 characters"},
-		"empty scope claim":   {ClaimMapping{ScopeClaims: []string{""}}, "must not be empty"},
+		"all":                 {claims("patient", "p", "fhirUser", "u", "scope", "scp roles"), ""},
+		"two patients":        {claims("patient", "a b"), "one name"},
+		"two persons":         {claims("fhirUser", "a b"), "one name"},
+		"no name":             {claims("scope", ""), "one or more"},
+		"empty name":          {ClaimMapping{Claims: map[string][]string{"scope": {"scp", ""}}}, "one or more"},
+		"unknown claim":       {claims("sub", "uid"), "claim sub"},
+		"issuer's form":       {ClaimMapping{Scopes: map[string][]string{"patient/all": {"patient/*.rs"}}}, ""},
 		"issuer's scope":      {ClaimMapping{Scopes: map[string][]string{"a b": {"patient/*.rs"}}}, "not a valid scope"},
 		"malformed own scope": {ClaimMapping{Scopes: map[string][]string{"a": {"patient/*.sr"}}}, "not a valid SMART scope"},
 	} {

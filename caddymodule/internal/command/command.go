@@ -106,11 +106,11 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 	return cmp.Or(err, writeErr)
 }
 
-// escapeControls escapes control characters in strings of a JSON text. Outside of strings, JSON has only line feeds and tabs.
-func escapeControls(text string) string {
+// escapeControls escapes control characters of a line of JSON, which has them only in strings.
+func escapeControls(line string) string {
 	var escaped strings.Builder
-	for _, r := range text {
-		if controlchar.Is(r) && r != '\n' && r != '\t' {
+	for _, r := range line {
+		if controlchar.Is(r) {
 			fmt.Fprintf(&escaped, `\u%04x`, r)
 		} else {
 			escaped.WriteRune(r)

@@ -140,16 +140,6 @@ func (h *Bearer) checkOptions() error {
 	if err := tokenclaim.CheckAll(h.TokenClaims); err != nil {
 		return err
 	}
-	for _, t := range h.Trust {
-		if err := t.ClaimMapping.Check(); err != nil {
-			return fmt.Errorf("trust %s: %w", t.Issuer, err)
-		}
-	}
-	if h.Introspection != nil {
-		if err := h.Introspection.ClaimMapping.Check(); err != nil {
-			return fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
-		}
-	}
 	for _, name := range h.ForwardHeaders {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err

@@ -18,9 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // TrustedIssuer is another authorization server with accepted JWT access tokens (RFC 9068, and the variants of Entra ID,
@@ -96,7 +94,7 @@ func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKe
 	var trusted []*guard.TrustedVerifier
 	for i, t := range issuers {
 		expected, err := at.audience(t.Audience)
-		if err != nil {
+		if err = cmp.Or(err, t.Check()); err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
 		trusted = append(trusted, &guard.TrustedVerifier{
@@ -143,7 +141,7 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 		return nil, err
 	}
 	config, err := i.TLS.ClientConfig()
-	if err != nil {
+	if err = cmp.Or(err, i.Check()); err != nil {
 		return nil, err
 	}
 	asker := &guard.Introspector{
@@ -176,63 +174,34 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 		if slices.ContainsFunc(*to, func(other TrustedIssuer) bool { return other.Issuer == t.Issuer }) {
 			return d.Errf("duplicate trust %s", t.Issuer)
 		}
-		fields := option.Block{"token_issuer": option.Word(&t.TokenIssuer, nil)}
-		maps.Copy(fields, mappingOptions(&t.ClaimMapping))
-		maps.Copy(fields, t.TLS.Subdirectives())
-		err = fields.Parse(d, repeatableMappings...)
+		err = parseMapping(d, &t.ClaimMapping, &t.TLS, option.Block{"token_issuer": option.Word(&t.TokenIssuer, nil)})
 		*to = append(*to, t)
 		return err
 	}
 }
 
-// repeatableMappings are the repeatable options of mappingOptions.
-var repeatableMappings = []string{"claim", "scope"}
-
-// mappingOptions returns the options that set a claim mapping.
-func mappingOptions(m *guard.ClaimMapping) option.Block {
-	return option.Block{
-		"claim": func(d *caddyfile.Dispenser) error { return parseClaim(d, m) },
-		"scope": func(d *caddyfile.Dispenser) error { return parseScope(d, m) },
-	}
+// parseMapping parses the repeatable options claim and scope, the options of the server's TLS, and others.
+func parseMapping(d *caddyfile.Dispenser, m *guard.ClaimMapping, tls *option.TLS, others option.Block) error {
+	others["claim"], others["scope"] = parseNames(&m.Claims, m), parseNames(&m.Scopes, m)
+	maps.Copy(others, tls.Subdirectives())
+	return others.Parse(d, "claim", "scope")
 }
 
-// parseClaim parses claim <ours> <theirs>. Only scope may have several names.
-func parseClaim(d *caddyfile.Dispenser, m *guard.ClaimMapping) error {
-	names := d.RemainingArgs()
-	if len(names) < 2 {
-		return d.ArgErr()
+// parseNames returns a setter for a row of a claim mapping: a name, and one or more names to which it is mapped.
+func parseNames(to *map[string][]string, m *guard.ClaimMapping) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		names := d.RemainingArgs()
+		switch {
+		case len(names) < 2:
+			return d.ArgErr()
+		case (*to)[names[0]] != nil:
+			return d.Errf("duplicate %s", names[0])
+		case *to == nil:
+			*to = map[string][]string{}
+		}
+		(*to)[names[0]] = names[1:]
+		return option.WithLine(d, m.Check())
 	}
-	switch ours, theirs := names[0], names[1:]; {
-	case ours == "scope" && m.ScopeClaims == nil:
-		m.ScopeClaims = theirs
-	case ours == "patient" && m.PatientClaim == "" && len(theirs) == 1:
-		m.PatientClaim = theirs[0]
-	case ours == "fhirUser" && m.FHIRUserClaim == "" && len(theirs) == 1:
-		m.FHIRUserClaim = theirs[0]
-	default:
-		return d.Errf("claim %s: use patient or fhirUser with one name, or scope with one or more names, each once", ours)
-	}
-	return option.WithLine(d, m.Check())
-}
-
-// parseScope parses scope <theirs> <ours...>.
-func parseScope(d *caddyfile.Dispenser, m *guard.ClaimMapping) error {
-	if !d.NextArg() {
-		return d.ArgErr()
-	}
-	theirs := d.Val()
-	if m.Scopes[theirs] != nil {
-		return d.Errf("duplicate scope %s", theirs)
-	}
-	var granted []string
-	if err := scopeoption.Words(&granted, smart.CheckScope)(d); err != nil {
-		return err
-	}
-	if m.Scopes == nil {
-		m.Scopes = map[string][]string{}
-	}
-	m.Scopes[theirs] = granted
-	return option.WithLine(d, m.Check())
 }
 
 // parseAll parses the option all and its optional cache lifetime.
@@ -250,16 +219,13 @@ func parseIntrospect(to **Introspection) option.Setter {
 		if err := option.Word(&i.Endpoint, relyingparty.CheckIssuer)(d); err != nil {
 			return err
 		}
-		fields := option.Block{
+		err := parseMapping(d, &i.ClaimMapping, &i.TLS, option.Block{
 			"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
 			"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
 			"issuer":        option.Word(&i.Issuer, nil),
 			"audience":      option.Word(&i.Audience, nil),
 			"all":           i.parseAll,
-		}
-		maps.Copy(fields, mappingOptions(&i.ClaimMapping))
-		maps.Copy(fields, i.TLS.Subdirectives())
-		err := fields.Parse(d, repeatableMappings...)
+		})
 		if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
 			return d.Err("introspect requires a client_id and a client_secret")
 		}
