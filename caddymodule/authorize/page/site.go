@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -110,7 +111,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	oauth2.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
-	if _, err := w.Write(controlchar.Remove(body.Bytes())); err != nil {
+	if _, err := io.WriteString(w, controlchar.Remove(body.String(), "\n\t")); err != nil {
 		s.logger.DebugContext(r.Context(), "response not written", "error", err)
 	}
 }

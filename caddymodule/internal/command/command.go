@@ -102,7 +102,7 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 	}
 	var printed bytes.Buffer
 	err = printResult(&printed)
-	_, writeErr := out.Write(controlchar.Remove(printed.Bytes()))
+	_, writeErr := io.WriteString(out, controlchar.Remove(printed.String(), "\n"))
 	return cmp.Or(err, writeErr)
 }
 
@@ -124,6 +124,9 @@ func PrintTable(out io.Writer, heading string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(heading, " | ", "\t"))
 	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = controlchar.Remove(cell, "") // a line break in a name could look like another row
+		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	return w.Flush()

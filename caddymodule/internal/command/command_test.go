@@ -87,10 +87,10 @@ func TestCommands(t *testing.T) {
 // Names cannot reorder or hide other output. The JSON has the same values.
 func TestControlCharactersOfNames(t *testing.T) {
 	t.Parallel()
-	const answer = `[{"sid":"s","user":"a` + "\u202e\u009b" + `דנה","clients":["x"]}]`
+	const answer = `[{"sid":"s","user":"a\n` + "\u202e\u009b" + `\tדנה","clients":["x"]}]`
 	for _, tt := range []struct{ flag, prints string }{
-		{"--json=false", "SID  USER    SINCE                ADDRESS  APPS\ns    aדנה  0001-01-01 00:00:00           x\n"},
-		{"--json", `[{"sid":"s","user":"a\u202e\u009bדנה","clients":["x"]}]` + "\n"},
+		{"--json=false", "SID  USER  SINCE                ADDRESS  APPS\ns    aדנה  0001-01-01 00:00:00           x\n"},
+		{"--json", `[{"sid":"s","user":"a\n\u202e\u009b\tדנה","clients":["x"]}]` + "\n"},
 	} {
 		if _, printed, err := run(t, []string{"fhir-sessions", "list", tt.flag}, answer); err != nil || printed != tt.prints {
 			t.Errorf("%q, %v", printed, err)

@@ -4,21 +4,17 @@
 package controlchar
 
 import (
-	"bytes"
+	"strings"
 	"unicode"
 )
 
 // Is reports whether r is a control character or has the property Bidi_Control (UAX #9).
 func Is(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// Remove returns text without control characters, except line feeds and tabs.
-func Remove(text []byte) []byte {
-	isRemoved := func(r rune) bool { return Is(r) && r != '\n' && r != '\t' }
-	if !bytes.ContainsFunc(text, isRemoved) {
-		return text
-	}
-	return bytes.Map(func(r rune) rune {
-		if isRemoved(r) {
+// Remove returns text without control characters, except those in kept.
+func Remove(text, kept string) string {
+	return strings.Map(func(r rune) rune {
+		if Is(r) && !strings.ContainsRune(kept, r) {
 			return -1
 		}
 		return r

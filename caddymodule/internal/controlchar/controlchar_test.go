@@ -15,7 +15,7 @@ func TestRemove(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := string(Remove([]byte(tt[0]))); got != tt[1] {
+			if got := Remove(tt[0], "\n\t"); got != tt[1] {
 				t.Errorf("%q, want %q", got, tt[1])
 			}
 		})
