@@ -213,7 +213,7 @@ func TestGuideCommands(t *testing.T) {
 		{"operate", "curl -fsS localhost:2019/fhir/backup", "keys/"},
 		{"reference", "localhost:2019/metrics", "caddy_fhir_bearer_decisions_total"},
 		{"operate", "curl -fsS localhost:2019/fhir/ready", `"ready":true`},
-		{"operate", "caddy fhir-log growth-chart", "OUTCOME"},
+		{"operate", "caddy fhir-log growth-chart", "Nothing found for client"},
 		{"guides", "caddy fhir-keys retire -- \"$kid\"", "KID"},
 		{"guides", "caddy fhir-grants revoke --client \"$client\"", ""},
 	} {

@@ -63,6 +63,13 @@ var onePersonOperations = []personOperation{
 		}
 		return err
 	}, false, false},
+	{"list grants", func(ctx context.Context, s *authorize.Server) error {
+		list, err := s.Grants(ctx, token.GrantFilter{User: "alice"})
+		if err == nil && len(list) != 1 {
+			err = errors.New("not one grant")
+		}
+		return err
+	}, false, false},
 }
 
 // withConsent requires consent for the client app.

@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -31,6 +32,7 @@ type Server struct {
 	crossOrigins map[string]*crossorigin.Policy // CORS policies by path
 	sessions     *session.Sessions
 	revoker      *token.Revoker
+	apps         *token.Apps
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 	people       people.Finder
@@ -66,7 +68,7 @@ func newServer(c Config, of *localEntries) (*Server, error) {
 	prefixes := slices.DeleteFunc(slices.Collect(maps.Keys(a.routes)), func(path string) bool { return !strings.HasSuffix(path, "/") })
 	return &Server{
 		routes: a.routes, pathPrefixes: prefixes, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.publicPaths),
-		sessions: a.Sessions, revoker: a.Tokens.Revoker, revocations: a.Revocations, holders: a.Tokens.Holders,
+		sessions: a.Sessions, revoker: a.Tokens.Revoker, apps: a.Tokens.Apps, revocations: a.Revocations, holders: a.Tokens.Holders,
 		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, pages: a.Pages, tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
 	}, nil
@@ -166,6 +168,27 @@ func (s *Server) DescribePerson(ctx context.Context, term string) (string, error
 // Its run time is proportional to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
 	return withSub(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
+}
+
+// Grants calls [token.Apps.ListGrants] with an operator's term for the user ([people.Finder.ResolveSub]) in the filter.
+func (s *Server) Grants(ctx context.Context, filter token.GrantFilter) ([]token.UserGrant, error) {
+	return withSub(ctx, s, filter.User, func(ctx context.Context, sub string) ([]token.UserGrant, error) {
+		filter.User = sub
+		return s.apps.ListGrants(ctx, filter)
+	})
+}
+
+// SessionGrants returns the apps that have access on behalf of the user of a session. It returns nil if the session has ended or
+// its record is unreadable.
+func (s *Server) SessionGrants(ctx context.Context, sid string) ([]token.UserGrant, error) {
+	stored, err := s.sessions.Find(ctx, sid)
+	switch {
+	case errors.Is(err, session.ErrUnreadable):
+		return nil, nil
+	case stored == nil || err != nil:
+		return nil, err
+	}
+	return s.apps.ListGrants(ctx, token.GrantFilter{User: stored.User})
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel Logout 1.0). It returns the

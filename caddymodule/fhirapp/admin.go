@@ -31,6 +31,7 @@ import (
 //	GET    /fhir/refusals     recent rejections for ?client_id=, with reasons
 //	GET    /fhir/sessions     all sessions, or those of ?user=
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one session
+//	GET    /fhir/grants       apps with access on behalf of people: ?user=, ?client_id=, ?name= (part of a name)
 //	DELETE /fhir/grants       all grants of ?user=, of ?client_id=, or of both; of each of ?users=
 //	GET    /fhir/idps         state of revalidation at each identity provider
 //	POST   /fhir/idps/{idp}/accept  applies the denials of a suspended provider
@@ -92,7 +93,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/refusals", Handler: AdminMethods{http.MethodGet: a.listRejections}},
 		{Pattern: sessionsPath, Handler: AdminMethods{http.MethodGet: a.ServerHandler(listSessions), http.MethodDelete: a.ServerHandler(endSessions)}},
 		{Pattern: sessionsPath + "/", Handler: AdminMethods{http.MethodDelete: a.ServerHandler(endSession)}},
-		{Pattern: grantsPath, Handler: AdminMethods{http.MethodDelete: a.ServerHandler(revokeGrants)}},
+		{Pattern: grantsPath, Handler: AdminMethods{http.MethodGet: a.ServerHandler(listGrants), http.MethodDelete: a.ServerHandler(revokeGrants)}},
 		{Pattern: idpsPath, Handler: AdminMethods{http.MethodGet: a.ServerHandler(listIDPs)}},
 		{Pattern: idpsPath + "/", Handler: AdminMethods{http.MethodPost: a.ServerHandler(acceptDenials)}},
 		{Pattern: factorsPath, Handler: AdminMethods{http.MethodDelete: a.ServerHandler(resetFactors)}},

@@ -1,6 +1,7 @@
 package fhirapp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -146,6 +147,20 @@ func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bo
 	return released, err
 }
 
+// listGrants lists the apps with access on behalf of people. The parameters user, client_id and name limit the list.
+func listGrants(server *authorize.Server, r *http.Request) (any, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	for name, values := range query {
+		if !slices.Contains([]string{"user", "client_id", "name"}, name) || len(values) > 1 || values[0] == "" {
+			err = fmt.Errorf("invalid parameter %q: use user, client_id and name, each once and with a value", name)
+		}
+	}
+	if err != nil {
+		return nil, badAdminRequest(err)
+	}
+	return server.Grants(r.Context(), token.GrantFilter{User: query.Get("user"), ClientID: query.Get("client_id"), Name: query.Get("name")})
+}
+
 const sessionsPath = "/fhir/sessions"
 
 func listSessions(server *authorize.Server, r *http.Request) (any, error) {
@@ -158,16 +173,23 @@ type endedSessionsResponse struct {
 
 	// RemainingAccess describes tokens that remain valid after the sessions have ended.
 	RemainingAccess string `json:"not_ended"`
+
+	// OfflineGrants are the apps that still have access on behalf of the user, because it outlasts sessions.
+	OfflineGrants []token.UserGrant `json:"offline_grants"`
 }
 
-func newEndedSessions(n int) endedSessionsResponse {
-	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath}
+// newEndedSessions returns the response for n ended sessions of a user with grants.
+func newEndedSessions(n int, grants []token.UserGrant) endedSessionsResponse {
+	offline := slices.DeleteFunc(append([]token.UserGrant{}, grants...), func(g token.UserGrant) bool { return g.Until.IsZero() })
+	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath, offline}
 }
 
-// endSession ends the session in the path, if it exists.
+// endSession ends the session in the path, if it exists, even if the user's grants cannot be listed.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
-	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, sessionsPath+"/"))
-	return newEndedSessions(ended), err
+	sid := strings.TrimPrefix(r.URL.Path, sessionsPath+"/")
+	grants, listErr := server.SessionGrants(r.Context(), sid)
+	ended, err := server.EndSession(r.Context(), sid)
+	return newEndedSessions(ended, grants), cmp.Or(err, listErr)
 }
 
 // endSessions ends all sessions of a user. The parameter is required, so that an incomplete request does not end all sessions.
@@ -177,7 +199,11 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 		return nil, badAdminRequest(errors.New("missing user: set ?user="))
 	}
 	ended, err := server.EndSessions(r.Context(), user)
-	return newEndedSessions(ended), err
+	if err != nil {
+		return nil, err
+	}
+	grants, err := server.Grants(r.Context(), token.GrantFilter{User: user})
+	return newEndedSessions(ended, grants), err
 }
 
 const factorsPath = "/fhir/factors"

@@ -61,7 +61,7 @@ func TestGrantsOfSeveralAreEnded(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	unknown, alice, again := all.People[0], all.People[1], all.People[2]
-	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || unknown.Error == "" || unknown.AlsoRevoked != "" {
+	if unknown.User != "alcie" || unknown.Status != http.StatusNotFound || !strings.Contains(unknown.Error, `no user "alcie"`) || unknown.AlsoRevoked != "" {
 		t.Errorf("unknown: %+v", unknown)
 	}
 	if alice.User != "alice" || alice.Status != http.StatusOK || alice.Sessions != 1 || alice.AlsoRevoked == "" {
@@ -72,6 +72,56 @@ func TestGrantsOfSeveralAreEnded(t *testing.T) {
 	}
 	if w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?users=alice&client_id=demo-app"); err != nil || w.Code != http.StatusOK {
 		t.Errorf("one of ?users=: %v, %d %s", err, w.Code, w.Body)
+	}
+}
+
+// The list contains the apps with access. Ending sessions reports the access that continues.
+func TestAdminListsGrants(t *testing.T) {
+	g := newGateway(t, gatewaytest.ExampleText(t, "", ""))
+	call := func(method, target, to string) (entries []map[string]any) {
+		t.Helper()
+		w, err := admin(t, g.Context, method, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response := map[string]json.RawMessage{"": w.Body.Bytes()}
+		if to != "" {
+			err = json.Unmarshal(w.Body.Bytes(), &response)
+		}
+		if err == nil {
+			err = json.Unmarshal(response[to], &entries)
+		}
+		if err != nil || entries == nil {
+			t.Fatalf("%s: %v", w.Body, err)
+		}
+		return entries
+	}
+	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?user=alice"); err != nil { // of other tests, which share the store
+		t.Fatal(err)
+	}
+	g.Token()
+	found := call(http.MethodGet, "/fhir/grants?user=alice&client_id=demo-app&name=ALI", "")
+	if len(found) != 1 || found[0]["user"] != "alice" || found[0]["client_id"] != "demo-app" || found[0]["until"] != nil {
+		t.Errorf("%v", found)
+	}
+	if found := call(http.MethodGet, "/fhir/grants?client_id=other", ""); len(found) != 0 {
+		t.Errorf("another app: %v", found)
+	}
+	sid := call(http.MethodGet, "/fhir/sessions?user=alice", "")[0]["sid"].(string)
+	if found := call(http.MethodDelete, "/fhir/sessions/"+sid, "offline_grants"); len(found) != 0 {
+		t.Errorf("access that ends with the session: %v", found)
+	}
+	for _, end := range []func() string{
+		func() string { return "?user=alice" },
+		func() string { return "/" + call(http.MethodGet, "/fhir/sessions?user=alice", "")[0]["sid"].(string) },
+	} {
+		request := gatewaytest.DemoRequest()
+		request.Set("scope", "openid user/*.rs offline_access")
+		g.Cookies = map[string]string{}
+		g.TokenFor(request)
+		if found := call(http.MethodDelete, "/fhir/sessions"+end(), "offline_grants"); len(found) != 1 || found[0]["until"] == nil || found[0]["client_name"] == "" {
+			t.Errorf("access that continues: %v", found)
+		}
 	}
 }
 
@@ -106,7 +156,12 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // a claim does not find the user
-		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodPost, grants + "?user=alice", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodGet, grants + "?user=", http.StatusBadRequest},
+		{g.Context, http.MethodGet, grants + "?client=demo-app", http.StatusBadRequest},
+		{g.Context, http.MethodGet, grants + "?name=a&name=b", http.StatusBadRequest},
+		{g.Context, http.MethodGet, grants + "?name=%zz", http.StatusBadRequest},
+		{caddy.Context{}, http.MethodGet, grants, http.StatusNotFound},
 		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
 	})
 }

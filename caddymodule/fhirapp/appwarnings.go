@@ -8,8 +8,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // warnAboutClients logs client settings that are allowed but not recommended. There are fewer warnings for an issuer on a
@@ -44,10 +46,26 @@ func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Conf
 	logger.Warn("no client configured: apps cannot request tokens until you add one (" + hint + ")")
 }
 
+// warnUnmatchedUsers logs a warning about users who get almost no scopes, because no row of scope_limit matches them.
+func warnUnmatchedUsers(logger *slog.Logger, a *App) {
+	var unmatched []string
+	for _, u := range a.Users {
+		attributes := tokenclaim.Attributes{IDP: tokenclaim.LocalIDP, Groups: u.Groups}
+		if !u.Disabled && !slices.ContainsFunc(a.ScopeLimits, func(row scopelimit.Row) bool { return row.Matches(attributes) }) {
+			unmatched = append(unmatched, u.Name)
+		}
+	}
+	if len(a.ScopeLimits) > 0 && len(unmatched) > 0 {
+		logger.Warn("no scope_limit matches these users, so they get no patient/, user/ or custom scopes: add them to a group, or add scope_limit any",
+			"users", unmatched[:min(len(unmatched), 20)], "count", len(unmatched))
+	}
+}
+
 // warnMissingFHIRUser logs a warning about people without a FHIR resource, because tokens with user/ scopes might not permit
-// any read. It also logs the warnings of warnAmbiguousAccess.
+// any read. It also logs the warnings of warnAmbiguousAccess and warnUnmatchedUsers.
 func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnAmbiguousAccess(logger, a)
+	warnUnmatchedUsers(logger, a)
 	if !mayGrantUserScopes(a, c) {
 		return
 	}

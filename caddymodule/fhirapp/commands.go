@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 func init() {
@@ -55,7 +57,8 @@ type check struct {
 	Failure string `json:"fail,omitempty"` // why the check failed; "" if it passed
 	Hint    string `json:"mend,omitempty"` // how to fix the failure
 
-	run func(context.Context) error
+	server *string // address of the server that run contacted; nil if it is not reported
+	run    func(context.Context) error
 }
 
 const (
@@ -75,6 +78,9 @@ func checkCommand(ctx context.Context, out io.Writer, path, adapter string, asJS
 			passed, c.Failure = false, err.Error()
 		} else {
 			c.Hint = ""
+		}
+		if c.server != nil && *c.server != "" {
+			c.Subject += " " + *c.server
 		}
 		cancel()
 	}
@@ -111,7 +117,7 @@ func newChecks(path, adapter string) []check {
 		return checks
 	}
 	if app, _ := fhirbase.FindAppOrNil[*App](ctx); app != nil {
-		checks = append(checks, newStoreCheck(path, adapter))
+		checks = append(checks, newStoreCheck(app, path, adapter))
 		checks = append(checks, newProviderChecks(app)...)
 		checks = append(checks, newBackendCheck(ctx, app))
 	}
@@ -135,16 +141,21 @@ func provisionForCheck(path, adapter string) (caddy.Context, []byte, error) {
 	return ctx, text, err
 }
 
-func newStoreCheck(path, adapter string) check {
+// newStoreCheck checks the durable store. It does not create a store file: a file of the user who runs the check, often root,
+// would lock the service out.
+func newStoreCheck(app *App, path, adapter string) check {
 	return check{
 		Subject: "durable store",
 		Hint:    "start the store, and check its address, user and password in the option store; docs/operate/troubleshooting.md explains each cause",
 		run: func(ctx context.Context) error {
-			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, true)
-			switch {
-			case errors.Is(err, boltstore.ErrInUse): // a running gateway has locked the file
+			if file, ok := app.Stores().Durable.(stores.FileStore); ok {
+				if err := file.Check(fileLockTimeout); !errors.Is(err, boltstore.ErrInUse) { // a running gateway has locked the file
+					return err
+				}
 				return nil
-			case err != nil:
+			}
+			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, false)
+			if err != nil {
 				return err
 			}
 			defer opened.Close()
@@ -166,10 +177,12 @@ func newProviderChecks(app *App) (checks []check) {
 
 // newBackendCheck requests the FHIR server's CapabilityStatement through the site's routes, as a client would.
 func newBackendCheck(ctx caddy.Context, app *App) check {
+	server := new(string)
 	return check{
-		Subject: "FHIR server",
-		Hint:    "check the address in fhir_gateway or reverse_proxy, and that the server's base path matches fhir_base, or the path after rewrite",
+		Subject: "FHIR server", server: server,
+		Hint: "check the address in fhir_gateway or reverse_proxy, and that the server's base path matches fhir_base, or the path after rewrite",
 		run: func(checkCtx context.Context) error {
+			checkCtx = httptrace.WithClientTrace(checkCtx, &httptrace.ClientTrace{GetConn: func(hostPort string) { *server = hostPort }})
 			loaded, err := ctx.App("http")
 			if err != nil {
 				return err

@@ -3,6 +3,7 @@ package fhirapp
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -62,8 +63,8 @@ func TestCheckCommand(t *testing.T) {
 		fails                           []string
 	}{
 		{"all well", well, well, "", nil},
-		{"no FHIR server", down, well, "", []string{"FHIR server: GET metadata: status 503"}},
-		{"an older FHIR", older, well, "", []string{"FHIR server: GET metadata: FHIR version 3.0.2 is not supported"}},
+		{"no FHIR server", down, well, "", []string{"FHIR server " + strings.TrimPrefix(down, "http://") + ": GET metadata: status 503"}},
+		{"an older FHIR", older, well, "", []string{"FHIR server " + strings.TrimPrefix(older, "http://") + ": GET metadata: FHIR version 3.0.2 is not supported"}},
 		{"no terminology server", well, down, "", []string{"terminology server " + down}},
 		{"no provider", well, well, down, []string{"idp hospital (" + down + ")"}},
 		{"only private_key_jwt", well, well, keyOnly.Issuer + "\n\t\t\tclient_secret s", []string{"idp hospital (" + keyOnly.Issuer + "): invalid provider metadata: token_endpoint_auth_methods_supported"}},
@@ -96,6 +97,12 @@ https://localhost:8443 {
 `, folder, idp, tt.terminology, strings.TrimPrefix(tt.backend, "http://")))
 			var out strings.Builder
 			err := checkCommand(t.Context(), &out, file, "caddyfile", false)
+			if _, err := os.Stat(filepath.Join(folder, "fhir")); !os.IsNotExist(err) {
+				t.Errorf("the check created the folder of the store: %v", err)
+			}
+			if !strings.Contains(out.String(), "FHIR server "+strings.TrimPrefix(tt.backend, "http://")) {
+				t.Errorf("the FHIR server is not named: %s", &out)
+			}
 			var failed []string
 			for line := range strings.Lines(out.String()) {
 				if line, failure := strings.CutPrefix(line, "FAIL  "); failure {
@@ -133,7 +140,7 @@ func TestCheckBesideGateway(t *testing.T) {
 				gatewaytest.ReplaceFile(t, path+".running", "")
 			}
 			file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tstore file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
-			if err := newStoreCheck(file, "caddyfile").run(t.Context()); err != nil {
+			if err := newChecks(file, "caddyfile")[1].run(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -67,6 +68,44 @@ https://localhost:8443 {
 	}
 	if k.KeyRequests != 1 && k.KeyRequests != 2 {
 		t.Errorf("the keys of two gateways were fetched %d times", k.KeyRequests)
+	}
+}
+
+// AD FS issues access tokens with another issuer than its discovery document, and other claims than SMART's. Both must be
+// configured: neither the discovery document nor a token can choose its issuer.
+func TestIssuerWithOwnClaims(t *testing.T) {
+	t.Parallel()
+	k := gatewaytest.NewIssuer(t)
+	const tokenIssuer = "http://adfs.example/adfs/services/trust"
+	site := func(options string) *gateway {
+		return newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_bearer {\n\t\ttrust "+k.URL+" api {"+options+"\n\t\t}\n\t\tscopes off\n\t}\n"+
+			"\trespond \"{http.auth.user.issuer} {http.auth.user.patient} {http.auth.user.fhir_user} {http.auth.user.scope}\"\n}\n")
+	}
+	const mapping = "\n\t\t\tclaim patient patient_id\n\t\t\tclaim fhirUser extension_fhirUser\n\t\t\tclaim scope scp roles\n\t\t\tscope patient.read patient/*.rs launch/patient\n\t\t\tscope practitioner.read user/*.rs"
+	mapped, plain := site("\n\t\t\ttoken_issuer "+tokenIssuer+mapping), site("")
+	token := func(issuer string) string {
+		return k.Sign(t, map[string]any{
+			"iss": issuer, "sub": "u1", "aud": "api", "appid": "c1", "exp": time.Now().Add(time.Hour).Unix(), "patient_id": "7", "extension_fhirUser": "Patient/7", "scp": "patient.read openid",
+		})
+	}
+	for _, tt := range []struct {
+		name   string
+		g      *gateway
+		issuer string
+		status int
+		user   string
+	}{
+		{"token issuer", mapped, tokenIssuer, http.StatusOK, tokenIssuer + " 7 Patient/7 patient/*.rs launch/patient"},
+		{"issuer of discovery", mapped, k.URL, http.StatusUnauthorized, ""},
+		{"token issuer not configured", plain, tokenIssuer, http.StatusUnauthorized, ""},
+		{"nothing mapped", plain, k.URL, http.StatusOK, k.URL + "   patient.read openid"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := tt.g.Get("/fhir/R4/Observation?patient=7", token(tt.issuer))
+			if text := gatewaytest.ReadBody(t, r); r.StatusCode != tt.status || tt.user != "" && text != tt.user {
+				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.status, text)
+			}
+		})
 	}
 }
 

@@ -77,6 +77,8 @@ type Introspector struct {
 	Network func(context.Context) string
 	// Claims are the additional members to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
+	// Mapping maps the server's claims and scopes to SMART's. Default: none are mapped.
+	Mapping ClaimMapping
 	// Cache caches active tokens. It may be shared with verifiers. Default: no cache.
 	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
@@ -189,7 +191,7 @@ func (i *Introspector) sendRequest(ctx context.Context, raw string) (introspecti
 		return introspection{}, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	by := responseReader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), effectiveLeeway(i.Leeway)}
+	by := responseReader{i.Claims, &i.Mapping, i.Keys, i.Issuer, i.ClientID, i.now(), effectiveLeeway(i.Leeway)}
 	r.Header.Set("Accept", by.accept())
 	// Introspection is idempotent. This key lets net/http retry if the server has closed an idle connection; a nil value
 	// prevents the header from being sent.
@@ -228,7 +230,7 @@ func (i *Introspector) cacheResponse(id cacheKey, response introspection, reques
 // (CVE-2026-71326).
 func (i *Introspector) cacheKey(raw string) cacheKey {
 	return newCacheKey(verifierID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
-		i.Claims.String(),
+		i.Claims.String(), i.Mapping.String(),
 		strconv.FormatBool(i.AcceptsAnyAudience), effectiveLeeway(i.Leeway).String(), i.CacheLifetime.String()), raw)
 }
 
@@ -351,13 +353,14 @@ func readIntrospection(ctx context.Context, response *http.Response, by response
 			return introspection{}, fmt.Errorf("verifying signed introspection response: %w", err)
 		}
 	}
-	return parseIntrospection(body, by.claims)
+	return parseIntrospection(body, by.claims, by.mapping)
 }
 
 // responseReader contains the settings for reading a response.
 type responseReader struct {
 	claims           *tokenclaim.Names // claims to copy from the response
-	keys             KeySet            // keys of the issuer; if nil, signed responses are rejected
+	mapping          *ClaimMapping
+	keys             KeySet // keys of the issuer; if nil, signed responses are rejected
 	issuer, audience string
 	now              time.Time
 	leeway           time.Duration
@@ -406,7 +409,7 @@ func (s responseReader) verifySigned(ctx context.Context, raw string) ([]byte, e
 
 // parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are errors. The
 // other members are parsed only if the token is active.
-func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, error) {
+func parseIntrospection(body []byte, claims *tokenclaim.Names, mapping *ClaimMapping) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
 	}
@@ -420,18 +423,24 @@ func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, e
 	if !response.isActive {
 		return response, nil
 	}
-	if err := response.trustedClaims.read(body, claims); err != nil {
+	if err := response.trustedClaims.read(body, claims, mapping); err != nil {
 		return introspection{}, err
 	}
 	return response, nil
 }
 
-// read parses the claims, including the additional ones in names.
-func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error) {
-	if err = strictjson.Unmarshal(object, c); err == nil {
-		c.Additional, err = names.Read(object)
+// read parses and maps the claims, including the additional ones in names.
+func (c *trustedClaims) read(object []byte, names *tokenclaim.Names, mapping *ClaimMapping) (err error) {
+	if err = strictjson.Unmarshal(object, c); err != nil {
+		return err
 	}
-	return err
+	if c.Additional, err = names.Read(object); err != nil {
+		return err
+	}
+	if scope := cmp.Or(c.Scope, c.SCP); scope != nil {
+		c.granted = *scope
+	}
+	return mapping.apply(c, object)
 }
 
 // backOffDuration is how long no requests are sent after the introspection endpoint failed to respond. After that, a single

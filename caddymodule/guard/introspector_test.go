@@ -700,7 +700,7 @@ func FuzzIntrospection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		i := testIntrospector(nil)
 		i.Issuer, i.Audience, i.AcceptsAnyAudience = "https://idp.example", "api", false
-		response, err := parseIntrospection(body, nil)
+		response, err := parseIntrospection(body, nil, new(ClaimMapping))
 		if err != nil {
 			return
 		}

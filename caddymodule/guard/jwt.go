@@ -186,6 +186,8 @@ type TrustedVerifier struct {
 	Keys KeySet
 	// Claims are the additional claims to copy to [Token.Attributes]. Default: none, not even groups.
 	Claims *tokenclaim.Names
+	// Mapping maps the issuer's claims and scopes to SMART's. Default: none are mapped.
+	Mapping ClaimMapping
 	// Cache caches verified tokens. It may be shared with other verifiers. Default: no cache.
 	Cache *TokenCache
 	// Now is the clock. Default: time.Now.
@@ -196,7 +198,7 @@ type TrustedVerifier struct {
 
 func (t *TrustedVerifier) jwtVerifier() *jwtVerifier {
 	return (&jwtVerifier{
-		claimsKind: "trusted" + t.Claims.String(), issuer: t.Issuer, audience: t.Audience, leeway: effectiveLeeway(t.Leeway),
+		claimsKind: fmt.Sprintf("trusted %s %q", t.Claims, &t.Mapping), issuer: t.Issuer, audience: t.Audience, leeway: effectiveLeeway(t.Leeway),
 		now: t.now, keys: t.Keys, cache: t.Cache,
 		headerRules: trustedHeaderRules, verificationKey: trustedVerificationKey, checkClaims: t.checkClaims,
 	}).withID()
@@ -207,7 +209,7 @@ func (t *TrustedVerifier) now() time.Time { return currentTime(t.Now) }
 // checkClaims checks the claims of a token with a valid signature.
 func (t *TrustedVerifier) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
-	if err := c.read(payload, t.Claims); err != nil {
+	if err := c.read(payload, t.Claims, &t.Mapping); err != nil {
 		return Token{}, fmt.Errorf("%w: parsing claims: %w", errMalformedToken, err)
 	}
 	clientID, err := c.clientID()
@@ -269,6 +271,7 @@ type trustedClaims struct {
 	Confirmation    claimPresence `json:"cnf"`
 
 	Additional tokenclaim.Attributes `json:"-"` // additional configured claims
+	granted    scopes                // scopes after [ClaimMapping]
 }
 
 // claimPresence is true if a claim is present, whatever its value.
@@ -381,13 +384,10 @@ func (c *trustedClaims) toToken(clientID string) Token {
 	token := Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
-		Attributes: c.Additional,
+		Attributes: c.Additional, Scope: string(c.granted),
 	}
 	if c.ACR.value != nil {
 		token.ACR = *c.ACR.value
-	}
-	if scope := cmp.Or(c.Scope, c.SCP); scope != nil {
-		token.Scope = string(*scope)
 	}
 	return token
 }

@@ -133,7 +133,7 @@ func pageRecords(r token.PatientAccess, owner *page.Text) page.AccountPatientAcc
 // describeAccessEnd returns the page text for when an app's access ends.
 func describeAccessEnd(app token.App) *page.Text {
 	switch {
-	case app.OutlastsSession:
+	case !app.Until.IsZero():
 		return page.T("Access continues after you sign out.")
 	case app.ConsentStored && app.Client.RequiresConfirmation():
 		return page.T("You allowed this access. Next time, you’ll only be asked to continue.")

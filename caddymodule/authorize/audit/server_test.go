@@ -2,6 +2,8 @@ package audit_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -20,6 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // Each outcome causes one event with its kind, user and client.
@@ -231,6 +234,48 @@ func TestAuditOfWaits(t *testing.T) {
 				authorizetest.Equal(t, last.Err.Error(), "access_denied: too many failed attempts: wait a second")
 			})
 		})
+	}
+}
+
+// The audit log distinguishes a disabled user, whose password is right, from a wrong password. The page and the delay do not.
+func TestAuditOfDisabledUser(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var last audit.Event
+		s := authorizetest.New(t, func(c *authorize.Config) {
+			c.Audit = func(_ context.Context, e audit.Event) { last = e }
+			c.Users[0].Disabled, c.Lockout.Failures = true, 1
+		})
+		var pages []string
+		for _, tt := range []struct{ user, password, reason string }{
+			{"alice", "right", "access_denied: user is disabled"},
+			{"alice", "right", "access_denied: too many failed attempts: wait a second"},
+			{"bob", "wrong", "access_denied: unknown user or wrong password"},
+		} {
+			r := authorizetest.NewBrowser(t, s).SignIn(authorizetest.Request(nil), tt.user, tt.password)
+			authorizetest.Equal(t, last.Err.Error(), tt.reason)
+			authorizetest.Equal(t, last.Outcome(), "access_denied")
+			text := authorizetest.Body(t, r)
+			_, alert, _ := strings.Cut(text, `role="alert"`)
+			alert, _, _ = strings.Cut(alert, "</p>")
+			pages = append(pages, fmt.Sprint(r.StatusCode, alert))
+		}
+		if pages[0] != pages[2] || pages[0] == pages[1] {
+			t.Errorf("pages %q", pages)
+		}
+	})
+}
+
+// An operator's typing error is no server error.
+func TestAuditOfUnknownPerson(t *testing.T) {
+	t.Parallel()
+	var last audit.Event
+	s := authorizetest.New(t, func(c *authorize.Config) { c.Audit = func(_ context.Context, e audit.Event) { last = e } })
+	for _, tt := range []struct{ user, client, want string }{{"alcie", "", `no user "alcie"`}, {"", "ap", `no client "ap"`}, {"alcie", "app", `no user "alcie"`}, {"alice", "ap", `no client "ap"`}} {
+		_, err := s.RevokeGrants(t.Context(), tt.user, tt.client)
+		if !errors.Is(err, token.ErrUnknownPrincipal) || !strings.HasPrefix(err.Error(), tt.want) || last.Outcome() != "invalid_request" {
+			t.Errorf("%s %s: %v, outcome %s", tt.user, tt.client, err, last.Outcome())
+		}
 	}
 }
 

@@ -612,11 +612,11 @@ func TestFormPostPolicy(t *testing.T) {
 	}
 }
 
-// Browsers alter line breaks and invalid UTF-8 in submitted form values.
+// Browsers alter line breaks and invalid UTF-8 in submitted form values, and pages contain no control characters.
 func TestFormPostState(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
-	for _, state := range []string{"line\nbreak", "\xff"} {
+	for _, state := range []string{"line\nbreak", "\xff", "a\u202eb"} {
 		if _, fields := parseFormPost(t, b.Authorize(authorizetest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
 			t.Errorf("state %q: %v", state, fields)
 		}

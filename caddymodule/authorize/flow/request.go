@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -20,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/controlchar"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -409,7 +409,7 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 		if client.IsPrivateUse(t.redirectURI) {
 			return oauth2.InvalidRequest("response_mode form_post cannot be used with a private-use URI scheme")
 		}
-		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form submission would alter the value
+		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, controlchar.Is) { // a form submission would alter the value
 			return oauth2.InvalidRequest("response_mode form_post requires a state in UTF-8 without control characters")
 		}
 		return nil

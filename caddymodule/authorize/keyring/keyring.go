@@ -287,6 +287,7 @@ type KeyInfo struct {
 	Algorithm  string    `json:"alg"`         // ES256, RS256 or A256GCM (RFC 7518)
 	Created    time.Time `json:"created"`     // creation time
 	AgeSeconds int64     `json:"age_seconds"` // age since Created
+	IsActive   bool      `json:"active"`      // whether the key signs or seals now; others verify, or are not used yet
 }
 
 // Info returns information about the keys in memory. There are none before the first use. It does not access the storage.
@@ -297,7 +298,8 @@ func (k *Keyring) Info() []KeyInfo {
 	}
 	info := make([]KeyInfo, len(set.keys))
 	for i, key := range set.keys {
-		info[i] = KeyInfo{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds())}
+		active, _ := set.activeKey(jose.SignatureAlgorithm(key.JWK.Algorithm), time.Now())
+		info[i] = KeyInfo{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds()), active.JWK.KeyID == key.JWK.KeyID}
 	}
 	return info
 }

@@ -333,7 +333,17 @@ func TestRotate(t *testing.T) {
 		if got := signingKeyID(t, k, AccessTokenAlgorithm); got != first || len(k.Info()) != before+2 {
 			t.Errorf("signed by another key at once, or not one new key of either kind: %v", k.Info())
 		}
+		checkActive := func() {
+			t.Helper()
+			for _, key := range k.Info() {
+				if alg := jose.SignatureAlgorithm(key.Algorithm); alg != sealAlgorithm && key.IsActive != (key.KeyID == signingKeyID(t, k, alg)) {
+					t.Errorf("active keys: %+v", k.Info())
+				}
+			}
+		}
+		checkActive()
 		time.Sleep(publishLead)
+		checkActive()
 		for name, gateway := range map[string]*Keyring{"this": k, "the other": other} {
 			if second := signingKeyID(t, gateway, AccessTokenAlgorithm); second == first || !isPublished(t, gateway, first) {
 				t.Errorf("at %s gateway: an hour later the new key does not sign, or the old one is gone", name)

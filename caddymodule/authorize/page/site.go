@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/controlchar"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -84,7 +86,7 @@ type layout struct {
 	Data     any
 }
 
-// Show writes a page in the user's language.
+// Show writes a page in the user's language, without control characters: names could use them to look like other names.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	script := ""
 	if v.Script != "" {
@@ -112,7 +114,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	oauth2.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
-	if _, err := body.WriteTo(w); err != nil {
+	if _, err := io.WriteString(w, controlchar.Remove(body.String(), "\n\t")); err != nil {
 		s.logger.DebugContext(r.Context(), "response not written", "error", err)
 	}
 }

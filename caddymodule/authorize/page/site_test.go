@@ -66,6 +66,26 @@ func TestShowWithoutTemplate(t *testing.T) {
 	}
 }
 
+// Names of people, patients, apps and providers cannot reorder or hide other text of a page. Right-to-left names are shown.
+func TestControlCharactersOfNames(t *testing.T) {
+	t.Parallel()
+	const name, shown = "\u202eAda\u2066\x7f \u200fדנה", "Ada דנה"
+	for template, data := range map[string]any{
+		"signin":        SignIn{Client: name, Username: name, Providers: []ProviderLink{{Name: name, Address: "/"}}},
+		"selectaccount": SelectAccount{Client: name, Person: Person{Name: name, Detail: name}},
+		"selectpatient": SelectPatient{Client: name, Patients: []Patient{{ID: "1", Name: name, Identifier: name, Address: name}}},
+		"message":       Message{Title: T("%s", name), Text: T("%s", name), Detail: name},
+	} {
+		t.Run(template, func(t *testing.T) {
+			t.Parallel()
+			text := readBody(t, showView(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: template, Data: data}))
+			if strings.ContainsAny(text, "\u202e\u2066\u200f\x7f") || strings.Count(text, shown) < 3 || strings.ContainsRune(text, '\ufffd') {
+				t.Error(text)
+			}
+		})
+	}
+}
+
 // Record numbers do not wrap at hyphens, and they are escaped.
 func TestRecordNumbersDoNotWrap(t *testing.T) {
 	t.Parallel()

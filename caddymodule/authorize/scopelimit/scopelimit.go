@@ -38,7 +38,8 @@ func New(rows []Row) (*Limits, error) {
 	return l, nil
 }
 
-func (r *Row) matches(p tokenclaim.Attributes) bool {
+// Matches reports whether the row grants its scopes to a user.
+func (r *Row) Matches(p tokenclaim.Attributes) bool {
 	switch {
 	case r.IDP != "" && r.IDP != p.IDP:
 		return false
@@ -58,7 +59,7 @@ func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	}
 	var allowed []string
 	for i := range l.rows {
-		if l.rows[i].matches(p) {
+		if l.rows[i].Matches(p) {
 			allowed = append(allowed, l.rows[i].Scopes...)
 		}
 	}
@@ -82,7 +83,7 @@ func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	}
 	key := make([]byte, len(l.rows), len(l.rows)+len(scope))
 	for i := range l.rows {
-		if l.rows[i].matches(p) {
+		if l.rows[i].Matches(p) {
 			key[i] = 1
 		}
 	}

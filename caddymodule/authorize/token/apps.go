@@ -19,13 +19,13 @@ import (
 
 // App is a client that has access on behalf of a user.
 type App struct {
-	Client          *client.Client  // the client as currently configured
-	Scope           []string        // accessible scope
-	Since           time.Time       // start time of the oldest valid grant or consent
-	LastUsedAt      time.Time       // time of the last token, accurate to an hour
-	OutlastsSession bool            // whether access outlasts the session
-	ConsentStored   bool            // whether the next request does not need a consent page
-	Patients        []PatientAccess // patients with accessible records, ordered by id
+	Client        *client.Client  // the client as currently configured
+	Scope         []string        // accessible scope
+	Since         time.Time       // start time of the oldest valid grant or consent
+	LastUsedAt    time.Time       // time of the last token, accurate to an hour; zero if only consent is stored
+	Until         time.Time       // expiry of access that outlasts the session; zero if access ends with the session
+	ConsentStored bool            // whether the next request does not need a consent page
+	Patients      []PatientAccess // patients with accessible records, ordered by id
 }
 
 // PatientAccess describes access to one patient's records.
@@ -169,10 +169,12 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 	}
 	if err == nil {
 		app.mergeGrant(f.Grant.Scope, f.Grant.GrantedAt, f.IssuedAt)
-		app.OutlastsSession = app.OutlastsSession || !f.Grant.endsWithSession()
 		until := f.Expiry
 		if f.Grant.endsWithSession() {
 			until = time.Time{}
+		}
+		if until.After(app.Until) {
+			app.Until = until
 		}
 		app.addPatient(f.Grant.patient(), f.Grant.GrantedAt, until)
 	}

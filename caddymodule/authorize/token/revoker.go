@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -27,7 +28,7 @@ type RevokedGrants struct {
 }
 
 // ErrUnknownPrincipal means that the user or client does not exist and that nothing was revoked.
-var ErrUnknownPrincipal = errors.New("user or client not found, and no grants exist")
+var ErrUnknownPrincipal = errors.New("there are no grants either")
 
 // Revoker revokes grants on behalf of operators and users.
 type Revoker struct {
@@ -57,7 +58,11 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	if err == nil && revoked == (RevokedGrants{}) {
 		err = r.checkPrincipalExists(ctx, user, clientID)
 	}
-	r.trail.Record(ctx, audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "all grants revoked by operator", Err: err})
+	e := audit.Event{Kind: audit.KindRevocation, User: user, ClientID: clientID, Reason: "all grants revoked by operator", Err: err}
+	if errors.Is(err, ErrUnknownPrincipal) {
+		e.Err = oauth2.InvalidRequest(err.Error())
+	}
+	r.trail.Record(ctx, e)
 	return revoked, err
 }
 
@@ -149,8 +154,11 @@ func (r *Revoker) checkPrincipalExists(ctx context.Context, user, clientID strin
 	if err != nil {
 		return err
 	}
-	if clientID != "" && client == nil || user != "" && person == nil && r.accounts.Directory.User(user) == nil {
-		return ErrUnknownPrincipal
+	switch {
+	case user != "" && person == nil && r.accounts.Directory.User(user) == nil:
+		return fmt.Errorf("no user %q: %w", user, ErrUnknownPrincipal)
+	case clientID != "" && client == nil:
+		return fmt.Errorf("no client %q: %w", clientID, ErrUnknownPrincipal)
 	}
 	return nil
 }

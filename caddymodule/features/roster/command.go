@@ -99,6 +99,10 @@ func subcommands(kind, argument string, parse parser) []command.Subcommand {
 
 func listEntries(c *command.Call, kind string) error {
 	var entries []fhirapp.Entry
+	heading, nameMember := "NAME | DISPLAY NAME | FROM | SINCE | STATE", "display_name"
+	if kind == "clients" {
+		heading, nameMember = "CLIENT ID | NAME | FROM | SINCE | STATE", "name"
+	}
 	return c.Do(command.Request{Method: http.MethodGet, Path: []string{kind}}, &entries, func(out io.Writer) error {
 		var rows [][]string
 		for _, e := range entries {
@@ -106,9 +110,11 @@ func listEntries(c *command.Call, kind string) error {
 			if !e.AddedAt.IsZero() {
 				since = e.AddedAt.Format(time.DateOnly)
 			}
-			rows = append(rows, []string{e.Name, e.Origin, since, entryState(e)})
+			config, _ := e.Config.(map[string]any)
+			name, _ := config[nameMember].(string)
+			rows = append(rows, []string{e.Name, name, e.Origin, since, entryState(e)})
 		}
-		return command.PrintTable(out, "NAME | FROM | SINCE | STATE", rows)
+		return command.PrintTable(out, heading, rows)
 	})
 }
 

@@ -47,8 +47,12 @@ func TestCommands(t *testing.T) {
 		answer, prints string
 	}{
 		{
-			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z"},{"name":"b","from":"registration","waits":true},{"name":"c","from":"store","config":{"disabled":true}}]`,
-			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  active\nb     registration              pending approval\nc     store                     disabled\n",
+			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z","config":{"name":"App A"}},{"name":"b","from":"registration","waits":true},{"name":"c","from":"store","config":{"disabled":true}}]`,
+			"CLIENT ID  NAME   FROM          SINCE       STATE\na          App A  store         2026-01-02  active\nb                 registration              pending approval\nc                 store                     disabled\n",
+		},
+		{
+			[]string{"fhir-user", "list"}, "GET /fhir/users", `[{"name":"a","from":"store","config":{"name":"a","display_name":"Ada"}}]`,
+			"NAME  DISPLAY NAME  FROM   SINCE  STATE\na     Ada           store         active\n",
 		},
 		{
 			[]string{"fhir-client", "add", "a/b", "--secret", "name A"}, `POST /fhir/clients?secret=new {"id":"a/b","name":"A"}`, `{"name":"a/b","client_secret":"xyz"}`,

@@ -16,6 +16,8 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/controlchar"
 )
 
 // A Command sends requests to the running gateway. It has one or more subcommands, such as caddy fhir-sessions list.
@@ -83,7 +85,8 @@ func (v Subcommand) addTo(cmd *cobra.Command, ask func(*cobra.Command) (sender, 
 	}
 }
 
-// Do sends a request to the gateway, decodes the JSON response, and prints it with printResult or, with --json, unchanged.
+// Do sends a request to the gateway, decodes the JSON response, and prints it with printResult or, with --json, unchanged. Control
+// characters of names are not printed; in JSON, they are escaped.
 func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) error {
 	text, err := c.send(c.Cmd.Context(), r)
 	if err != nil {
@@ -94,10 +97,26 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 	}
 	out := c.Cmd.OutOrStdout()
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); asJSON {
-		_, err = fmt.Fprintln(out, strings.TrimSpace(string(text)))
+		_, err = fmt.Fprintln(out, escapeControls(strings.TrimSpace(string(text))))
 		return err
 	}
-	return printResult(out)
+	var printed bytes.Buffer
+	err = printResult(&printed)
+	_, writeErr := io.WriteString(out, controlchar.Remove(printed.String(), "\n"))
+	return cmp.Or(err, writeErr)
+}
+
+// escapeControls escapes control characters of a line of JSON, which has them only in strings.
+func escapeControls(line string) string {
+	var escaped strings.Builder
+	for _, r := range line {
+		if controlchar.Is(r) {
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		} else {
+			escaped.WriteRune(r)
+		}
+	}
+	return escaped.String()
 }
 
 // PrintTable prints rows under a heading.
@@ -105,6 +124,9 @@ func PrintTable(out io.Writer, heading string, rows [][]string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(heading, " | ", "\t"))
 	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = controlchar.Remove(cell, "") // a line break in a name could look like another row
+		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	return w.Flush()

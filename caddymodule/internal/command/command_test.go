@@ -45,7 +45,18 @@ func TestCommands(t *testing.T) {
 		answer, prints string
 	}{
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
-		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. Refresh tokens with offline_access remain valid; revoke them with fhir-grants revoke.\n"},
+		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1,"offline_grants":[]}`, "Ended sessions: 1.\n"},
+		{
+			[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1,"offline_grants":[{"user_name":"u","client_id":"c","until":"2026-01-02T03:04:05Z"}]}`,
+			"Ended sessions: 1.\nThese apps still have access; revoke it with fhir-grants revoke:\n" +
+				"USER  NAME  APP  APP NAME  SINCE                LAST USED            UNTIL\nu           c              0001-01-01 00:00:00  0001-01-01 00:00:00  2026-01-02 03:04:05\n",
+		},
+		{
+			[]string{"fhir-grants", "list", "--user", "u", "--client", "c", "--name", "Ad"}, "GET /fhir/grants?client_id=c&name=Ad&user=u",
+			`[{"user_name":"u","name":"Ada","client_id":"c","client_name":"The App","since":"2026-01-02T03:04:05Z","last_used":"2026-01-02T04:00:00Z"}]`,
+			"USER  NAME  APP  APP NAME  SINCE                LAST USED            UNTIL\nu     Ada   c    The App   2026-01-02 03:04:05  2026-01-02 04:00:00  sign-out\n",
+		},
+		{[]string{"fhir-grants", "list"}, "GET /fhir/grants", `[]`, "USER  NAME  APP  APP NAME  SINCE  LAST USED  UNTIL\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Revoked: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
 		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"person":"hospital:1, sub x","sub_released":true,"void":"all"}`, "Person: hospital:1, sub x\nRevoked: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person can get this sub in five minutes, unless its current owner signs in before then.\n"},
 		{
@@ -53,8 +64,9 @@ func TestCommands(t *testing.T) {
 			"hospital:1: revoked sessions 1, refresh tokens 0, consents 0 (hospital:1, sub x)\nu: revoked sessions 0, refresh tokens 0, consents 0 ()\nRevoked grants of people: 2.\n",
 		},
 		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u. Ended sessions: 2.\n"},
-		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      AGE\nl    ES256    signs tokens             1m0s\nm    A256GCM  seals cookies and forms  1s\n"},
-		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  AGE\n"},
+		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60,"active":true},{"kid":"m","alg":"A256GCM","age_seconds":1}]}`, "KID  ALG      USE                      ACTIVE  AGE\nl    ES256    signs tokens             yes     1m0s\nm    A256GCM  seals cookies and forms  no      1s\n"},
+		{[]string{"fhir-keys", "retire", "--", "-k"}, "DELETE /fhir/keys/-k", `{"keys":[]}`, "KID  ALG  USE  ACTIVE  AGE\n"},
+		{[]string{"fhir-log", "apq"}, "GET /fhir/refusals?client_id=apq", `[]`, "Nothing found for client \"apq\". This gateway has rejected none of its requests since it started; check the id with fhir-client list.\n"},
 		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        REASON\n2026-01-02 03:04:05  token  invalid_grant  used\n"},
 		{
 			[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app",
@@ -68,6 +80,20 @@ func TestCommands(t *testing.T) {
 		}
 		if _, printed, err := run(t, tt.line, ""); err == nil || printed != "" {
 			t.Errorf("%v: refused, but printed %q, error %v", tt.line, printed, err)
+		}
+	}
+}
+
+// Names cannot reorder or hide other output. The JSON has the same values.
+func TestControlCharactersOfNames(t *testing.T) {
+	t.Parallel()
+	const answer = `[{"sid":"s","user":"a\n` + "\u202e\u009b" + `\tדנה","clients":["x"]}]`
+	for _, tt := range []struct{ flag, prints string }{
+		{"--json=false", "SID  USER  SINCE                ADDRESS  APPS\ns    aדנה  0001-01-01 00:00:00           x\n"},
+		{"--json", `[{"sid":"s","user":"a\n\u202e\u009b\tדנה","clients":["x"]}]` + "\n"},
+	} {
+		if _, printed, err := run(t, []string{"fhir-sessions", "list", tt.flag}, answer); err != nil || printed != tt.prints {
+			t.Errorf("%q, %v", printed, err)
 		}
 	}
 }

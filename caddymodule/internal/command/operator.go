@@ -39,13 +39,23 @@ var sessionsCommand = Command{
 }
 
 var grantsCommand = Command{
-	Name: "fhir-grants", Short: "Revokes grants of the running gateway", Long: `
-Revokes what people and clients were granted: codes, access tokens, refresh tokens and remembered consent. This
+	Name: "fhir-grants", Short: "Lists and revokes grants of the running gateway", Long: `
+list shows which apps have access on behalf of people, and until when.
+
+revoke revokes what people and clients were granted: codes, access tokens, refresh tokens and remembered consent. This
 does not prevent new sign-ins: also disable or remove the user or client.` + personHelp + `
 
 With --users, the result of each person is printed, and one failure does not stop the others. The exit status is 1 if any
 revocation failed: the person is unknown or ambiguous, or the store is unavailable.`,
 	Subcommands: []Subcommand{{
+		Use: "list", Short: "Lists the apps that have access on behalf of people, and when the access ends", Args: cobra.NoArgs,
+		Flags: func(cmd *cobra.Command) {
+			userFlag(cmd)
+			cmd.Flags().String("name", "", "part of the person's name or user name")
+			cmd.Flags().String("client", "", "the client_id")
+		},
+		Run: (*Call).listGrants,
+	}, {
 		Use: "revoke", Short: "Revokes all grants of people (and ends their sessions), of a client, or of people for one client", Args: cobra.NoArgs,
 		Flags: func(cmd *cobra.Command) {
 			userFlag(cmd)
@@ -132,12 +142,48 @@ func (c *Call) endSessions() error {
 		return errors.New("missing session: pass a sid, or --user for all sessions of a person")
 	}
 	var ended struct {
-		Sessions int `json:"sessions"`
+		Sessions int           `json:"sessions"`
+		Offline  []listedGrant `json:"offline_grants"`
 	}
 	return c.Do(r, &ended, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "Ended sessions: %d. Refresh tokens with offline_access remain valid; revoke them with fhir-grants revoke.\n", ended.Sessions)
-		return err
+		_, err := fmt.Fprintf(out, "Ended sessions: %d.\n", ended.Sessions)
+		if err != nil || len(ended.Offline) == 0 {
+			return err
+		}
+		fmt.Fprintln(out, "These apps still have access; revoke it with fhir-grants revoke:")
+		return printGrants(out, ended.Offline)
 	})
+}
+
+// listedGrant is an app's access on behalf of a person, in the gateway's response.
+type listedGrant struct {
+	UserName   string    `json:"user_name"`
+	Name       string    `json:"name"`
+	ClientID   string    `json:"client_id"`
+	ClientName string    `json:"client_name"`
+	Since      time.Time `json:"since"`
+	LastUsedAt time.Time `json:"last_used"`
+	Until      time.Time `json:"until"`
+}
+
+func (c *Call) listGrants() error {
+	var found []listedGrant
+	query := url.Values{"user": {c.Flag("user")}, "client_id": {c.Flag("client")}, "name": {c.Flag("name")}}
+	return c.Do(Request{Method: http.MethodGet, Path: []string{"grants"}, Query: query}, &found, func(out io.Writer) error {
+		return printGrants(out, found)
+	})
+}
+
+func printGrants(out io.Writer, grants []listedGrant) error {
+	var rows [][]string
+	for _, g := range grants {
+		until := "sign-out"
+		if !g.Until.IsZero() {
+			until = g.Until.Format(time.DateTime)
+		}
+		rows = append(rows, []string{g.UserName, g.Name, g.ClientID, g.ClientName, g.Since.Format(time.DateTime), g.LastUsedAt.Format(time.DateTime), until})
+	}
+	return PrintTable(out, "USER | NAME | APP | APP NAME | SINCE | LAST USED | UNTIL", rows)
 }
 
 // revokedGrants is the gateway's response to the revocation of a person's or client's grants.
@@ -302,6 +348,7 @@ func (c *Call) requestKeys(method string, path ...string) error {
 			KeyID     string `json:"kid"`
 			Algorithm string `json:"alg"`
 			Seconds   int64  `json:"age_seconds"`
+			IsActive  bool   `json:"active"`
 		} `json:"keys"`
 	}
 	return c.Do(Request{Method: method, Path: append([]string{"keys"}, path...)}, &response, func(out io.Writer) error {
@@ -311,9 +358,13 @@ func (c *Call) requestKeys(method string, path ...string) error {
 			if key.Algorithm == "A256GCM" {
 				use = "seals cookies and forms"
 			}
-			rows = append(rows, []string{key.KeyID, key.Algorithm, use, (time.Duration(key.Seconds) * time.Second).String()})
+			active := "no"
+			if key.IsActive {
+				active = "yes"
+			}
+			rows = append(rows, []string{key.KeyID, key.Algorithm, use, active, (time.Duration(key.Seconds) * time.Second).String()})
 		}
-		return PrintTable(out, "KID | ALG | USE | AGE", rows)
+		return PrintTable(out, "KID | ALG | USE | ACTIVE | AGE", rows)
 	})
 }
 
@@ -343,6 +394,10 @@ func (c *Call) listRejections() error {
 				f.Reason += " (sent " + f.SentURI + "; the closest registered is " + cmp.Or(f.ClosestURI, "none") + ")"
 			}
 			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Reason})
+		}
+		if len(rows) == 0 {
+			_, err := fmt.Fprintf(out, "Nothing found for client %q. This gateway has rejected none of its requests since it started; check the id with fhir-client list.\n", c.Args[0])
+			return err
 		}
 		return PrintTable(out, "TIME | KIND | OUTCOME | REASON", rows)
 	})

@@ -261,7 +261,7 @@ var (
 //
 //	fhir_bearer [<matcher>] {
 //		fhir_base <path|url>
-//		trust <issuer> [<audience>]
+//		trust <issuer> [<audience>] { … }
 //		introspect <url> { … }
 //		smart_configuration { … }
 //		forward_header <names...>

@@ -30,6 +30,12 @@ type TrustedIssuer struct {
 	// The value that `aud` must contain. Default: the FHIR base URL. Required without the fhir app.
 	Audience string `json:"audience,omitempty"`
 
+	// The `iss` of access tokens if it differs from the issuer, such as AD FS's `access_token_issuer`. Discovery and keys are
+	// those of the issuer. It is not read from the discovery document, so that an issuer cannot name another. Default: the issuer.
+	TokenIssuer string `json:"token_issuer,omitempty"`
+
+	guard.ClaimMapping
+
 	option.TLS
 }
 
@@ -60,6 +66,8 @@ type Introspection struct {
 	// How long an active token is cached. Default: `1m`, or `10s` with `all`.
 	CacheLifetime caddy.Duration `json:"remember,omitempty"`
 
+	guard.ClaimMapping
+
 	option.TLS
 }
 
@@ -86,10 +94,12 @@ func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKe
 	var trusted []*guard.TrustedVerifier
 	for i, t := range issuers {
 		expected, err := at.audience(t.Audience)
-		if err != nil {
+		if err = cmp.Or(err, t.Check()); err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
-		trusted = append(trusted, &guard.TrustedVerifier{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Cache: memory})
+		trusted = append(trusted, &guard.TrustedVerifier{
+			Issuer: cmp.Or(t.TokenIssuer, t.Issuer), Audience: expected, Keys: keys[i], Claims: claims, Mapping: t.ClaimMapping, Cache: memory,
+		})
 	}
 	introspector, err := introspection.newIntrospector(at, memory, introspectionKeys, claims)
 	if err != nil {
@@ -131,13 +141,13 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 		return nil, err
 	}
 	config, err := i.TLS.ClientConfig()
-	if err != nil {
+	if err = cmp.Or(err, i.Check()); err != nil {
 		return nil, err
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
 		AcceptsAnyAudience: i.Audience == anyAudience, Cache: memory, Network: requester.Network, Transport: relyingparty.Transport(config),
-		IntrospectsJWTs: i.IncludeJWTs, CacheLifetime: time.Duration(i.CacheLifetime), Keys: keys, Claims: claims,
+		IntrospectsJWTs: i.IncludeJWTs, CacheLifetime: time.Duration(i.CacheLifetime), Keys: keys, Claims: claims, Mapping: i.ClaimMapping,
 	}
 	if i.IncludeJWTs {
 		asker.CacheLifetime = cmp.Or(asker.CacheLifetime, defaultAllLifetime)
@@ -164,9 +174,33 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 		if slices.ContainsFunc(*to, func(other TrustedIssuer) bool { return other.Issuer == t.Issuer }) {
 			return d.Errf("duplicate trust %s", t.Issuer)
 		}
-		err = t.TLS.Subdirectives().Parse(d)
+		err = parseMapping(d, &t.ClaimMapping, &t.TLS, option.Block{"token_issuer": option.Word(&t.TokenIssuer, nil)})
 		*to = append(*to, t)
 		return err
+	}
+}
+
+// parseMapping parses the repeatable options claim and scope, the options of the server's TLS, and others.
+func parseMapping(d *caddyfile.Dispenser, m *guard.ClaimMapping, tls *option.TLS, others option.Block) error {
+	others["claim"], others["scope"] = parseNames(&m.Claims, m), parseNames(&m.Scopes, m)
+	maps.Copy(others, tls.Subdirectives())
+	return others.Parse(d, "claim", "scope")
+}
+
+// parseNames returns a setter for a row of a claim mapping: a name, and one or more names to which it is mapped.
+func parseNames(to *map[string][]string, m *guard.ClaimMapping) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		names := d.RemainingArgs()
+		switch {
+		case len(names) < 2:
+			return d.ArgErr()
+		case (*to)[names[0]] != nil:
+			return d.Errf("duplicate %s", names[0])
+		case *to == nil:
+			*to = map[string][]string{}
+		}
+		(*to)[names[0]] = names[1:]
+		return option.WithLine(d, m.Check())
 	}
 }
 
@@ -185,15 +219,13 @@ func parseIntrospect(to **Introspection) option.Setter {
 		if err := option.Word(&i.Endpoint, relyingparty.CheckIssuer)(d); err != nil {
 			return err
 		}
-		fields := option.Block{
+		err := parseMapping(d, &i.ClaimMapping, &i.TLS, option.Block{
 			"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
 			"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
 			"issuer":        option.Word(&i.Issuer, nil),
 			"audience":      option.Word(&i.Audience, nil),
 			"all":           i.parseAll,
-		}
-		maps.Copy(fields, i.TLS.Subdirectives())
-		err := fields.Parse(d)
+		})
 		if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
 			return d.Err("introspect requires a client_id and a client_secret")
 		}

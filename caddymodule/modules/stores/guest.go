@@ -46,6 +46,10 @@ type MonitorProvider interface {
 type FileStore interface {
 	// ResolvePath determines the path of the file, given the default path. It is called before other methods.
 	ResolvePath(defaultPath string) error
+
+	// Check verifies the file without creating or modifying it. It waits for another process that uses the file for at most the
+	// duration wait.
+	Check(wait time.Duration) error
 }
 
 // A VolatileStore is a plugin that loses its state on restart.

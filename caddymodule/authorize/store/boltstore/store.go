@@ -127,14 +127,25 @@ func (s *Store) open() (*openFile, error) {
 	if err == nil {
 		f, err = openBolt(s.path, &bbolt.Options{Timeout: timeout})
 	}
+	if err == nil {
+		s.file.Store(f)
+	}
+	return f, s.describeOpenError(err)
+}
+
+// Check verifies the file without creating or modifying it. A missing file is valid, because Open creates it.
+func (s *Store) Check() error {
+	return s.describeOpenError(s.checkFile(time.Duration(s.lockTimeout.Load())))
+}
+
+func (s *Store) describeOpenError(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("durable store %s is %w: stop that process, or configure a separate file for this one (store file { path … }): %w", s.path, ErrInUse, err)
+		return fmt.Errorf("durable store %s is %w: stop that process, or configure a separate file for this one (store file { path … }): %w", s.path, ErrInUse, err)
 	case err != nil:
-		return nil, fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then run tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move the file away, after which everyone must sign in again", s.path, err)
+		return fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then run tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move the file away, after which everyone must sign in again", s.path, err)
 	}
-	s.file.Store(f)
-	return f, nil
+	return nil
 }
 
 // Close closes the file permanently. Subsequent calls fail with [ErrClosed]. Otherwise, a request that outlasts its server

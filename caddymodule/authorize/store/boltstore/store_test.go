@@ -186,6 +186,50 @@ func TestClosed(t *testing.T) {
 	put(t, openStore(t, path, 0), "k", time.Hour)
 }
 
+// Check neither creates nor modifies the file.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, tt := range map[string]struct {
+		content string
+		isValid bool
+	}{"missing": {"", true}, "damaged": {strings.Repeat("no database ", 1000), false}} {
+		path := filepath.Join(folder, "folder", name)
+		if tt.content != "" {
+			path = filepath.Join(folder, name)
+			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := boltstore.New(path, 0).Check(); (err == nil) != tt.isValid || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
+		t.Errorf("files %v, %v", entries, err)
+	}
+	s, path := newStore(t, 0)
+	put(t, s, "k", time.Minute)
+	other := boltstore.New(path, 0)
+	other.SetLockTimeout(time.Millisecond)
+	if err := other.Check(); !errors.Is(err, boltstore.ErrInUse) {
+		t.Errorf("locked: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Check(); err != nil {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+		t.Errorf("file modified: %v", err)
+	}
+}
+
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")

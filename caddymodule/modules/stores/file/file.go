@@ -92,6 +92,12 @@ func (f *Store) ResolvePath(defaultPath string) error {
 	return nil
 }
 
+// Check implements [stores.FileStore].
+func (f *Store) Check(wait time.Duration) error {
+	f.file.SetLockTimeout(wait)
+	return f.file.Check()
+}
+
 // lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process releases it
 // when its requests have ended, at the latest after Caddy's grace_period. lockRetryInterval is how often to check whether Caddy
 // is exiting, because Caddy handles Ctrl-C only after Start has returned.

@@ -1,0 +1,22 @@
+// Package controlchar finds and removes characters that change how the text around them is displayed. People, apps and identity
+// providers choose names, and a name with such characters could look like another one, reverse the text after it (CVE-2021-42574)
+// or control a terminal. Names in right-to-left scripts do not need these characters.
+package controlchar
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Is reports whether r is a control character or has the property Bidi_Control (UAX #9).
+func Is(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+
+// Remove returns text without control characters, except those in kept.
+func Remove(text, kept string) string {
+	return strings.Map(func(r rune) rune {
+		if Is(r) && !strings.ContainsRune(kept, r) {
+			return -1
+		}
+		return r
+	}, text)
+}
