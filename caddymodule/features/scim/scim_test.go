@@ -179,6 +179,15 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
+		"renamed by SCIM to the previous name of another person": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			id := st.create("alice")
+			st.signIn("zed", "alice2")
+			zed := st.signIn("zed", "zed")
+			st.rename(id, "alice2")
+			ann := st.signIn("ann", "alice2")
+			st.delete(id)
+			return ann, zed
+		},
 		"renamed by SCIM, without a sign-in since": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			ann := st.signIn("ann", "alice")
 			st.rename(st.create("alice"), "alice2")
