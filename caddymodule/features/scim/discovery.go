@@ -51,21 +51,14 @@ func (s *service) serveDiscovery(w http.ResponseWriter, p *people.Provider, reso
 // rejected Groups as failures: Entra ID then provisions everything less often, including deactivations, and Okta stops pushing
 // the group. The id of a Group is its name.
 func (s *service) serveGroups(w http.ResponseWriter, r *http.Request, p *people.Provider, id string) error {
+	name, err := base64.RawURLEncoding.DecodeString(id)
 	switch {
 	case id == "" && r.Method == http.MethodGet:
 		s.writeList(w, []any{}, 1, 0)
-		return nil
 	case id == "" && r.Method == http.MethodPost:
-		name, err := readGroup(w, r)
-		if err == nil {
-			s.write(w, http.StatusCreated, s.newGroup(p, name))
-		}
-		return err
+		return s.createGroup(w, r, p)
 	case id == "" || r.Method == http.MethodPost:
 		return errMethod
-	}
-	name, err := base64.RawURLEncoding.DecodeString(id)
-	switch {
 	case err != nil:
 		return &oauth2.Error{Code: "invalid_request", Description: "group not found", Status: http.StatusNotFound}
 	case r.Method == http.MethodDelete || r.Method == http.MethodPatch:
@@ -76,19 +69,16 @@ func (s *service) serveGroups(w http.ResponseWriter, r *http.Request, p *people.
 	return nil
 }
 
-// readGroup reads the name of a Group.
-func readGroup(w http.ResponseWriter, r *http.Request) (string, error) {
-	var group struct {
-		DisplayName string `json:"displayName"`
-	}
-	body, err := oauth2.ReadBody(w, r)
+func (s *service) createGroup(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+	group, err := readUser(w, r)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err = json.Unmarshal(body, &group); err != nil || group.DisplayName == "" || len(group.DisplayName) > maxName {
-		return "", invalidValue("displayName is missing or too long")
+	if group.DisplayName == "" || len(group.DisplayName) > maxName {
+		return invalidValue("displayName is missing or too long")
 	}
-	return group.DisplayName, nil
+	s.write(w, http.StatusCreated, s.newGroup(p, group.DisplayName))
+	return nil
 }
 
 func (s *service) newGroup(p *people.Provider, name string) any {

@@ -73,16 +73,16 @@ func (s *service) load(ctx context.Context, p *people.Provider, id string) (*sto
 	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errUserNotFound
 	}
-	values, err := store.ReadValues(ctx, s.store, userKey(p, id))
+	value, err := s.store.Get(ctx, userKey(p, id))
+	if errors.Is(err, store.ErrNotFound) {
+		err = errUserNotFound
+	}
 	if err != nil {
 		return nil, err
 	}
-	u, err := store.FromJSON[storedUser](values[0])
-	if u == nil && err == nil {
-		return nil, errUserNotFound
-	}
+	u, err := store.FromJSON[storedUser](value)
 	if err == nil {
-		u.id, u.raw = id, values[0]
+		u.id, u.raw = id, value
 	}
 	return u, err
 }
@@ -100,24 +100,20 @@ func (s *service) owner(ctx context.Context, p *people.Provider, nameKey string)
 	return u, err
 }
 
-// find returns the User in a filter. People who have an account but were never provisioned become Users, because providers
-// change existing people by the id that a filter returns.
-func (s *service) find(ctx context.Context, p *people.Provider, filter string) (found []*storedUser, err error) {
+// find returns the User in a filter, or nil. People who have an account but were never provisioned become Users, because
+// providers change existing people by the id that a filter returns.
+func (s *service) find(ctx context.Context, p *people.Provider, filter string) (u *storedUser, err error) {
 	wanted, err := parseFilter(filter)
 	if err != nil {
 		return nil, err
 	}
-	err = store.Retry(ctx, func() error {
-		u, err := s.owner(ctx, p, nameKeys(p, wanted)[0])
-		if u == nil && err == nil {
+	err = store.Retry(ctx, func() (err error) {
+		if u, err = s.owner(ctx, p, nameKeys(p, wanted)[0]); u == nil && err == nil {
 			u, err = s.adopt(ctx, p, wanted)
-		}
-		if found = nil; u != nil {
-			found = []*storedUser{u}
 		}
 		return err
 	})
-	return found, err
+	return u, err
 }
 
 // adopt returns the User of a person who has an account, which may have another name. Otherwise, it stores a User. The result is
@@ -127,18 +123,17 @@ func (s *service) adopt(ctx context.Context, p *people.Provider, wanted names) (
 	if err != nil || len(accounts) == 0 {
 		return nil, err
 	}
-	of.UserName = cmp.Or(accounts[0].UserName, of.UserName, of.ExternalID)
+	of.UserName = cmp.Or(accounts[0].UserName, of.UserName, of.Subject)
 	existing, err := s.owner(ctx, p, nameKeys(p, names{UserName: of.UserName})[0])
-	if err != nil || existing != nil && existing.Subject == of.Subject {
+	switch {
+	case err != nil, existing != nil && (existing.Subject == of.Subject || existing.Subject == ""):
 		return existing, err
+	case existing != nil: // another person had the name
+		of.UserName = cmp.Or(wanted.UserName, of.Subject)
 	}
 	u := s.newRecord()
 	u.names = of
-	calls, err := s.addCalls(ctx, p, u, true)
-	if err != nil {
-		return nil, err
-	}
-	return u, s.store.Do(ctx, calls...)
+	return u, s.save(ctx, p, u, u, nil)
 }
 
 // page returns a page of the Users, and their total number. The first User has the index 1.
@@ -161,45 +156,29 @@ func (s *service) page(ctx context.Context, p *people.Provider, start, count int
 	return users, len(keys), nil
 }
 
-// addCalls returns the calls that store a new User. With skipTaken, names that other Users have are allowed, but continue to
-// lead to these Users.
-func (s *service) addCalls(ctx context.Context, p *people.Provider, u *storedUser, skipTaken bool) ([]*store.Call, error) {
-	value, err := store.ToJSON(u)
-	if err != nil {
-		return nil, err
+// save stores the next state of a User; nil deletes it. A new User has no stored value. do is called if no other User has one of
+// the names, before anything is stored; it may be nil.
+func (s *service) save(ctx context.Context, p *people.Provider, u, next *storedUser, do func() error) error {
+	change, after := &store.Call{Op: store.Take, Key: userKey(p, u.id)}, names{}
+	if next != nil {
+		value, err := store.ToJSON(next)
+		if err != nil {
+			return err
+		}
+		change, after = store.ReplaceCall(change.Key, u.raw, value, store.Forever), next.names
 	}
-	calls, err := s.nameCalls(ctx, p, u.id, names{}, u.names, skipTaken)
-	if err != nil {
-		return nil, err
+	calls, err := s.nameCalls(ctx, p, u, after)
+	if err == nil && (u.raw == nil || next == nil) {
+		var count *store.Call
+		count, err = s.countCall(ctx, p, next != nil)
+		calls = append(calls, count)
 	}
-	count, err := s.countCall(ctx, p, 1)
-	return append(calls, count, &store.Call{Op: store.Add, Key: userKey(p, u.id), Value: value, TTL: store.Forever}), err
-}
-
-// replace stores the new state of a User.
-func (s *service) replace(ctx context.Context, p *people.Provider, u, next *storedUser) error {
-	value, err := store.ToJSON(next)
-	if err != nil {
-		return err
+	if err == nil && do != nil {
+		err = do()
 	}
-	calls, err := s.nameCalls(ctx, p, u.id, u.names, next.names, false)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.store.Do(ctx, append(calls, change)...)
 	}
-	return s.store.Do(ctx, append(calls, store.ReplaceCall(userKey(p, u.id), u.raw, value, store.Forever))...)
-}
-
-// remove deletes a User.
-func (s *service) remove(ctx context.Context, p *people.Provider, u *storedUser) error {
-	calls, err := s.nameCalls(ctx, p, u.id, u.names, names{}, false)
-	if err != nil {
-		return err
-	}
-	count, err := s.countCall(ctx, p, -1)
-	if err != nil {
-		return err
-	}
-	err = s.store.Do(ctx, append(calls, count, &store.Call{Op: store.Take, Key: userKey(p, u.id)})...)
 	if errors.Is(err, store.ErrNotFound) {
 		err = errUserNotFound
 	}
@@ -207,43 +186,42 @@ func (s *service) remove(ctx context.Context, p *people.Provider, u *storedUser)
 }
 
 // nameCalls returns the calls that change the names of a User. The error is errTaken if another User has one of them.
-func (s *service) nameCalls(ctx context.Context, p *people.Provider, id string, before, after names, skipTaken bool) (calls []*store.Call, err error) {
+func (s *service) nameCalls(ctx context.Context, p *people.Provider, u *storedUser, after names) (calls []*store.Call, err error) {
 	wanted := nameKeys(p, after)
-	keys := slices.Compact(slices.Sorted(slices.Values(append(nameKeys(p, before), wanted...))))
+	keys := slices.Compact(slices.Sorted(slices.Values(append(nameKeys(p, u.names), wanted...))))
 	values, err := store.ReadValues(ctx, s.store, keys...)
+	if err != nil {
+		return nil, err
+	}
 	for i, key := range keys {
-		if err != nil {
-			return nil, err
-		}
-		var other *storedUser
-		isOwn := string(values[i]) == id
+		isOwn, isWanted := string(values[i]) == u.id, slices.Contains(wanted, key)
 		switch {
-		case isOwn && !slices.Contains(wanted, key):
+		case isOwn && !isWanted:
 			calls = append(calls, store.DeleteCalls(key)...)
-			continue
-		case isOwn || !slices.Contains(wanted, key):
-			continue
-		}
-		if other, err = s.owner(ctx, p, key); other != nil && !skipTaken {
-			return nil, errTaken
-		}
-		if other == nil {
-			calls = append(calls, store.ReplaceCall(key, values[i], []byte(id), store.Forever))
+		case !isOwn && isWanted:
+			other, err := s.owner(ctx, p, key)
+			if err != nil || other != nil {
+				return nil, cmp.Or(err, error(errTaken))
+			}
+			calls = append(calls, store.ReplaceCall(key, values[i], []byte(u.id), store.Forever))
 		}
 	}
-	return calls, err
+	return calls, nil
 }
 
-// countCall returns the call that changes the number of Users.
-func (s *service) countCall(ctx context.Context, p *people.Provider, change int) (*store.Call, error) {
+// countCall returns the call that changes the number of Users by one.
+func (s *service) countCall(ctx context.Context, p *people.Provider, added bool) (*store.Call, error) {
 	key := "scim-users:" + p.Key
 	values, err := store.ReadValues(ctx, s.store, key)
 	if err != nil {
 		return nil, err
 	}
 	count, _ := strconv.Atoi(string(values[0])) // 0 if missing
-	if count += change; change > 0 && count > maxUsers {
+	if count--; added {
+		count += 2
+	}
+	if added && count > maxUsers {
 		return nil, errTooMany
 	}
-	return store.ReplaceCall(key, values[0], []byte(strconv.Itoa(max(0, count))), store.Forever), nil
+	return store.ReplaceCall(key, values[0], []byte(strconv.Itoa(count)), store.Forever), nil
 }

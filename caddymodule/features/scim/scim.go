@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -136,43 +135,45 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provid
 		return s.serveGroups(w, r, p, id)
 	case discovery[resource] != nil && r.Method == http.MethodGet:
 		return s.serveDiscovery(w, p, resource, id)
-	case resource == "Users" && id != ".search" || discovery[resource] != nil:
+	case resource == ".search" || id == ".search":
+		return errUnsupported
+	case resource == "Users" || discovery[resource] != nil:
 		return errMethod
 	}
-	return errResource(resource)
+	return errResource
 }
 
-var errMethod = &oauth2.Error{Code: "invalid_request", Description: "method not allowed for this resource", Status: http.StatusMethodNotAllowed}
-
-// errResource returns the error for an unknown resource. Optional operations get 501 (RFC 7644 §3.12).
-func errResource(resource string) error {
-	e := &oauth2.Error{Code: "invalid_request", Description: "unknown resource: only Users are supported", Status: http.StatusNotFound}
-	if slices.Contains([]string{".search", "Bulk", "Me", "Users"}, resource) {
-		e.Status = http.StatusNotImplemented
-	}
-	return e
-}
+var (
+	errMethod      = &oauth2.Error{Code: "invalid_request", Description: "method not allowed for this resource", Status: http.StatusMethodNotAllowed}
+	errResource    = &oauth2.Error{Code: "invalid_request", Description: "unknown resource: only Users are supported", Status: http.StatusNotFound}
+	errUnsupported = &oauth2.Error{Code: "invalid_request", Description: "unsupported: use GET with a filter", Status: http.StatusNotImplemented}
+)
 
 // list returns a page of the Users, or the User in the filter (RFC 7644 §3.4.2).
-func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) (err error) {
-	query, start := r.URL.Query(), 1
-	var users []*storedUser
-	var total int
-	if filter := query.Get("filter"); filter != "" {
-		users, err = s.find(r.Context(), p, filter)
-		total = len(users)
-	} else {
-		start = max(1, number(query, "startIndex", 1))
-		users, total, err = s.page(r.Context(), p, start, min(max(0, number(query, "count", maxPage)), maxPage))
+func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+	query := r.URL.Query()
+	start := max(1, number(query, "startIndex", 1))
+	users, total, err := s.search(r.Context(), p, query, start)
+	if err != nil {
+		return err
 	}
 	resources := []any{}
 	for _, u := range users {
 		resources = append(resources, s.newUser(p, u, query))
 	}
-	if err == nil {
-		s.writeList(w, resources, start, total)
+	s.writeList(w, resources, start, total)
+	return nil
+}
+
+func (s *service) search(ctx context.Context, p *people.Provider, query url.Values, start int) (users []*storedUser, total int, err error) {
+	if query.Get("filter") == "" {
+		return s.page(ctx, p, start, min(max(0, number(query, "count", maxPage)), maxPage))
 	}
-	return err
+	u, err := s.find(ctx, p, query.Get("filter"))
+	if u == nil || err != nil {
+		return nil, 0, err
+	}
+	return []*storedUser{u}, 1, nil
 }
 
 // number returns a number in a query, or a default value.
@@ -215,14 +216,12 @@ func (s *service) add(ctx context.Context, p *people.Provider, u *storedUser, de
 		return err
 	}
 	u.names = of
-	calls, err := s.addCalls(ctx, p, u, false)
-	if err == nil && deactivates {
-		err = s.deprovision(ctx, p, accounts, false)
-	}
-	if err != nil {
-		return err
-	}
-	return s.store.Do(ctx, calls...)
+	return s.save(ctx, p, u, u, func() error {
+		if !deactivates {
+			return nil
+		}
+		return s.deprovision(ctx, p, accounts, false)
+	})
 }
 
 // readUser reads the User or the PATCH request in a request.
@@ -283,11 +282,11 @@ func (s *service) change(ctx context.Context, p *people.Provider, u *storedUser,
 	case err != nil:
 		return nil, err
 	case deleted:
-		return nil, s.remove(ctx, p, u)
+		return nil, s.save(ctx, p, u, nil, nil)
 	}
 	next.names, err = s.rename(ctx, p, u.names, next.names, accounts)
 	if err == nil {
-		err = s.replace(ctx, p, u, &next)
+		err = s.save(ctx, p, u, &next, nil)
 	}
 	return &next, err
 }

@@ -63,6 +63,8 @@ type userInput struct {
 	Active     json.RawMessage `json:"active"`
 	Operations []operation     `json:"Operations"`
 
+	DisplayName string `json:"displayName"` // name of a Group
+
 	isPatch bool
 }
 
