@@ -188,6 +188,24 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, zed
 		},
+		"assigned to another person by SCIM": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			st.signIn("ann", "alice")
+			_, made := request(st.t, st.s, http.MethodPost, "/Users", `{"userName":"alice","externalId":"ann"}`)
+			id := "/Users/" + made["id"].(string)
+			ann, ben := st.signIn("ann", "ann"), st.signIn("ben", "alice")
+			request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"externalId","value":"ben"}]}`)
+			st.delete(id)
+			return ben, ann
+		},
+		"given another attribute as externalId": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			ann := st.signIn("ann", "alice")
+			_, made := request(st.t, st.s, http.MethodPost, "/Users", `{"userName":"alice","externalId":"ann"}`)
+			id := "/Users/" + made["id"].(string)
+			ben := st.signIn("ben", "alice")
+			request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"externalId","value":"directory-id"}]}`)
+			st.delete(id)
+			return ann, ben
+		},
 		"renamed by SCIM, without a sign-in since": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			ann := st.signIn("ann", "alice")
 			st.rename(st.create("alice"), "alice2")
@@ -637,7 +655,7 @@ func TestSCIMPages(t *testing.T) {
 		c.Features = append(c.Features, &scim.SCIM{Token: clinicSecret, Provider: "clinic"})
 	})
 	send(authorizetest.Clinic{T: t, Server: s}, http.MethodPost, clinicSCIM, `{"userName":"a"}`)
-	for _, name := range strings.Split("abcde", "") {
+	for name := range strings.SplitSeq("abcde", "") {
 		request(t, s, http.MethodPost, "/Users", `{"userName":"`+name+`"}`)
 	}
 	var all []string

@@ -236,6 +236,15 @@ func (s *service) findPerson(ctx context.Context, p *people.Provider, of names) 
 // User was created.
 func (s *service) rename(ctx context.Context, p *people.Provider, of, next names, accounts []people.StoredPerson) (names, error) {
 	var err error
+	if next.ExternalID != of.ExternalID && next.ExternalID != "" { // may mean another person
+		found, err := s.deprovisioner.People.FindByID(ctx, p, next.ExternalID)
+		if err != nil {
+			return next, err
+		}
+		if len(found) > 0 {
+			accounts = found
+		}
+	}
 	switch {
 	case len(accounts) > 0:
 		next.Subject, next.NamedAfter = accounts[0].Subject, 0
