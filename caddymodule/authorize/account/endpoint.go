@@ -37,7 +37,7 @@ type Config struct {
 	Limiter  *lockout.Limiter      // throttling of wrong codes and passwords
 	Describe Describer             // description of scopes
 
-	// ChangePassword stores a new password of a user; see [authorize.Config].
+	// ChangePassword stores a new password of a user, unless the hash has changed since. Default: users cannot change it.
 	ChangePassword func(ctx context.Context, user *people.User, password string) error
 }
 
