@@ -236,6 +236,7 @@ func (a *Core) addRoutes() {
 	a.routes[endpoint.Account] = account.New(account.Config{
 		Responder: a.Responder, Pages: a.Pages, Keys: c.Keys, Accounts: a.Accounts, Factors: a.Factors, Sessions: a.Sessions,
 		Patients: a.Patients, Apps: a.Tokens.Apps, Revoker: a.Tokens.Revoker, Limiter: a.Limiter, Describe: flow.Describe,
+		ChangePassword: c.ChangePassword,
 	})
 	a.addDocuments()
 }

@@ -191,7 +191,7 @@ var events = []struct {
 		}
 	}},
 	{"the provider's event `session-revoked`", true, false, nil, func(e *revocationFixture) { e.push("caep", "session-revoked") }},
-	{"the provider's events `account-disabled`, `account-purged`, `credential-change`, `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *revocationFixture) {
+	{"the provider's events `account-disabled`, `account-purged`, `credential-change` (except `create`), `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *revocationFixture) {
 		e.push("risc", "account-disabled")
 	}},
 	{"the provider's SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *revocationFixture) {

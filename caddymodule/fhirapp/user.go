@@ -1,6 +1,8 @@
 package fhirapp
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
@@ -148,6 +151,16 @@ func (Passwords) Compare(hash, password []byte) (bool, error) {
 		return caddyauth.Argon2idHash{}.Compare(hash, password)
 	}
 	return caddyauth.BcryptHash{}.Compare(hash, password)
+}
+
+// HashPassword returns a hash of a password, with the parameters of hashCommand.
+func HashPassword(password string) string {
+	const passes, memory, threads, keyLength = 1, 46 << 10, 1, 32
+	salt := make([]byte, 16)
+	rand.Read(salt) // never fails
+	key := argon2.IDKey([]byte(password), salt, passes, memory, threads, keyLength)
+	encode := base64.RawStdEncoding.EncodeToString
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memory, passes, threads, encode(salt), encode(key))
 }
 
 // checkHash returns the errors that Compare would return at the first sign-in, so that they are detected at load time.

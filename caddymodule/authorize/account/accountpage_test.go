@@ -1,7 +1,9 @@
 package account_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
@@ -424,5 +428,115 @@ func TestAccountFormsStayOnOrigin(t *testing.T) {
 	b := authorizetest.NewAccountBrowser(t, authorizetest.New(t, nil))
 	if policy := b.Get("/oauth2/account").Header.Get("Content-Security-Policy"); !strings.HasSuffix(strings.Split(policy, "; script-src")[0], "; form-action 'self'") {
 		t.Errorf("%s", policy)
+	}
+}
+
+// The form for a new password rejects weak and wrong passwords, with the limit of the sign-in page. Only a valid change is stored.
+func TestChangePassword(t *testing.T) {
+	t.Parallel()
+	const current, chosen = "right", "correct horse battery"
+	for _, tt := range []struct {
+		name, current, chosen, repeated string
+		fails                           error
+		status                          int
+		text                            string
+	}{
+		{"valid", current, chosen, chosen, nil, 200, "Password changed"},
+		{"wrong current password", "wrong", chosen, chosen, nil, 403, "Your current password is incorrect."},
+		{"no current password", "", chosen, chosen, nil, 403, "Your current password is incorrect."},
+		{"11 characters", current, "01234567890", "01234567890", nil, 400, "at least 12 characters"},
+		{"11 characters of 22 bytes", current, strings.Repeat("ü", 11), strings.Repeat("ü", 11), nil, 400, "at least 12 characters"},
+		{"128 characters of 256 bytes", current, strings.Repeat("ü", 128), strings.Repeat("ü", 128), nil, 200, "Password changed"},
+		{"129 characters", current, strings.Repeat("x", 129), strings.Repeat("x", 129), nil, 400, "at most 128 characters"},
+		{"the current password", chosen, chosen, chosen, nil, 400, "must differ from your current password"},
+		{"the user name", current, "ALICE-the-user", "ALICE-the-user", nil, 400, "must differ from your name"},
+		{"the address", current, "alice@example.org", "alice@example.org", nil, 400, "must differ from your name"},
+		{"mistyped", current, chosen, chosen + "x", nil, 400, "The new passwords don’t match."},
+		{"not stored", current, chosen, chosen, errors.New("the store is away"), 503, "temporary problem"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var stored []string
+			var trail authorizetest.AuditTrail
+			s := authorizetest.New(t, func(c *authorize.Config) {
+				c.Users[0].ID, c.Users[0].Generation, c.Audit = "alice-the-user", 1, trail.Record
+				c.ChangePassword = func(_ context.Context, user *people.User, password string) error {
+					if stored = append(stored, user.ID+" "+password); tt.fails != nil {
+						return tt.fails
+					}
+					return nil
+				}
+			})
+			b := authorizetest.NewBrowser(t, s)
+			authorizetest.SignInToAccount(b, "alice-the-user", current)
+			form := url.Values{
+				"request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, "password"), "request")}, "action": {"change_password"},
+				"current_password": {tt.current}, "new_password": {tt.chosen}, "repeated_password": {tt.repeated},
+			}
+			trail.Drain()
+			r := b.Post("/oauth2/account", form)
+			page := authorizetest.Body(t, r)
+			if r.StatusCode != tt.status || !strings.Contains(page, tt.text) || strings.Contains(page, tt.chosen) {
+				t.Errorf("%d: %s", r.StatusCode, page)
+			}
+			if want := tt.status == 200 || tt.fails != nil; (len(stored) == 1 && stored[0] == "alice-the-user "+tt.chosen) != want {
+				t.Errorf("stored %q", stored)
+			}
+			if recorded := strings.Contains(trail.Drain(), "user "); recorded != (tt.status != 400) {
+				t.Errorf("recorded: %v", recorded)
+			}
+			if signedIn := b.Get("/oauth2/account").StatusCode == http.StatusOK; signedIn != (tt.status != 200) {
+				t.Errorf("still signed in: %v", signedIn)
+			}
+		})
+	}
+}
+
+// Wrong current passwords are throttled together with those of the sign-in page.
+func TestChangePasswordIsThrottled(t *testing.T) {
+	t.Parallel()
+	s := authorizetest.New(t, func(c *authorize.Config) {
+		c.Users[0].Generation, c.Lockout = 1, lockout.Policy{Failures: 3}
+		c.ChangePassword = func(context.Context, *people.User, string) error { return nil }
+	})
+	b := authorizetest.NewBrowser(t, s)
+	authorizetest.SignInToAccount(b, "alice", "right")
+	form := url.Values{
+		"request": {authorizetest.FieldValue(t, authorizetest.AccountPage(b, "password"), "request")}, "action": {"change_password"},
+		"current_password": {"wrong"}, "new_password": {"correct horse battery"}, "repeated_password": {"correct horse battery"},
+	}
+	for i := range 4 {
+		r := b.Post("/oauth2/account", form)
+		if (r.StatusCode == http.StatusTooManyRequests) != (i == 3) || (r.Header.Get("Retry-After") != "") != (i == 3) {
+			t.Errorf("attempt %d: %d", i, r.StatusCode)
+		}
+	}
+}
+
+// Only users in the store who signed in with their password can change it.
+func TestMayNotChangePassword(t *testing.T) {
+	t.Parallel()
+	stores := func(c *authorize.Config) {
+		c.ChangePassword = func(context.Context, *people.User, string) error { t.Error("stored"); return nil }
+	}
+	local := authorizetest.NewBrowser(t, authorizetest.New(t, stores)) // no generation: the user is in the configuration
+	local.Tokens(nil)
+	linked := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), func(idp *people.IdentityProvider, c *authorize.Config) {
+		stores(c)
+		idp.LinkEmail, c.Users[0].Generation, c.Users[0].Email, c.Users[0].EmailVerified = true, 1, "a.adams@hospital.example", true
+	}))
+	authorizetest.SignInAtProvider(linked, nil)
+	for name, b := range map[string]*authorizetest.Browser{"local": local, "linked": linked} {
+		page := authorizetest.AccountPage(b, "")
+		if strings.Contains(page, "Change password") || strings.Contains(authorizetest.AccountPage(b, "password"), "new_password") {
+			t.Errorf("%s: offered", name)
+		}
+		r := b.Post("/oauth2/account", url.Values{
+			"request": {authorizetest.FieldValue(t, page, "request")}, "action": {"change_password"},
+			"current_password": {"right"}, "new_password": {"correct horse battery"}, "repeated_password": {"correct horse battery"},
+		})
+		if r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", name, r.StatusCode)
+		}
 	}
 }

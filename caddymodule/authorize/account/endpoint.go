@@ -35,8 +35,11 @@ type Config struct {
 	Patients *launch.Patients      // patients with records that apps can access
 	Apps     *token.Apps           // apps with access
 	Revoker  *token.Revoker        // revocation of access
-	Limiter  *lockout.Limiter      // throttling of wrong codes
+	Limiter  *lockout.Limiter      // throttling of wrong codes and passwords
 	Describe Describer             // description of scopes
+
+	// ChangePassword stores a new password of a user, unless the hash has changed since. Default: users cannot change it.
+	ChangePassword func(ctx context.Context, user *people.User, password string) error
 }
 
 // New returns the handler of the account page.
@@ -53,6 +56,7 @@ func New(c Config) http.Handler {
 		apps:          &apps{tokenApps: c.Apps, patients: c.Patients, logger: c.Logger, revoker: c.Revoker, describe: c.Describe},
 		authenticator: &authenticatorApp{renderer: renderer, factors: factors, limiter: c.Limiter, issuer: c.Issuer},
 		passkeys:      &passkeys{renderer, factors},
+		passwords:     &passwords{renderer: renderer, directory: c.Accounts.Directory, limiter: c.Limiter, sessions: sessions, store: c.ChangePassword},
 	}
 	return c.Handler(a.serve, http.MethodGet, http.MethodPost)
 }
@@ -85,6 +89,10 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 }
 
 func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	if r.URL.Query().Get("part") == "password" && a.passwords.mayChange(signedIn) {
+		a.passwords.show(w, r, signedIn)
+		return
+	}
 	show := map[string]func(http.ResponseWriter, *http.Request, *session.SignedInPerson){"app": a.authenticator.show, "passkey": a.passkeys.show}[r.URL.Query().Get("part")]
 	if show == nil {
 		a.showOverview(w, r, signedIn)
@@ -116,6 +124,8 @@ func (a *account) buttons() map[string]button {
 		"renew_recovery": {handle: a.factors.renewRecovery},
 		"enrol_app":      {a.authenticator.enroll, true},
 		"enrol_passkey":  {a.passkeys.enroll, true},
+
+		"change_password": {a.passwords.change, true},
 	}
 }
 

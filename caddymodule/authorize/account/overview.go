@@ -26,12 +26,15 @@ type account struct {
 	factors       *factors
 	authenticator *authenticatorApp
 	passkeys      *passkeys
+	passwords     *passwords
 }
 
 // showOverview shows the account page with all its parts.
 func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	sealed, err := a.renderer.seal(w, r, signedIn)
-	data := page.Account{Request: sealed, Confirmation: confirmations[r.URL.Query().Get("done")]}
+	data := page.Account{
+		Request: sealed, Confirmation: confirmations[r.URL.Query().Get("done")], MayChangePassword: a.passwords.mayChange(signedIn),
+	}
 	if err == nil {
 		data.Apps, err = a.apps.pageData(r.Context(), signedIn)
 	}

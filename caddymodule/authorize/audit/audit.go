@@ -73,7 +73,7 @@ const (
 	KindLockout       = "lockout"       // attempts for an account or from an address are throttled
 	KindSignOut       = "sign-out"
 	KindRegistration  = "registration" // a client was registered, changed or deleted, by itself or by an operator
-	KindUser          = "user"         // an operator added, changed or removed a stored user
+	KindUser          = "user"         // an operator added, changed or removed a stored user, or a user changed their password
 	KindAccess        = "access"       // a request to the FHIR API
 	KindLaunch        = "launch"       // an EHR registered a launch context
 	KindFactor        = "factor"       // a second factor was enrolled, changed or removed

@@ -163,6 +163,8 @@ type Account struct {
 	Apps         []AccountApp     // apps that have access
 	Sessions     []AccountSession // sessions of the user
 	Factors      AccountFactors   // second factors of the user
+
+	MayChangePassword bool // whether the user can change their password here
 }
 
 // AccountApp is an app that has access to the user's data.
@@ -212,6 +214,17 @@ type AccountPasskey struct {
 	Name     string // name chosen by the user
 	Enrolled *Text  // when the passkey was enrolled
 	LastUsed *Text  // time of the last use; nil if never used
+}
+
+// PasswordChange is the data of templates/passwordchange.html for changing the user's own password.
+type PasswordChange struct {
+	Request      string        // sealed session, which binds the form to it
+	UserName     string        // user name, for password managers
+	MinLength    int           // minimum length of the new password in characters
+	MaxLength    int           // maximum length of the new password in characters
+	Problem      *Text         // why the change was rejected; nil if it was not
+	WrongCurrent bool          // whether Problem is about the current password
+	Wait         time.Duration // time until the next attempt is permitted; 0 if not throttled
 }
 
 // AppSetup is the data of templates/appsetup.html for enrolling an authenticator app.

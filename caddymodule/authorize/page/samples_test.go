@@ -77,7 +77,7 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 
 // signedInTemplates are the templates of pages for signed-in people.
 var signedInTemplates = []string{
-	"account", "appsetup", "confirmpatient", "consent", "continue", "passkeysetup", "recoverycodes", "selectaccount", "selectencounter", "selectpatient", "signout",
+	"account", "appsetup", "confirmpatient", "consent", "continue", "passkeysetup", "passwordchange", "recoverycodes", "selectaccount", "selectencounter", "selectpatient", "signout",
 }
 
 // messageSamples returns views of all messages, by name.
@@ -91,6 +91,7 @@ func messageSamples() map[string]page.View {
 		"message-no-cookies":      {Data: page.Message{Title: page.T("Start again"), Text: page.T("Your browser sent no cookies. Allow cookies for this site, or use the browser in which you opened the app."), Next: again, Back: back}},
 		"message-outage":          {Data: page.Message{Title: wrong, Text: page.T("This site has a temporary problem. Try again in a minute."), Next: &page.Link{"/oauth2/login", page.T("Try again")}}},
 		"message-sign-in-failed":  {Data: page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk."), Next: &page.Link{"/oauth2/login?restart=x", page.T("Start again")}}},
+		"message-new-password":    {Data: page.Message{Title: page.T("Password changed"), Text: page.T("You’re signed out everywhere. Sign in with your new password."), Next: &page.Link{"/oauth2/login", page.T("Sign in")}}},
 		"message-not-found":       {Data: page.Message{Title: page.T("Page not found"), Text: page.T("Check the address, or go back to the app and start again."), Next: &page.Link{"/oauth2/account", page.T("Your account")}}},
 		"message-no-factor":       {Data: signin.SecondFactorMessage(), SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}},
 		"message-self-registered": {Data: page.Message{
@@ -150,6 +151,7 @@ func accountSamples() map[string]page.View {
 		"account-elsewhere":    {Data: page.Account{}},
 		"appsetup":             {Policy: page.Policy{Images: "data:"}, Data: page.AppSetup{QR: "data:,", Secret: "ABCD EFGH"}},
 		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true, Wait: time.Minute}},
+		"passwordchange":       {Data: page.PasswordChange{UserName: "alice", MinLength: 12, MaxLength: 128, Problem: page.T("Your current password is incorrect."), WrongCurrent: true}},
 		"passkeysetup":         {Script: "passkey", Data: page.PasskeySetup{Name: "Firefox", Passkey: challenge, Rejected: true}},
 		"recoverycodes":        {Data: page.RecoveryCodes{Codes: []string{"abcd-efgh-jkmn-pqrs"}, Confirmation: page.T("Your passkey is set up.")}},
 		"signin-account":       {Script: "passkey", Data: page.SignIn{OffersPassword: true, Passkey: challenge, Problem: page.SignInProblem{Passkey: true}}},

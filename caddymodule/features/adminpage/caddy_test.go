@@ -138,13 +138,15 @@ func TestPagesInEachLanguage(t *testing.T) {
 		"admin": {Data: overviewPage{
 			Confirmation: page.T("Added."), Search: "a",
 			Apps: entryList{HasMore: true, Items: []entryItem{
-				{Name: "a", Title: "App", Origin: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Origin: page.T("in the configuration")},
+				{Name: "a", Title: "App", Origin: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Origin: page.T("managed in the configuration file")},
 			}},
-			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Origin: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
+			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Origin: page.T("managed here"), Problem: "duplicate user wendy", Disabled: true}}},
 		}},
 		"adminentry-newapp":     {Data: entryPage{IsApp: true, IsNew: true}},
 		"adminentry-newperson":  {Data: entryPage{IsNew: true}},
 		"adminentry-app":        {Data: entryPage{IsApp: true, Name: "a", Problem: "no", CanRenewSecret: true}},
+		"adminentry-rejected":   {Data: entryPage{IsApp: true, IsNew: true, Name: "a", Scopes: "x", Rejection: "no scope", InvalidField: "scopes"}},
+		"adminentry-unknown":    {Data: entryPage{Name: "wendy", Rejection: "no"}},
 		"adminentry-person":     {Data: entryPage{Name: "wendy", Disabled: true, CanRenewSecret: true}},
 		"adminentry-own":        {Data: entryPage{Name: "alice", IsSelf: true}},
 		"adminentry-registered": {Data: entryPage{IsApp: true, Name: "a", Title: "App", Registered: true, PendingApproval: true}},

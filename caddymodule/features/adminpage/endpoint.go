@@ -198,7 +198,14 @@ type entryPage struct {
 	FHIRUser string // the user's FHIR resource
 	Email    string // e-mail address of a user
 	Disabled bool   // whether sign-in is disabled for the user
+
+	WantsSecret  bool   // whether the rejected form requested a secret
+	Rejection    string // why the submitted fields were rejected, in English; "" if they were not
+	InvalidField string // name of the rejected form field; "" if unknown
 }
+
+// Heading returns the display name or, if there is none, the client_id or user name.
+func (e entryPage) Heading() string { return cmp.Or(e.Title, e.Name) }
 
 // secretPage is the data of templates/adminsecret.html, which shows a new secret or password once.
 type secretPage struct {
@@ -273,14 +280,14 @@ func sortRank(e Entry) int {
 }
 
 func newEntryItem(kind string, e Entry) entryItem {
-	item := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Origin: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
+	item := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Origin: page.T("managed in the configuration file"), Problem: e.Problem, Disabled: e.Disabled}
 	switch {
 	case e.PendingApproval:
 		item.Origin = page.T("awaiting approval")
 	case e.From == Registered:
 		item.Origin = page.T("self-registered")
 	case e.From == Stored:
-		item.Origin = page.T("in the store")
+		item.Origin = page.T("managed here")
 	}
 	if e.From == Stored || e.From == Registered {
 		item.Address = path + "?" + url.Values{"kind": {kind}, "name": {e.Name}}.Encode()
@@ -306,12 +313,50 @@ func (a *admin) editableEntry(ctx context.Context, kind, name string) (*Entry, e
 
 // showEntry shows the form of an entry, or of a new entry if e is nil.
 func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, kind string, e *Entry) {
-	form := entryPage{Kind: kind, IsApp: kind == Clients, IsNew: e == nil}
+	a.showEntryForm(w, r, signedIn, http.StatusOK, newEntryPage(signedIn, kind, e))
+}
+
+// showRejected shows the form again with the submitted fields and the reason why they were rejected.
+func (a *admin) showRejected(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, c Change, version string, rejection *oauth2.Error) {
+	e := &Entry{From: Stored}
+	if c.Action == "edit" {
+		var err error
+		if e, err = a.editableEntry(r.Context(), c.Kind, c.Name); err != nil {
+			a.showError(w, r, err)
+			return
+		}
+	}
+	e.Fields = c.Fields
+	form := newEntryPage(signedIn, c.Kind, e)
+	form.IsNew, form.Version, form.WantsSecret = c.Action == "add", version, c.WantsSecret
+	form.Rejection, form.InvalidField = rejection.Description, invalidField(rejection.Description)
+	a.showEntryForm(w, r, signedIn, rejection.HTTPStatus(), form)
+}
+
+// invalidField returns the form field that an error message is about. Error messages name the options of the Caddyfile.
+func invalidField(message string) string {
+	for _, f := range []struct{ word, field string }{
+		{"redirect_uri", "redirect_uris"}, {"launch_uri", "launch_uri"}, {"scope", "scopes"}, {"fhir_user", "fhir_user"},
+		{"email", "email"}, {"e-mail", "email"}, {"group", "groups"}, {"client_id", "name"}, {"user name", "name"}, {"already", "name"}, {"twice", "name"},
+	} {
+		if strings.Contains(strings.ToLower(message), f.word) {
+			return f.field
+		}
+	}
+	return ""
+}
+
+func (a *admin) showEntryForm(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, status int, form entryPage) {
 	var err error
 	if form.Request, err = a.seal(w, r, signedIn); err != nil {
 		a.showError(w, r, err)
 		return
 	}
+	a.showForm(w, r, page.View{Template: "adminentry", Status: status, Data: form})
+}
+
+func newEntryPage(signedIn *session.SignedInPerson, kind string, e *Entry) entryPage {
+	form := entryPage{Kind: kind, IsApp: kind == Clients, IsNew: e == nil}
 	if e != nil {
 		form.Version, form.PendingApproval, form.Registered = e.digest(), e.PendingApproval, e.From == Registered
 		form.CanRenewSecret = kind == Users || e.Secret
@@ -320,7 +365,7 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 		form.RedirectURIs, form.Scopes, form.LaunchURI = strings.Join(e.RedirectURIs, "\n"), strings.Join(e.Scopes, "\n"), e.LaunchURI
 		form.Groups, form.FHIRUser, form.Email, form.Disabled = strings.Join(e.Groups, "\n"), e.FHIRUser, e.Email, e.Disabled
 	}
-	a.showForm(w, r, page.View{Template: "adminentry", Data: form})
+	return form
 }
 
 var (
@@ -357,7 +402,10 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 		secret, err = a.store.Change(r.Context(), c)
 	}
 	a.recordChange(r.Context(), signedIn, c, err)
+	rejection := oauth2.AsError(err)
 	switch {
+	case err != nil && (c.Action == "add" || c.Action == "edit") && rejection.Code == "invalid_request" && !rejection.IsUserCorrectable:
+		a.showRejected(w, r, signedIn, c, p.Get("seen"), rejection)
 	case err != nil:
 		a.showError(w, r, err)
 	case secret != "":

@@ -56,7 +56,7 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 	return g.Post("/oauth2/login", url.Values{"request": {request}, "username": {user}, "password": {password}})
 }
 
-var detailPattern = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
+var detailPattern = regexp.MustCompile(`<(?:p class="detail"|p class="detail" lang="en"|span lang="en")>([^<]*)</`)
 
 // do submits a form of the page. It returns the secret on the response page, or the reason why the change was rejected.
 func (g adminPage) do(action, kind, name string, fields url.Values) (detail string, status int) {
@@ -140,6 +140,49 @@ func TestClientOnPage(t *testing.T) {
 	}
 	g.must("remove", "clients", "growth-chart", nil)
 	check("removed", g.starts("growth-chart", "https://a.example/cb"), http.StatusBadRequest)
+}
+
+// A rejected form shows the reason at the field that it is about, and keeps what was typed. A later correction is accepted.
+func TestRejectionOnPage(t *testing.T) {
+	g := newAdminPage(t)
+	g.must("add", "clients", "chart", url.Values{"title": {"Growth Chart"}, "redirect_uris": {"https://a.example/cb"}})
+	field := regexp.MustCompile(`<(?:input|textarea)[^>]* name="([a-z_]+)"[^>]* aria-invalid="true" aria-describedby="wrong"`)
+	for _, tt := range []struct {
+		action, kind, name, field, typed string
+		status                           int
+	}{
+		{"add", "clients", "x", "redirect_uris", "https://a.example/#x", 400},
+		{"add", "clients", "x", "scopes", "user/*.x", 400},
+		{"add", "clients", "x", "launch_uri", "ftp://x", 400},
+		{"add", "clients", "demo-app", "name", "demo-app", 400},
+		{"add", "clients", "chart", "name", "chart", 409},
+		{"add", "users", "nora", "name", "nora", 400},
+		{"add", "users", "x", "fhir_user", "Device/1", 400},
+		{"add", "users", "x", "email", "x", 400},
+		{"edit", "clients", "chart", "scopes", "user/*.x", 400},
+	} {
+		target := "/oauth2/admin?kind=" + tt.kind
+		if tt.action == "edit" {
+			target += "&name=" + tt.name
+		}
+		form := url.Values{"action": {tt.action}, "kind": {tt.kind}, "name": {tt.name}, "title": {"Typed title"}, "secret": {"1"}, "redirect_uris": {"https://a.example/cb"}}
+		page := gatewaytest.ReadBody(t, g.Get(target, ""))
+		for range 2 { // the page shown again has a valid form
+			for _, hidden := range []string{"request", "seen"} {
+				form.Set(hidden, authorizetest.FieldValue(t, page, hidden))
+			}
+			form.Set(tt.field, tt.typed)
+			r := g.Post("/oauth2/admin", form)
+			page = gatewaytest.ReadBody(t, r)
+			marked := field.FindStringSubmatch(page)
+			if r.StatusCode != tt.status || marked == nil || marked[1] != tt.field || !strings.Contains(page, "Typed title") || tt.action == "add" && tt.kind == "clients" && !strings.Contains(page, `value="1" checked`) || !strings.Contains(page, html.EscapeString(tt.typed)) || !detailPattern.MatchString(page) {
+				t.Errorf("%s %s, %s: %d, marked %q: %s", tt.action, tt.kind, tt.field, r.StatusCode, marked, page)
+			}
+		}
+	}
+	if page := gatewaytest.ReadBody(t, g.Get("/oauth2/admin?kind=clients&name=chart", "")); !strings.Contains(page, "<h1>Growth Chart</h1>") || !strings.Contains(page, "Client ID (client_id): chart") {
+		t.Errorf("title: %s", page)
+	}
 }
 
 func TestApprovalOnPage(t *testing.T) {

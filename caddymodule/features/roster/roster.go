@@ -25,6 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/roster/entry"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
@@ -36,6 +37,8 @@ func init() { caddy.RegisterModule(new(Roster)) }
 type Roster struct {
 	app     *fhirapp.App
 	updater *entry.Updater
+
+	hashQueue *fairqueue.Queue // limits concurrent hashing of new passwords, which takes memory
 }
 
 // CaddyModule returns the Caddy module information.
@@ -48,11 +51,11 @@ func (*Roster) AlwaysOn() {}
 
 // Configure implements [fhirapp.Feature].
 func (r *Roster) Configure(app *fhirapp.App, c *authorize.Config) error {
-	r.app = app
+	r.app, r.hashQueue = app, fairqueue.New(1)
 	r.updater = &entry.Updater{
 		Roster: entry.New(app.Stores().Durable, fhirapp.RetainedValue[entry.LoadedEntries](app)), Resolve: addToConfig, Logger: c.Logger,
 	}
-	c.CheckComplete = r.updater.EnsureLoaded
+	c.CheckComplete, c.ChangePassword = r.updater.EnsureLoaded, r.changePassword
 	return nil
 }
 
@@ -179,6 +182,30 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 		return e, nil
 	}))
 	return fhirapp.Entry{Name: name, Origin: "store"}, apiError(err)
+}
+
+var errPasswordChanged = errors.New("the password was changed at the same time")
+
+// changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it since
+// the user's sign-in.
+func (r *Roster) changePassword(ctx context.Context, user *people.User, password string) error {
+	leave, err := r.hashQueue.Acquire(ctx, user.ID)
+	if err != nil {
+		return err
+	}
+	hash := fhirapp.HashPassword(password)
+	leave()
+	return r.changeEntry(ctx, string(entry.Users), user.ID, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
+		var u fhirapp.User
+		err := unmarshalEntry(e.Config, &u)
+		if err == nil && (u.PasswordHash != user.PasswordHash || e.Generation != user.Generation) {
+			err = errPasswordChanged
+		}
+		if u.PasswordHash = hash; err == nil {
+			e.Config, err = json.Marshal(u)
+		}
+		return e, err
+	}))
 }
 
 // Remove implements [fhirapp.EntryManager].

@@ -1,5 +1,10 @@
 // Package scim lets identity providers deactivate and delete people. It implements the part of SCIM 2.0 that deprovisioning
 // requires (RFC 7643, RFC 7644).
+//
+//	scim.go       option, token, requests for Users
+//	user.go       attributes, filters; the person that a User means
+//	record.go     Users in the store
+//	discovery.go  Groups, which are ignored, and the description of the service
 package scim
 
 import (
@@ -9,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -84,7 +90,7 @@ type service struct {
 	*endpoint.Responder
 	limiter       *lockout.Limiter // limits attempts with wrong tokens
 	deprovisioner *deprovisioning.Deprovisioner
-	store         store.Store // store of the current names of renamed Users
+	store         store.Store // store of the Users
 	digest        []byte      // digest of the token
 	guessable     bool        // whether the token has less than 128 bits
 }
@@ -119,129 +125,170 @@ func (s *service) checkToken(r *http.Request, p *people.Provider) error {
 func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	resource, id, one := strings.Cut(strings.TrimPrefix(r.URL.Path, pathPrefix+p.Key+"/"), "/")
 	switch {
-	case resource == "ServiceProviderConfig" && !one && r.Method == http.MethodGet:
-		s.write(w, http.StatusOK, providerConfig())
-		return nil
 	case resource == "Users" && !one && r.Method == http.MethodGet:
 		return s.list(w, r, p)
 	case resource == "Users" && !one && r.Method == http.MethodPost:
 		return s.create(w, r, p)
 	case resource == "Users" && one && r.Method != http.MethodPost:
-		of, err := parseID(id)
-		if err != nil {
-			return err
-		}
-		return s.serveUser(w, r, p, id, of)
-	case resource == "Users" || resource == "ServiceProviderConfig":
-		return &oauth2.Error{Code: "invalid_request", Description: "method not allowed for this resource", Status: http.StatusMethodNotAllowed}
+		return s.serveUser(w, r, p, id)
+	case resource == "Groups":
+		return s.serveGroups(w, r, p, id)
+	case discovery[resource] != nil && r.Method == http.MethodGet:
+		return s.serveDiscovery(w, p, resource, id)
+	case resource == ".search" || id == ".search":
+		return errUnsupported
+	case resource == "Users" || discovery[resource] != nil:
+		return errMethod
 	}
-	return &oauth2.Error{Code: "invalid_request", Description: "unknown resource: only Users and ServiceProviderConfig are supported", Status: http.StatusNotFound}
+	return errResource
 }
 
-// providerConfig returns the ServiceProviderConfig (RFC 7643 §5).
-func providerConfig() any {
-	no := map[string]any{"supported": false, "maxOperations": 0, "maxPayloadSize": 0, "maxResults": 1}
-	return map[string]any{
-		"schemas": []string{configSchema}, "patch": map[string]any{"supported": true}, "filter": map[string]any{"supported": true, "maxResults": 1},
-		"changePassword": no, "bulk": no, "sort": no, "etag": no,
-		"authenticationSchemes": []any{map[string]any{"type": "oauthbearertoken", "name": "Bearer token", "description": "the token configured with the option scim"}},
-	}
-}
+var (
+	errMethod      = &oauth2.Error{Code: "invalid_request", Description: "method not allowed for this resource", Status: http.StatusMethodNotAllowed}
+	errResource    = &oauth2.Error{Code: "invalid_request", Description: "unknown resource: only Users are supported", Status: http.StatusNotFound}
+	errUnsupported = &oauth2.Error{Code: "invalid_request", Description: "unsupported: use GET with a filter", Status: http.StatusNotImplemented}
+)
 
-// list returns the person in the filter if they have a gateway account (RFC 7644 §3.4.2), and nobody if there is no filter.
+// list returns a page of the Users, or the User in the filter (RFC 7644 §3.4.2).
 func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	users := []user{}
-	if filter := r.URL.Query().Get("filter"); filter != "" {
-		of, err := parseFilter(filter)
-		if err != nil {
-			return err
-		}
-		of, accounts, err := s.identify(r.Context(), p, of)
-		if err != nil {
-			return err
-		}
-		if len(accounts) > 0 {
-			resource := s.newUser(p, of.id(), of, true)
-			resource.UserName = cmp.Or(of.UserName, accounts[0].UserName, accounts[0].Subject)
-			users = append(users, resource)
-		}
-	}
-	s.write(w, http.StatusOK, map[string]any{
-		"schemas": []string{listSchema}, "totalResults": len(users), "startIndex": 1, "itemsPerPage": len(users), "Resources": users,
-	})
-	return nil
-}
-
-// create handles the creation of a User. It stores nothing, because accounts are created at sign-in.
-func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	of, deactivates, err := readUser(w, r)
+	query := r.URL.Query()
+	start := max(1, number(query, "startIndex", 1))
+	users, total, err := s.search(r.Context(), p, query, start)
 	if err != nil {
 		return err
 	}
-	of, accounts, err := s.identify(r.Context(), p, of)
-	if err == nil && deactivates {
-		err = s.deprovision(r.Context(), p, accounts, false)
+	resources := []any{}
+	for _, u := range users {
+		resources = append(resources, s.newUser(p, u, query))
+	}
+	s.writeList(w, resources, start, total)
+	return nil
+}
+
+func (s *service) search(ctx context.Context, p *people.Provider, query url.Values, start int) (users []*storedUser, total int, err error) {
+	if query.Get("filter") == "" {
+		return s.page(ctx, p, start, min(max(0, number(query, "count", maxPage)), maxPage))
+	}
+	u, err := s.find(ctx, p, query.Get("filter"))
+	if u == nil || err != nil {
+		return nil, 0, err
+	}
+	return []*storedUser{u}, 1, nil
+}
+
+// number returns a number in a query, or a default value.
+func number(query url.Values, name string, missing int) int {
+	n, err := strconv.Atoi(query.Get(name))
+	if err != nil {
+		return missing
+	}
+	return n
+}
+
+func (s *service) writeList(w http.ResponseWriter, resources []any, start, total int) {
+	s.write(w, http.StatusOK, map[string]any{
+		"schemas": []string{listSchema}, "totalResults": total, "startIndex": start, "itemsPerPage": len(resources), "Resources": resources,
+	})
+}
+
+// create stores a new User. A name of another User is an error (RFC 7644 §3.3).
+func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+	input, err := readUser(w, r)
+	if err != nil {
+		return err
+	}
+	u := s.newRecord()
+	deactivates, err := u.apply(input)
+	if err == nil {
+		err = store.Retry(r.Context(), func() error { return s.add(r.Context(), p, u, deactivates) })
 	}
 	if err == nil {
-		resource := s.newUser(p, of.id(), of, !deactivates)
-		w.Header().Set("Location", resource.Meta["location"])
-		s.write(w, http.StatusCreated, resource)
+		w.Header().Set("Location", s.location(p, "Users", u.id))
+		s.write(w, http.StatusCreated, s.newUser(p, u, r.URL.Query()))
 	}
 	return err
 }
 
-// readUser reads the names of the person in a request. deactivates reports whether the request deletes or deactivates the
-// person. PATCH may omit the names.
-func readUser(w http.ResponseWriter, r *http.Request) (of names, deactivates bool, err error) {
-	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
-		return of, r.Method == http.MethodDelete, nil
+// add stores a new User. A User that is created inactive ends the person's access first, so that failures can be retried.
+func (s *service) add(ctx context.Context, p *people.Provider, u *storedUser, deactivates bool) error {
+	of, accounts, err := s.identify(ctx, p, u.names)
+	if err != nil {
+		return err
 	}
-	var input userInput
+	u.names = of
+	return s.save(ctx, p, u, u, func() error {
+		if !deactivates {
+			return nil
+		}
+		return s.deprovision(ctx, p, accounts, false)
+	})
+}
+
+// readUser reads the User or the PATCH request in a request.
+func readUser(w http.ResponseWriter, r *http.Request) (input userInput, err error) {
 	body, err := oauth2.ReadBody(w, r)
 	if err == nil {
 		err = json.Unmarshal(body, &input)
 	}
 	if err != nil {
-		return of, false, &oauth2.Error{
+		err = &oauth2.Error{
 			Code: "invalid_request", Description: "the body is not a valid SCIM JSON document, or too large", Err: fmt.Errorf("%w: %w", scimType("invalidSyntax"), err),
 		}
 	}
-	if r.Method == http.MethodPatch {
-		input, err = input.patchedAttributes()
-	}
-	of = input.names()
-	if err == nil && (r.Method != http.MethodPatch || of != (names{})) {
-		err = of.check()
-	}
-	if err == nil {
-		deactivates, err = input.isInactive()
-	}
-	return of, deactivates, err
+	input.isPatch = r.Method == http.MethodPatch
+	return input, err
 }
 
 // serveUser handles requests for a User by id. DELETE and active=false end all access of the person to whom the id was issued,
 // even if another person now has the same name.
-func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, issued names) error {
-	to, deactivates, err := readUser(w, r)
+func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string) (err error) {
+	var input userInput
+	if r.Method == http.MethodPut || r.Method == http.MethodPatch {
+		input, err = readUser(w, r)
+	}
 	if err != nil {
 		return err
 	}
-	of, accounts, err := s.findPerson(r.Context(), p, id, issued)
-	if err == nil && r.Method != http.MethodGet {
-		of, err = s.rename(r.Context(), p, id, of, to, accounts)
-	}
-	if err == nil && deactivates {
-		err = s.deprovision(r.Context(), p, accounts, r.Method == http.MethodDelete)
-	}
+	var u *storedUser
+	err = store.Retry(r.Context(), func() (err error) {
+		if u, err = s.load(r.Context(), p, id); err == nil && r.Method != http.MethodGet {
+			u, err = s.change(r.Context(), p, u, input, r.Method == http.MethodDelete)
+		}
+		return err
+	})
 	switch {
 	case err != nil:
 		return err
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		s.write(w, http.StatusOK, s.newUser(p, id, of, !deactivates))
+		s.write(w, http.StatusOK, s.newUser(p, u, r.URL.Query()))
 	}
 	return nil
+}
+
+// change changes or deletes a User and returns its new state. Access ends before the User is stored, so that failures can be
+// retried, and a conflict does not preserve access.
+func (s *service) change(ctx context.Context, p *people.Provider, u *storedUser, input userInput, deleted bool) (*storedUser, error) {
+	next, deactivates := *u, deleted
+	accounts, err := s.findPerson(ctx, p, u.names)
+	if err == nil && !deleted {
+		deactivates, err = next.apply(input)
+	}
+	if err == nil && deactivates {
+		err = s.deprovision(ctx, p, accounts, deleted)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case deleted:
+		return nil, s.save(ctx, p, u, nil, nil)
+	}
+	next.names, err = s.rename(ctx, p, u.names, next.names, accounts)
+	if err == nil {
+		err = s.save(ctx, p, u, &next, nil)
+	}
+	return &next, err
 }
 
 func (s *service) deprovision(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, deleted bool) error {
@@ -250,12 +297,23 @@ func (s *service) deprovision(ctx context.Context, p *people.Provider, accounts 
 	return s.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, deleted)
 }
 
-// newUser returns a User with the given names.
-func (s *service) newUser(p *people.Provider, id string, of names, active bool) user {
-	return user{
-		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
-		Meta: map[string]string{"resourceType": "User", "location": s.Issuer + pathPrefix + p.Key + "/Users/" + id},
+// newUser returns the resource for a User, with the attributes that the query selects.
+func (s *service) newUser(p *people.Provider, u *storedUser, query url.Values) any {
+	resource := map[string]any{
+		"schemas": []string{userSchema}, "id": u.id, "userName": cmp.Or(u.UserName, u.ExternalID),
+		"meta": map[string]string{"resourceType": "User", "location": s.location(p, "Users", u.id)},
 	}
+	if u.ExternalID != "" {
+		resource["externalId"] = u.ExternalID
+	}
+	if u.Active != nil {
+		resource["active"] = *u.Active
+	}
+	return selectAttributes(resource, query)
+}
+
+func (s *service) location(p *people.Provider, resource, id string) string {
+	return s.Issuer + pathPrefix + p.Key + "/" + resource + "/" + id
 }
 
 // writeError sends an error response (RFC 7644 §3.12). The client may retry after a 5xx.

@@ -1,15 +1,17 @@
 package scim_test
 
 import (
-	"encoding/base64"
 	"errors"
 	"flag"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -177,6 +179,33 @@ func TestSCIMAfterRename(t *testing.T) {
 			st.delete(id)
 			return ann, ben
 		},
+		"renamed by SCIM to the previous name of another person": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			id := st.create("alice")
+			st.signIn("zed", "alice2")
+			zed := st.signIn("zed", "zed")
+			st.rename(id, "alice2")
+			ann := st.signIn("ann", "alice2")
+			st.delete(id)
+			return ann, zed
+		},
+		"assigned to another person by SCIM": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			st.signIn("ann", "alice")
+			_, made := request(st.t, st.s, http.MethodPost, "/Users", `{"userName":"alice","externalId":"ann"}`)
+			id := "/Users/" + made["id"].(string)
+			ann, ben := st.signIn("ann", "ann"), st.signIn("ben", "alice")
+			request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"externalId","value":"ben"}]}`)
+			st.delete(id)
+			return ben, ann
+		},
+		"given another attribute as externalId": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
+			ann := st.signIn("ann", "alice")
+			_, made := request(st.t, st.s, http.MethodPost, "/Users", `{"userName":"alice","externalId":"ann"}`)
+			id := "/Users/" + made["id"].(string)
+			ben := st.signIn("ben", "alice")
+			request(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"externalId","value":"directory-id"}]}`)
+			st.delete(id)
+			return ann, ben
+		},
 		"renamed by SCIM, without a sign-in since": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
 			ann := st.signIn("ann", "alice")
 			st.rename(st.create("alice"), "alice2")
@@ -190,7 +219,9 @@ func TestSCIMAfterRename(t *testing.T) {
 			ann := st.signIn("ann", "alice")
 			st.delete(id)
 			ben := st.signIn("ben", "alice")
-			st.delete(id)
+			if status, _ := request(st.t, st.s, http.MethodDelete, id, ""); status != http.StatusNotFound {
+				st.t.Errorf("second DELETE: %d", status)
+			}
 			return ann, ben
 		},
 		"created again after a deletion": func(st staff) (removed, stays *authorizetest.FederatedPerson) {
@@ -269,7 +300,7 @@ func TestSCIMFilter(t *testing.T) {
 		{`userName eq "bob"`, 200, 0},
 		{`userName eq "alice"`, 200, 0}, // a local user
 		{`userName eq "x\" or userName eq \"y"`, 200, 0},
-		{``, 200, 0},
+		{``, 200, 1}, // all names above are those of one person
 		{`userName eq ""`, 400, 0},
 		{`userName eq "` + strings.Repeat("x", 256) + `"`, 400, 0},
 		{`userName eq alice`, 400, 0},
@@ -345,14 +376,26 @@ func TestSCIMPaths(t *testing.T) {
 	}{
 		{http.MethodGet, "/ServiceProviderConfig", 200},
 		{http.MethodPost, "/ServiceProviderConfig", 405},
-		{http.MethodGet, "/ServiceProviderConfig/x", 405},
+		{http.MethodGet, "/ServiceProviderConfig/x", 404},
+		{http.MethodGet, "/ResourceTypes", 200},
+		{http.MethodGet, "/ResourceTypes/User", 200},
+		{http.MethodGet, "/ResourceTypes/Group", 404},
+		{http.MethodPut, "/ResourceTypes/User", 405},
+		{http.MethodGet, "/Schemas", 200},
+		{http.MethodGet, "/Schemas/urn:ietf:params:scim:schemas:core:2.0:User", 200},
+		{http.MethodDelete, "/Schemas", 405},
 		{http.MethodDelete, "/Users", 405},
-		{http.MethodGet, "/Groups", 404},
+		{http.MethodPost, "/Users/.search", 501},
+		{http.MethodPost, "/.search", 501},
+		{http.MethodPost, "/Bulk", 404},
+		{http.MethodGet, "/Me", 404},
+		{http.MethodPatch, "/Groups", 405},
+		{http.MethodGet, "/Groups/*", 404},
 		{http.MethodGet, "/", 404},
 		{http.MethodGet, "", 404},
 		{http.MethodGet, "/Users/", 404},
-		{http.MethodDelete, "/Users/eA", 404}, // no separator
-		{http.MethodDelete, "/Users/AA", 404}, // no names
+		{http.MethodDelete, "/Users/unknown", 404},
+		{http.MethodDelete, "/Users/%00%ff", 404},
 		{http.MethodDelete, "/Users/YQBi/", 404},
 		{http.MethodDelete, "/Users/*", 404},
 	} {
@@ -453,11 +496,13 @@ func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	r.Header.Set("Content-Type", "application/scim+json")
 	r.Header.Set("Authorization", "Bearer "+clinicSecret)
 	response := authorizetest.SendBody(c.T, c.Server, r, body)
-	if response.StatusCode >= 300 {
+	switch {
+	case response.StatusCode == http.StatusConflict: // another User has the name in a different case
+		return ""
+	case response.StatusCode >= 300 && !strings.HasSuffix(target, "/"):
 		c.T.Errorf("%s %s: %d %s", method, target, response.StatusCode, authorizetest.Body(c.T, response))
 		return ""
-	}
-	if response.StatusCode == http.StatusNoContent {
+	case response.StatusCode == http.StatusNoContent:
 		return ""
 	}
 	id, _ = authorizetest.Decode[map[string]any](c.T, response)["id"].(string)
@@ -480,10 +525,10 @@ func TestPersonOfAnotherProvider(t *testing.T) {
 			send(c, http.MethodDelete, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`"}`), "")
 		},
 		"SCIM PATCH": func(c authorizetest.Clinic, name string) {
-			send(c, http.MethodPatch, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x","externalId":"`+name+`"}`), members)
+			send(c, http.MethodPatch, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x-`+name+`","externalId":"`+name+`"}`), members)
 		},
 		"SCIM PUT of another name": func(c authorizetest.Clinic, name string) {
-			send(c, http.MethodPut, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x"}`), `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
+			send(c, http.MethodPut, clinicSCIM+"/"+send(c, http.MethodPost, clinicSCIM, `{"userName":"x-`+name+`"}`), `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
 		},
 		"SCIM POST of an inactive User": func(c authorizetest.Clinic, name string) {
 			send(c, http.MethodPost, clinicSCIM, `{"userName":"`+name+`","externalId":"`+name+`","active":false}`)
@@ -516,20 +561,231 @@ func TestSCIMCreate(t *testing.T) {
 	}
 }
 
-// Only ids issued by the server are valid. An id contains names, and the person or the time for which it was issued.
-func TestSCIMForgedID(t *testing.T) {
+// find returns the ids of the Users in a list, and their total number.
+func find(t *testing.T, s http.Handler, query string) (ids []string, total float64) {
+	t.Helper()
+	status, list := request(t, s, http.MethodGet, "/Users?"+query, "")
+	if status != http.StatusOK {
+		t.Errorf("%s: %d %v", query, status, list)
+	}
+	for _, user := range list["Resources"].([]any) {
+		ids = append(ids, user.(map[string]any)["id"].(string))
+	}
+	return ids, list["totalResults"].(float64)
+}
+
+func filterQuery(filter string) string { return url.Values{"filter": {filter}}.Encode() }
+
+// GET, filters and the list agree with what the provider created, changed and deleted, at every gateway.
+func TestSCIMLifecycle(t *testing.T) {
 	t.Parallel()
-	s := authorizetest.NewFederatedServer(t, providertest.Start(t, authorizetest.SetNameClaims), withSCIM)
-	alice := authorizetest.SignInFederated(t, s)
-	for _, text := range []string{
-		`{"u":"alice@hospital.example"}`, `{"e":"248289761001"}`, `{"s":"248289761001"}`, `{"t":1}`, `{}`, `[]`, `{"u":"a\nb","t":1}`,
-	} {
-		if status, answer := request(t, s, http.MethodDelete, "/Users/"+base64.RawURLEncoding.EncodeToString([]byte(text)), ""); status != http.StatusNotFound {
-			t.Errorf("%s: %d %v", text, status, answer)
+	p, shared := providertest.Start(t), store.NewMemory(0, 0)
+	gateway := func() http.Handler {
+		return authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = shared })
+	}
+	s, other := gateway(), gateway()
+	const body = `{"userName":"ann","externalId":"1"}`
+	_, made := request(t, s, http.MethodPost, "/Users", body)
+	id := "/Users/" + made["id"].(string)
+	check := func(step, userName, externalID string, active any) {
+		t.Helper()
+		_, user := request(t, other, http.MethodGet, id, "")
+		got, _ := user["externalId"].(string)
+		if user["userName"] != userName || got != externalID || user["active"] != active {
+			t.Errorf("%s: %v", step, user)
+		}
+		for _, query := range []string{"", filterQuery(`userName eq "` + strings.ToUpper(userName) + `"`)} {
+			if ids, _ := find(t, other, query); len(ids) != 1 || "/Users/"+ids[0] != id {
+				t.Errorf("%s: %q: %v", step, query, ids)
+			}
 		}
 	}
-	if working := alice.WorkingCredentials(); working != "all" {
-		t.Errorf("working credentials: %s", working)
+	check("created", "ann", "1", true)
+	for _, duplicate := range []string{body, `{"userName":"ANN"}`, `{"userName":"ben","externalId":"1"}`} {
+		if status, answer := request(t, other, http.MethodPost, "/Users", duplicate); status != http.StatusConflict || answer["scimType"] != "uniqueness" {
+			t.Errorf("%s: %d %v", duplicate, status, answer)
+		}
+	}
+	for _, tt := range []struct {
+		operation, userName, externalID string
+		active                          any
+	}{
+		{`{"op":"replace","path":"active","value":false}`, "ann", "1", false},
+		{`{"op":"replace","path":"displayName","value":"Ann"}`, "ann", "1", false},
+		{`{"op":"replace","path":"active","value":true}`, "ann", "1", true},
+		{`{"op":"remove","path":"active"}`, "ann", "1", nil},
+		{`{"op":"replace","value":{"userName":"ann2","active":true}}`, "ann2", "1", true},
+		{`{"op":"remove","path":"externalId"}`, "ann2", "", true},
+	} {
+		if status, user := request(t, s, http.MethodPatch, id, `{"Operations":[`+tt.operation+`]}`); status != http.StatusOK || user["active"] != tt.active {
+			t.Errorf("%s: %d %v", tt.operation, status, user)
+		}
+		check(tt.operation, tt.userName, tt.externalID, tt.active)
+	}
+	if status, _ := request(t, s, http.MethodPost, "/Users", body); status != http.StatusCreated { // the names are free again
+		t.Errorf("released names: %d", status)
+	}
+	for _, rename := range []string{`{"userName":"Ann"}`, `{"userName":"ann2","externalId":"1"}`} {
+		if status, answer := request(t, s, http.MethodPut, id, rename); status != http.StatusConflict {
+			t.Errorf("%s: %d %v", rename, status, answer)
+		}
+	}
+	if status, _ := request(t, s, http.MethodDelete, id, ""); status != http.StatusNoContent {
+		t.Errorf("DELETE: %d", status)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPatch} {
+		if status, _ := request(t, other, method, id, `{"Operations":[]}`); status != http.StatusNotFound {
+			t.Errorf("%s after DELETE: %d", method, status)
+		}
+	}
+	if ids, _ := find(t, other, filterQuery(`userName eq "ann2"`)); len(ids) != 0 {
+		t.Errorf("found after DELETE: %v", ids)
+	}
+}
+
+// Pages cover every User once (RFC 7644 §3.4.2.4). Another provider's Users are not listed.
+func TestSCIMPages(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withSCIM(idp, c)
+		clinic := authorizetest.HospitalProvider(p)
+		clinic.Key = "clinic"
+		c.IdentityProviders = append(c.IdentityProviders, clinic)
+		c.Features = append(c.Features, &scim.SCIM{Token: clinicSecret, Provider: "clinic"})
+	})
+	send(authorizetest.Clinic{T: t, Server: s}, http.MethodPost, clinicSCIM, `{"userName":"a"}`)
+	for name := range strings.SplitSeq("abcde", "") {
+		request(t, s, http.MethodPost, "/Users", `{"userName":"`+name+`"}`)
+	}
+	var all []string
+	for _, tt := range []struct {
+		query string
+		want  int
+	}{{"startIndex=1&count=2", 2}, {"startIndex=3&count=2", 2}, {"startIndex=5&count=2", 1}, {"startIndex=6", 0}, {"count=0", 0}, {"startIndex=-1&count=-1", 0}} {
+		ids, total := find(t, s, tt.query)
+		if len(ids) != tt.want || total != 5 {
+			t.Errorf("%s: %d of %v", tt.query, len(ids), total)
+		}
+		all = append(all, ids...)
+	}
+	if everyone, _ := find(t, s, ""); !slices.Equal(all, everyone) {
+		t.Errorf("pages: %v, list: %v", all, everyone)
+	}
+}
+
+// Of several concurrent requests to create a User, one succeeds.
+func TestSCIMCreatedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t), withSCIM)
+	statuses := make([]int, 8)
+	var all sync.WaitGroup
+	for i := range statuses {
+		all.Go(func() { statuses[i], _ = request(t, s, http.MethodPost, "/Users", `{"userName":"ann"}`) })
+	}
+	all.Wait()
+	slices.Sort(statuses)
+	if statuses[0] != http.StatusCreated || statuses[1] != http.StatusConflict {
+		t.Errorf("%v", statuses)
+	}
+	if ids, total := find(t, s, ""); len(ids) != 1 || total != 1 {
+		t.Errorf("%v", ids)
+	}
+}
+
+// A change that another gateway makes at the same time is preserved.
+func TestSCIMChangedAtOnce(t *testing.T) {
+	t.Parallel()
+	var s http.Handler
+	var id string
+	intercepted := storetest.NewInterceptedStore(func(method, key string) error {
+		if target := id; target != "" && (method == "Swap" || method == "Put") && strings.HasPrefix(key, "scim-user:") {
+			id = "" // once
+			request(t, s, http.MethodPatch, target, `{"Operations":[{"op":"replace","path":"active","value":false}]}`)
+		}
+		return nil
+	})
+	s = authorizetest.NewFederatedServer(t, providertest.Start(t), func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = intercepted })
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"ann"}`)
+	target := "/Users/" + made["id"].(string)
+	id = target
+	request(t, s, http.MethodPatch, target, `{"Operations":[{"op":"replace","path":"userName","value":"ann2"}]}`)
+	if _, user := request(t, s, http.MethodGet, target, ""); user["active"] != false || user["userName"] != "ann2" {
+		t.Errorf("%v", user)
+	}
+}
+
+// The number of Users is limited. Deleted Users do not count.
+func TestSCIMLimit(t *testing.T) {
+	t.Parallel()
+	memory := store.NewMemory(0, 0)
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t), func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = memory })
+	if err := memory.Put(t.Context(), "scim-users:hospital", []byte("99999"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"ann"}`)
+	for _, want := range []int{http.StatusInsufficientStorage, http.StatusCreated} {
+		if status, answer := request(t, s, http.MethodPost, "/Users", `{"userName":"ben"}`); status != want {
+			t.Errorf("%d %v, want %d", status, answer, want)
+		}
+		request(t, s, http.MethodDelete, "/Users/"+made["id"].(string), "")
+	}
+}
+
+// Responses contain the selected attributes (RFC 7644 §3.9).
+func TestSCIMAttributes(t *testing.T) {
+	t.Parallel()
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t), withSCIM)
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"ann","externalId":"1"}`)
+	for query, want := range map[string]string{
+		"": "active externalId id meta schemas userName", "attributes=userName": "id schemas userName",
+		"attributes=urn:ietf:params:scim:schemas:core:2.0:User:active,%20meta.location": "active id meta schemas",
+		"excludedAttributes=externalId,id,META":                                         "active id schemas userName",
+	} {
+		_, user := request(t, s, http.MethodGet, "/Users/"+made["id"].(string)+"?"+query, "")
+		if got := strings.Join(slices.Sorted(maps.Keys(user)), " "); got != want {
+			t.Errorf("%s: %s", query, got)
+		}
+	}
+}
+
+// Groups are accepted, so that providers do not stop provisioning, but not stored.
+func TestSCIMGroups(t *testing.T) {
+	t.Parallel()
+	s := authorizetest.NewFederatedServer(t, providertest.Start(t), withSCIM)
+	status, made := request(t, s, http.MethodPost, "/Groups", `{"displayName":"Ward 7","members":[{"value":"x"}]}`)
+	if status != http.StatusCreated || made["displayName"] != "Ward 7" {
+		t.Fatalf("POST: %d %v", status, made)
+	}
+	id := "/Groups/" + made["id"].(string)
+	for method, want := range map[string]int{http.MethodGet: 200, http.MethodPut: 200, http.MethodPatch: 204, http.MethodDelete: 204} {
+		if status, group := request(t, s, method, id, `{"Operations":[{"op":"add","path":"members","value":[]}]}`); status != want || want == 200 && group["displayName"] != "Ward 7" {
+			t.Errorf("%s: %d %v", method, status, group)
+		}
+	}
+	if status, list := request(t, s, http.MethodGet, "/Groups?"+filterQuery(`displayName eq "Ward 7"`), ""); status != http.StatusOK || list["totalResults"] != 0.0 {
+		t.Errorf("list: %d %v", status, list)
+	}
+	if status, answer := request(t, s, http.MethodPost, "/Groups", `{}`); status != http.StatusBadRequest || answer["scimType"] != "invalidValue" {
+		t.Errorf("without a name: %d %v", status, answer)
+	}
+}
+
+// Entra ID's sub differs for each application and is no directory attribute. With sub oid, externalId is the object id: a User
+// created before the first sign-in means the person, even if the user names differ.
+func TestSCIMObjectID(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); idp.Sub = "employee" })
+	st := staff{t, p, s}
+	_, made := request(t, s, http.MethodPost, "/Users", `{"userName":"guest#EXT#@hospital.example","externalId":"ann-number"}`)
+	ann, ben := st.signIn("ann", "ann@partner.example"), st.signIn("ben", "ben")
+	status, user := request(t, s, http.MethodPatch, "/Users/"+made["id"].(string), `{"Operations":[{"op":"Replace","path":"active","value":"False"}]}`)
+	if working := ann.WorkingCredentials(); status != http.StatusOK || user["active"] != false || working != "nothing" {
+		t.Errorf("%d %v, working credentials: %s", status, user, working)
+	}
+	if working := ben.WorkingCredentials(); working != "all" {
+		t.Errorf("other person: working credentials: %s", working)
 	}
 }
 

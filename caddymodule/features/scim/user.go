@@ -3,10 +3,12 @@ package scim
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -18,10 +20,10 @@ import (
 
 // SCIM schemas (RFC 7643 §8.7, RFC 7644 §3).
 const (
-	userSchema   = "urn:ietf:params:scim:schemas:core:2.0:User"
-	configSchema = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
-	listSchema   = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
-	errorSchema  = "urn:ietf:params:scim:api:messages:2.0:Error"
+	userSchema  = "urn:ietf:params:scim:schemas:core:2.0:User"
+	groupSchema = "urn:ietf:params:scim:schemas:core:2.0:Group"
+	listSchema  = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
+	errorSchema = "urn:ietf:params:scim:api:messages:2.0:Error"
 )
 
 // scimType is the scimType of an error response (RFC 7644 §3.12). It is wrapped in an [oauth2.Error].
@@ -34,14 +36,13 @@ func invalidValue(detail string) error {
 	return &oauth2.Error{Code: "invalid_request", Description: detail, Err: scimType("invalidValue")}
 }
 
-// names are the names that a provider uses for a person. They are part of the id of a User, so a User is stored only when it is
-// renamed.
+// names are the names that a provider uses for a person, and the person they mean.
 type names struct {
 	ExternalID string `json:"e,omitempty"`
 	UserName   string `json:"u,omitempty"`
 
-	// Subject is the person's sub at the provider if they had a gateway account when the id was issued. Otherwise, the id
-	// belongs to the first person who has the name after NamedAfter, in Unix nanoseconds.
+	// Subject is the person's sub at the provider if they had a gateway account when the User was created. Otherwise, the
+	// User means the first person who has the name after NamedAfter, in Unix nanoseconds.
 	Subject    string `json:"s,omitempty"`
 	NamedAfter int64  `json:"t,omitempty"`
 }
@@ -55,36 +56,16 @@ func (n names) check() error {
 	return nil
 }
 
-func (n names) id() string {
-	text, _ := json.Marshal(n) // cannot fail
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-// parseID parses an id returned by names.id.
-func parseID(id string) (n names, err error) {
-	text, err := base64.RawURLEncoding.DecodeString(id)
-	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.NamedAfter == 0 {
-		return n, &oauth2.Error{Code: "invalid_request", Description: "user not found", Status: http.StatusNotFound}
-	}
-	return n, nil
-}
-
-// user is a SCIM User (RFC 7643 §4.1).
-type user struct {
-	Schemas    []string          `json:"schemas"`
-	ID         string            `json:"id"`
-	ExternalID string            `json:"externalId,omitempty"`
-	UserName   string            `json:"userName"`
-	Active     bool              `json:"active"`
-	Meta       map[string]string `json:"meta"`
-}
-
 // userInput is a User or a PATCH request (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
 type userInput struct {
 	ExternalID string          `json:"externalId"`
 	UserName   string          `json:"userName"`
 	Active     json.RawMessage `json:"active"`
 	Operations []operation     `json:"Operations"`
+
+	DisplayName string `json:"displayName"` // name of a Group
+
+	isPatch bool
 }
 
 type operation struct {
@@ -95,49 +76,104 @@ type operation struct {
 
 func (u *userInput) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
 
-// setAttribute sets an attribute by its name, which may be prefixed with its schema.
+// attributeName returns the name of an attribute in lower case, without its schema.
+func attributeName(text string) string {
+	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), strings.ToLower(userSchema)+":")
+}
+
+// setAttribute sets an attribute by its name. null removes it.
 func (u *userInput) setAttribute(attribute string, value json.RawMessage) error {
-	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
+	switch attributeName(attribute) {
 	case "active":
 		u.Active = value
 	case "username":
+		u.UserName = ""
 		return json.Unmarshal(value, &u.UserName)
 	case "externalid":
+		u.ExternalID = ""
 		return json.Unmarshal(value, &u.ExternalID)
 	}
 	return nil
 }
 
-// patchedAttributes returns the attributes that a PATCH request sets. Okta puts their names in the value, Entra ID in the path.
-func (u *userInput) patchedAttributes() (set userInput, err error) {
+// patch executes the operations of a PATCH request. Okta puts the names of attributes in the value, Entra ID in the path.
+func (u *userInput) patch() error {
 	for _, o := range u.Operations {
 		members := map[string]json.RawMessage{o.Path: o.Value}
 		switch op := strings.ToLower(o.Op); {
+		case op == "remove" && o.Path == "":
+			return &oauth2.Error{Code: "invalid_request", Description: "remove requires a path", Err: scimType("noTarget")}
 		case op == "remove":
-			continue
+			members[o.Path] = json.RawMessage("null")
 		case op != "add" && op != "replace":
-			return set, &oauth2.Error{Code: "invalid_request", Description: "op must be add, replace or remove", Err: scimType("invalidSyntax")}
+			return &oauth2.Error{Code: "invalid_request", Description: "op must be add, replace or remove", Err: scimType("invalidSyntax")}
 		case o.Path == "" && json.Unmarshal(o.Value, &members) != nil:
-			return set, invalidValue("value must be an object if path is missing")
+			return invalidValue("value must be an object if path is missing")
 		}
 		for name, value := range members {
-			if set.setAttribute(name, value) != nil {
-				return set, invalidValue("userName and externalId must be strings")
+			if u.setAttribute(name, value) != nil {
+				return invalidValue("userName and externalId must be strings")
 			}
 		}
 	}
-	return set, nil
+	return nil
 }
 
-// isInactive reports whether the attribute active is false. Its default is true. Entra ID has sent the string "False".
-func (u *userInput) isInactive() (bool, error) {
-	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
-	case "", "true":
-		return false, nil
-	case "false":
-		return true, nil
+// parseActive returns the attribute active; nil means that it has no value. Entra ID has sent the string "False".
+func (u *userInput) parseActive() (*bool, error) {
+	switch text := strings.ToLower(strings.Trim(string(u.Active), `"`)); text {
+	case "null":
+		return nil, nil
+	case "true", "false":
+		return new(text == "true"), nil
 	}
-	return false, invalidValue("active must be true or false")
+	return nil, invalidValue("active must be true or false")
+}
+
+// apply changes a User as requested and reports whether the request deactivates the person. PUT and POST without active mean
+// active. PUT without externalId or userName keeps the current one, because it identifies the person.
+func (u *storedUser) apply(input userInput) (deactivates bool, err error) {
+	if input.isPatch {
+		input.ExternalID, input.UserName, input.Active = u.ExternalID, u.UserName, nil
+		err = input.patch()
+	} else if input.Active == nil {
+		input.Active = json.RawMessage("true")
+	}
+	if err == nil {
+		err = input.names().check()
+	}
+	if err != nil {
+		return false, err
+	}
+	if input.Active != nil {
+		u.Active, err = input.parseActive()
+		deactivates = u.Active != nil && !*u.Active
+	}
+	if !input.isPatch {
+		input.ExternalID, input.UserName = cmp.Or(input.ExternalID, u.ExternalID), cmp.Or(input.UserName, u.UserName)
+	}
+	u.ExternalID, u.UserName = input.ExternalID, input.UserName
+	return deactivates, err
+}
+
+// selectAttributes removes the attributes that the parameters attributes and excludedAttributes do not select (RFC 7644 §3.9).
+func selectAttributes(resource map[string]any, query url.Values) map[string]any {
+	included, excluded := attributeNames(query.Get("attributes")), attributeNames(query.Get("excludedAttributes"))
+	maps.DeleteFunc(resource, func(name string, _ any) bool {
+		name = strings.ToLower(name)
+		isSelected := (len(included) == 0 || slices.Contains(included, name)) && !slices.Contains(excluded, name)
+		return !isSelected && name != "id" && name != "schemas"
+	})
+	return resource
+}
+
+// attributeNames parses a list of attributes. A sub-attribute selects the entire attribute.
+func attributeNames(list string) (names []string) {
+	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
+		name, _, _ := strings.Cut(attributeName(text), ".")
+		names = append(names, name)
+	}
+	return names
 }
 
 // parseFilter parses userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2). Providers send only these filters to find a
@@ -151,9 +187,6 @@ func parseFilter(text string) (names, error) {
 	}
 	return wanted.names(), wanted.names().check()
 }
-
-// renameTTL is how long the names of a renamed User are stored: longer than any employment.
-const renameTTL = 50 * 366 * 24 * time.Hour
 
 var errAmbiguous = &oauth2.Error{
 	Code: "invalid_request", Status: http.StatusConflict, Err: scimType("uniqueness"),
@@ -185,16 +218,10 @@ func (s *service) findAccounts(ctx context.Context, p *people.Provider, of names
 	return accounts, err
 }
 
-// findPerson returns the accounts of the person to whom the id was issued, and their current names.
-func (s *service) findPerson(ctx context.Context, p *people.Provider, id string, of names) (names, []people.StoredPerson, error) {
-	renamed, err := store.GetJSON[names](ctx, s.store, userKey(p, id))
-	if err != nil {
-		return of, nil, err
-	}
-	of = *cmp.Or(renamed, &of)
+// findPerson returns the accounts of the person whom a User means.
+func (s *service) findPerson(ctx context.Context, p *people.Provider, of names) ([]people.StoredPerson, error) {
 	if of.Subject != "" {
-		accounts, err := s.deprovisioner.People.FindBySubject(ctx, p, of.Subject)
-		return of, accounts, err
+		return s.deprovisioner.People.FindBySubject(ctx, p, of.Subject)
 	}
 	accounts, err := s.findAccounts(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
 		return s.deprovisioner.People.FindFirstNamed(ctx, p, name, time.Unix(0, of.NamedAfter))
@@ -202,13 +229,22 @@ func (s *service) findPerson(ctx context.Context, p *people.Provider, id string,
 	if errors.Is(err, people.ErrAmbiguous) {
 		err = errAmbiguous
 	}
-	return of, accounts, err
+	return accounts, err
 }
 
-// rename stores the current names of a User. It also stores the person, if the person was not known when the id was issued.
-func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, accounts []people.StoredPerson) (names, error) {
-	next, err := of, error(nil)
-	next.ExternalID, next.UserName = cmp.Or(to.ExternalID, of.ExternalID), cmp.Or(to.UserName, of.UserName)
+// rename renames the accounts of the person whom a User means. It also returns the person, if the person was not known when the
+// User was created.
+func (s *service) rename(ctx context.Context, p *people.Provider, of, next names, accounts []people.StoredPerson) (names, error) {
+	var err error
+	if next.ExternalID != of.ExternalID && next.ExternalID != "" { // may mean another person
+		found, err := s.deprovisioner.People.FindByID(ctx, p, next.ExternalID)
+		if err != nil {
+			return next, err
+		}
+		if len(found) > 0 {
+			accounts = found
+		}
+	}
 	switch {
 	case len(accounts) > 0:
 		next.Subject, next.NamedAfter = accounts[0].Subject, 0
@@ -220,14 +256,5 @@ func (s *service) rename(ctx context.Context, p *people.Provider, id string, of,
 			err = people.Rename(ctx, s.deprovisioner.People.Accounts, account.ID, of.UserName, next.UserName)
 		}
 	}
-	if err != nil || next == of {
-		return next, err
-	}
-	value, err := store.ToJSON(next)
-	if err == nil {
-		err = s.store.Put(ctx, userKey(p, id), value, renameTTL)
-	}
 	return next, err
 }
-
-func userKey(p *people.Provider, id string) string { return store.Key("scim-user", p.Key+"\x00"+id) }

@@ -3,12 +3,14 @@
 package securityevents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -111,23 +113,24 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 // handleOnce handles a token and then marks it as used, so that the token can be resent after a failure. A used token is
 // accepted but has no effect, because transmitters resend a token if the response was lost (RFC 8935 §2).
 func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
-	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
+	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { return !isEffective(name, token.Events[name]) })
 	if len(types) == 0 {
 		return nil
 	}
-	of, err := eventSubject(token, token.Issuer)
+	subjects, err := eventSubjects(token, token.Issuer)
+	if err == nil {
+		err = qualifySubjects(p, token.Issuer, subjects)
+	}
 	if err != nil {
 		return err
 	}
-	if len(p.Tenants) > 0 && of.sub == "" { // another tenant's person may have the same address or session ID
-		return relyingparty.NewEventError("the subject must contain sub, because the provider has several tenants")
-	}
-	of.sub = p.Client.QualifySubject(token.Issuer, of.sub)
 	ttl := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
 	_, err = store.RunOnce(ctx, e.store, store.Key("security-event", p.Key+"\x00"+token.ID), ttl, func() error {
 		for _, name := range types {
-			if err := e.applyEvent(ctx, p, name, of); err != nil {
-				return err
+			for _, of := range subjects {
+				if err := e.applyEvent(ctx, p, name, of); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -135,11 +138,41 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 	return err
 }
 
+// qualifySubjects limits subjects to the tenant that issued the event. With several tenants, an opaque id is a sub, and each subject
+// must have one, because another tenant's person may have the same address, session ID or claim.
+func qualifySubjects(p *people.Provider, issuer string, all []subject) error {
+	for i := range all {
+		of := &all[i]
+		if len(p.Tenants) > 0 {
+			of.sub, of.id = cmp.Or(of.sub, of.id), ""
+		}
+		if len(p.Tenants) > 0 && of.sub == "" {
+			return relyingparty.NewEventError("the subject must contain sub, because the provider has several tenants")
+		}
+		of.sub = p.Client.QualifySubject(issuer, of.sub)
+	}
+	return nil
+}
+
+// isEffective reports whether an event ends any access. A person who adds a credential keeps their access.
+func isEffective(name string, event []byte) bool {
+	var change struct {
+		Type string `json:"change_type"`
+	}
+	_, isSupported := endsAccount[name]
+	isAddition := strings.HasSuffix(name, "/credential-change") && json.Unmarshal(event, &change) == nil && change.Type == "create"
+	return isSupported && !isAddition
+}
+
 // applyEvent applies an event. If the subject of an account event is only a session, it ends that session.
 func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "security event from the identity provider: " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.RecordSessionEndReason(ctx, reason)
-	if !endsAccount[name] || of.sub == "" && of.email == "" {
+	of, err := e.resolveID(ctx, p, of)
+	switch {
+	case err != nil:
+		return err
+	case !endsAccount[name] || of.sub == "" && of.name == "":
 		return e.endSessions(ctx, p, of)
 	}
 	if of.sub != "" { // also reject a first sign-in that is in progress
@@ -154,9 +187,21 @@ func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name stri
 	return e.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
+// resolveID sets the sub of a subject with an opaque id. The id is the sub at the provider or the claim of the option sub.
+func (e *receiver) resolveID(ctx context.Context, p *people.Provider, of subject) (subject, error) {
+	if of.id == "" {
+		return of, nil
+	}
+	accounts, err := e.deprovisioner.People.FindByID(ctx, p, of.id)
+	if of.sub = of.id; len(accounts) > 0 {
+		of.sub = accounts[0].Subject
+	}
+	return of, err
+}
+
 // endSessions ends all sessions of a subject. If the subject identifies a session, it ends only that session.
 func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
-	if of.email == "" {
+	if of.name == "" {
 		return e.deprovisioner.Sessions.EndUpstreamSessions(ctx, p, of.sub, of.session)
 	}
 	accounts, err := e.findAccounts(ctx, p, of)
@@ -172,8 +217,8 @@ func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subje
 }
 
 func (e *receiver) findAccounts(ctx context.Context, p *people.Provider, of subject) ([]people.StoredPerson, error) {
-	if of.email != "" {
-		return e.deprovisioner.People.FindByName(ctx, p, of.email)
+	if of.name != "" {
+		return e.deprovisioner.People.FindByName(ctx, p, of.name)
 	}
 	return e.deprovisioner.People.FindBySubject(ctx, p, of.sub)
 }
@@ -199,48 +244,90 @@ func (e *receiver) writeError(w http.ResponseWriter, r *http.Request, err error)
 	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": eventErr.Code, "description": description})
 }
 
-// subject is the subject of an event: a sub or an email address, a session, or a person's session.
-type subject struct{ sub, email, session string }
+// subject is the subject of an event: a person, a session, or a person's session. A person is identified by a sub at the
+// provider, by a sub at the provider or the gateway (id), or by an email address or user name (name).
+type subject struct{ sub, id, name, session string }
 
 // identifier is a subject identifier (RFC 9493 §3).
 type identifier struct {
-	Format  string      `json:"format"`
-	Issuer  string      `json:"iss"`
-	Subject string      `json:"sub"`
-	ID      string      `json:"id"`
-	Email   string      `json:"email"`
-	User    *identifier `json:"user"`
-	Session *identifier `json:"session"`
+	Format  string       `json:"format"`
+	Issuer  string       `json:"iss"`
+	Subject string       `json:"sub"`
+	ID      string       `json:"id"`
+	Email   string       `json:"email"`
+	URI     string       `json:"uri"`
+	Aliases []identifier `json:"identifiers"`
+	User    *identifier  `json:"user"`
+	Session *identifier  `json:"session"`
 }
 
-const maxIdentifier = 255 // in bytes (OpenID Connect Core §2)
+const (
+	maxIdentifier = 255 // in bytes (OpenID Connect Core §2)
+	maxAliases    = 20
+)
 
-// eventSubject returns the subject of a provider's event. If the subject is invalid, it returns a [relyingparty.EventError].
-func eventSubject(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
+// eventSubjects returns the subject of a provider's event, once for each of its aliases. If the subject is invalid, it returns a
+// [relyingparty.EventError].
+func eventSubjects(e *relyingparty.SecurityEvent, issuer string) (all []subject, err error) {
 	if len(e.SubjectID) == 0 {
-		return (&identifier{Format: "opaque", ID: e.Subject}).toSubject(issuer)
+		return (&identifier{Format: "iss_sub", Issuer: issuer, Subject: e.Subject}).toSubjects(issuer)
 	}
 	var id identifier
 	if err := strictjson.Unmarshal(json.RawMessage(e.SubjectID), &id); err != nil {
-		return of, relyingparty.NewEventError("parsing sub_id: %w", err)
+		return nil, relyingparty.NewEventError("parsing sub_id: %w", err)
 	}
-	if id.Format != "complex" {
-		return id.toSubject(issuer)
+	switch {
+	case id.Format != "complex":
+		return id.toSubjects(issuer)
+	case id.User == nil && id.Session == nil:
+		return nil, relyingparty.NewEventError("sub_id contains neither user nor session")
 	}
-	if id.User == nil && id.Session == nil {
-		return of, relyingparty.NewEventError("sub_id contains neither user nor session")
-	}
-	if id.User != nil {
-		of, err = id.User.toSubject(issuer)
+	if all = make([]subject, 1); id.User != nil {
+		all, err = id.User.toSubjects(issuer)
 	}
 	if id.Session != nil && err == nil {
-		var session subject
-		session, err = id.Session.toSubject(issuer)
-		if of.session = session.sub; err == nil && id.Session.Format != "opaque" {
-			err = relyingparty.NewEventError("unsupported format of the session in sub_id: %.100q", id.Session.Format)
+		err = addSession(all, id.Session, issuer)
+	}
+	return all, err
+}
+
+// addSession restricts subjects to a session.
+func addSession(all []subject, session *identifier, issuer string) error {
+	if session.Format != "opaque" {
+		return relyingparty.NewEventError("unsupported format of the session in sub_id: %.100q", session.Format)
+	}
+	of, err := session.toSubject(issuer)
+	for i := range all {
+		all[i].session = of.id
+	}
+	return err
+}
+
+// toSubjects returns the subjects of a simple identifier or of its aliases (RFC 9493 §3.2.8). Aliases that are unsupported, or of
+// another issuer, are skipped if the person has others. A sub is unique, unlike the other formats, and therefore sufficient.
+func (id *identifier) toSubjects(issuer string) (all []subject, err error) {
+	if id.Format != "aliases" {
+		of, err := id.toSubject(issuer)
+		return []subject{of}, err
+	}
+	if len(id.Aliases) == 0 || len(id.Aliases) > maxAliases {
+		return nil, relyingparty.NewEventError("sub_id has %d identifiers", len(id.Aliases))
+	}
+	for _, alias := range id.Aliases {
+		of, aliasErr := alias.toSubject(issuer)
+		switch {
+		case aliasErr != nil:
+			err = aliasErr
+		case of.sub != "":
+			return []subject{of}, nil
+		default:
+			all = append(all, of)
 		}
 	}
-	return of, err
+	if len(all) > 0 {
+		return all, nil
+	}
+	return nil, err
 }
 
 // toSubject returns the subject of a simple identifier. An identifier of another issuer is an error.
@@ -252,14 +339,18 @@ func (id *identifier) toSubject(issuer string) (of subject, err error) {
 		}
 		of.sub = id.Subject
 	case "opaque":
-		of.sub = id.ID
+		of.id = id.ID
 	case "email":
-		of.email = id.Email
+		of.name = id.Email
+	case "account": // RFC 7565
+		if name, ok := strings.CutPrefix(id.URI, "acct:"); ok {
+			of.name, err = url.PathUnescape(name)
+		}
 	default:
 		return of, relyingparty.NewEventError("unsupported sub_id format: %.100q", id.Format)
 	}
-	if value := of.sub + of.email; value == "" || len(value) > maxIdentifier {
-		return subject{}, relyingparty.NewEventError("invalid length of %s in the subject: %d bytes", id.Format, len(value))
+	if value := of.sub + of.id + of.name; value == "" || len(value) > maxIdentifier || err != nil {
+		return subject{}, relyingparty.NewEventError("the %s in the subject is missing, malformed or too long: %d bytes", id.Format, len(value))
 	}
 	return of, nil
 }

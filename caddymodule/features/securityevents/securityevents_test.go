@@ -69,6 +69,12 @@ func TestEvents(t *testing.T) {
 	of := func(id map[string]any) func(*providertest.IDToken) { return providertest.WithClaim("sub_id", id) }
 	alice := id("opaque", "id", sub)
 	issSub := map[string]any{"format": "iss_sub", "iss": p.Issuer, "sub": sub}
+	aliases := func(identifiers ...map[string]any) map[string]any { return id("aliases", "identifiers", identifiers) }
+	change := func(kind string) func(*providertest.IDToken) {
+		return func(t *providertest.IDToken) {
+			t.Claims["events"] = map[string]any{caep + "credential-change": map[string]any{"change_type": kind, "credential_type": "password"}}
+		}
+	}
 	complexID := func(parts map[string]any) func(*providertest.IDToken) { parts["format"] = "complex"; return of(parts) }
 	for _, tt := range []struct {
 		name, event string
@@ -89,7 +95,17 @@ func TestEvents(t *testing.T) {
 		{"disabled, by address", risc + "account-disabled", of(id("email", "email", "alice@hospital.example")), "nothing"},
 		{"disabled, by user of a complex subject", risc + "account-disabled", complexID(map[string]any{"user": issSub}), "nothing"},
 		{"purged", risc + "account-purged", of(issSub), "nothing"},
+		{"disabled, by account", risc + "account-disabled", of(id("account", "uri", "acct:alice%40hospital.example")), "nothing"},
+		{"another account", risc + "account-disabled", of(id("account", "uri", "acct:bob@hospital.example")), "all"},
+		{"disabled, by one alias", risc + "account-disabled", of(aliases(id("phone_number", "phone_number", "+1"), id("opaque", "id", "x"), id("email", "email", "alice@hospital.example"))), "nothing"},
+		{"disabled, by the sub among aliases", risc + "account-disabled", of(aliases(map[string]any{"format": "iss_sub", "iss": "https://x.example", "sub": "x"}, issSub)), "nothing"},
+		{"another sub among aliases", risc + "account-disabled", of(aliases(id("email", "email", "alice@hospital.example"), map[string]any{"format": "iss_sub", "iss": p.Issuer, "sub": "x"})), "all"},
+		{"this session, by alias", caep + "session-revoked", complexID(map[string]any{"user": aliases(issSub), "session": id("opaque", "id", "one")}), "all but the session"},
+		{"another session, by alias", caep + "session-revoked", complexID(map[string]any{"user": aliases(id("email", "email", "alice@hospital.example")), "session": id("opaque", "id", "two")}), "all"},
 		{"another credential", caep + "credential-change", of(issSub), "nothing"},
+		{"credential added", "", change("create"), "all"},
+		{"credential updated", "", change("update"), "nothing"},
+		{"credential revoked", "", change("revoke"), "nothing"},
 		{"credential compromised", risc + "credential-compromise", of(issSub), "nothing"},
 		{"credential must change", risc + "account-credential-change-required", of(issSub), "nothing"},
 		{"enabled", risc + "account-enabled", of(issSub), "all"},
@@ -113,6 +129,25 @@ func TestEvents(t *testing.T) {
 				t.Errorf("the account is known: %v", exists)
 			}
 		})
+	}
+}
+
+// An opaque subject may be the claim that the option sub makes the person's sub at the gateway.
+func TestOpaqueSubject(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("oid", "0b1") })
+	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		withEventsAndRefresh(idp, c)
+		idp.Sub = "oid"
+	})
+	for _, tt := range []struct{ event, id, working string }{
+		{caep + "session-revoked", "0b1", "all but the session"}, {risc + "account-disabled", "0b1", "nothing"}, {risc + "account-disabled", "0b2", "all"},
+	} {
+		alice := authorizetest.SignInFederated(t, s)
+		push(t, s, eventsPath, event(p, tt.event, providertest.WithClaim("sub_id", map[string]any{"format": "opaque", "id": tt.id})))
+		if working := alice.WorkingCredentials(); working != tt.working {
+			t.Errorf("%s of %s: working credentials: %s", tt.event, tt.id, working)
+		}
 	}
 }
 
@@ -148,6 +183,11 @@ func TestEventsRefused(t *testing.T) {
 		{"a subject of another issuer", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "iss_sub", "iss": other.Issuer, "sub": providertest.Alice.Subject})), "invalid_request"},
 		{"a subject of another format", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "phone_number", "phone_number": "+1"})), "invalid_request"},
 		{"a subject with two subs", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "opaque", "id": "x", "ID": providertest.Alice.Subject})), "invalid_request"},
+		{"an account that is no URI", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "account", "uri": "alice@hospital.example"})), "invalid_request"},
+		{"no aliases", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "aliases", "identifiers": []any{}})), "invalid_request"},
+		{"unsupported aliases", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "aliases", "identifiers": []any{map[string]any{"format": "did", "url": "did:x"}}})), "invalid_request"},
+		{"aliases of aliases", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "aliases", "identifiers": []any{map[string]any{"format": "aliases", "identifiers": []any{map[string]any{"format": "opaque", "id": providertest.Alice.Subject}}}}})), "invalid_request"},
+		{"a session by address", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "complex", "session": map[string]any{"format": "email", "email": "a@b"}})), "invalid_request"},
 		{"a complex subject of nothing", event(p, disabled, providertest.WithClaim("sub_id", map[string]any{"format": "complex"})), "invalid_request"},
 		{"a body without end", strings.Repeat("x", 1<<20), "invalid_request"},
 	} {

@@ -436,7 +436,7 @@ var (
 	ErrNotFound = errors.New("is not in the store")
 
 	// ErrExists is returned if an entry with the name already exists.
-	ErrExists = errors.New("is already in the store")
+	ErrExists = errors.New("already exists")
 
 	// ErrInvalid is returned for an entry that cannot be active.
 	ErrInvalid = errors.New("the entry cannot be activated")
