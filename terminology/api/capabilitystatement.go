@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -74,15 +75,15 @@ func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 type restResource struct {
 	kind        string
 	interaction string
-	operations  []string
+	operations  []Operation
 }
 
 // restResources returns the resource types with their interactions and operations.
 func restResources() []restResource {
-	list := []restResource{{kind: "CodeSystem", interaction: readAndSearch}, {kind: "ConceptMap"}, {kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand"}}}
+	list := []restResource{{kind: "CodeSystem", interaction: readAndSearch}, {kind: "ConceptMap"}, {kind: "ValueSet", interaction: readAndSearch, operations: []Operation{{Name: "expand"}}}}
 	for _, o := range registeredOperations {
 		if i := slices.IndexFunc(list, func(x restResource) bool { return x.kind == o.Type }); i >= 0 && !o.IsExtension {
-			list[i].operations = append(list[i].operations, o.Name)
+			list[i].operations = append(list[i].operations, o)
 		}
 	}
 	return slices.DeleteFunc(list, func(x restResource) bool { return x.interaction == "" && len(x.operations) == 0 })
@@ -153,8 +154,9 @@ func appendFeature(dst []byte, definition, value string) []byte {
 func (x *restResource) append(dst []byte) []byte {
 	dst = append(dst, `{"type":"`+x.kind+`"`+x.interaction...)
 	operations := fhirjson.Array{Name: "operation"}
-	for _, name := range x.operations {
-		dst = append(operations.Next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)
+	for _, o := range x.operations {
+		definition := cmp.Or(o.Definition, "http://hl7.org/fhir/OperationDefinition/"+x.kind+"-"+o.Name)
+		dst = append(operations.Next(dst), `{"name":"`+o.Name+`","definition":"`+definition+`"}`...)
 	}
 	return append(operations.End(dst), '}')
 }

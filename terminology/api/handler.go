@@ -159,6 +159,9 @@ type Operation struct {
 	// IsExtension marks an operation that FHIR R4 does not define. The CapabilityStatement omits it. Default: false.
 	IsExtension bool
 
+	// Definition is the canonical of the OperationDefinition. Default: that of FHIR R4.
+	Definition string
+
 	// Capability contains the members of TerminologyCapabilities for the operation, as JSON without braces. Default: none.
 	Capability string
 

@@ -53,12 +53,14 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 			o.Logger.WarnContext(ctx, "folder contains no definitions", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions, " ")))
 		}
 		for _, file := range files {
+			loader.readFolderManifest(file)
 			if err := loader.loadFile(ctx, file); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
 	}
+	loader.reportMissingPackages(ctx)
 	if err := addBuiltIn(l, sources); err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ type Options struct {
 	Now func() time.Time
 
 	// Logger receives a debug record for each source, the progress of large sources every five seconds at info level, and a
-	// warning for each folder without definitions. Default: discarded.
+	// warning for each folder without definitions and each package with missing dependencies. Default: discarded.
 	Logger *slog.Logger
 
 	// Terminal is where progress bars for large sources are drawn; see the function [Terminal]. Default: none.
@@ -227,9 +229,6 @@ func isAuxiliaryFolder(folder string) bool {
 	return err == nil
 }
 
-// manifestName is the name of a FHIR package's manifest file.
-const manifestName = "package.json"
-
 func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -249,7 +248,7 @@ func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) 
 	case ".xml":
 		return l.loadXML(ctx, src)
 	case ".tgz":
-		return l.loadPackage(ctx, src)
+		return l.loadPackage(ctx, name, src)
 	default:
 		return errors.New("none of " + strings.Join(fileExtensions, ", "))
 	}
@@ -274,7 +273,7 @@ func (l *resourceLoader) loadXML(ctx context.Context, src io.Reader) error {
 }
 
 // loadPackage loads a FHIR package: a gzipped tar file with resources in the folder package. Other folders are skipped.
-func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
+func (l *resourceLoader) loadPackage(ctx context.Context, name string, src io.Reader) error {
 	packed := &countingReader{src: src}
 	gunzip, err := gzip.NewReader(packed)
 	if err != nil {
@@ -290,6 +289,9 @@ func (l *resourceLoader) loadPackage(ctx context.Context, src io.Reader) error {
 		}
 		if err != nil {
 			return fmt.Errorf("tar: %w", err)
+		}
+		if header.Typeflag == tar.TypeReg && path.Clean(header.Name) == "package/"+manifestName {
+			l.readManifest(name, archive)
 		}
 		if header.Typeflag != tar.TypeReg || !isDefinition(header.Name) {
 			continue

@@ -24,6 +24,7 @@ type resourceLoader struct {
 	depth        int
 	lastValueSet *ValueSet // last value set read
 	options      *Options  // options for limits and progress; nil disables progress
+	manifests    []manifest
 }
 
 func newResourceLoader(l *Set) *resourceLoader {

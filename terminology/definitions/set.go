@@ -26,6 +26,7 @@ type Set struct {
 	RequestDigest      RequestDigest  // digest of the resources sent with a request; zero if there are none
 	Bounds             bounds         // limits on the cost of operations
 	Usage              Usage          // usage weights of codes
+	MissingPackages    []string       // name#version of packages on which loaded packages depend, but which are not loaded
 	rows               listedConcepts // concepts enumerated by value sets
 	synonyms           *textindex.Synonyms
 	requestDefinitions int // number of definitions sent with a request, including contained ones

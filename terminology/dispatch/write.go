@@ -23,7 +23,7 @@ type writeRequest struct {
 // readOnlyOperations never change definitions. Any other operation, such as $import, may change them.
 var readOnlyOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
-	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
+	"$related", "$compare", "$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
 // parseWrite returns the write that a request performs, or nil. It cleans the path and ignores case, as some servers do.

@@ -57,9 +57,15 @@ func TestEcosystem(t *testing.T) {
 // runEcosystem runs the tests in a folder and returns the runner's output.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
+	return runEcosystemWith(t, filepath.Join(ecosystem(t), "run.py"), folder, arguments...)
+}
+
+// runEcosystemWith is like runEcosystem, with the file name of the runner.
+func runEcosystemWith(t *testing.T, runner, folder string, arguments ...string) []byte {
+	t.Helper()
 	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
 	defer server.Close()
-	arguments = append([]string{filepath.Join(ecosystem(t), "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
+	arguments = append([]string{runner, folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
 	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %v", arguments, err)
@@ -92,6 +98,24 @@ func TestEcosystemOfSources(t *testing.T) {
 		if !strings.Contains(output, passed) || !strings.Contains(output, cases.failed) || cases.failed == "" && strings.Contains(output, "FAIL") {
 			t.Errorf("%s %s: want %s, failed %q", cases.suite, cases.test, passed, cases.failed)
 		}
+	}
+}
+
+// TestEcosystemOfComparisons runs HL7's tests of $related. One of them needs SNOMED CT.
+func TestEcosystemOfComparisons(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/ValueSet/$related")
+	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of HL7's tests that need content, beside that of their runner")
+	}
+	output := runEcosystemWith(t, filepath.Join(folder, "..", "tx-ecosystem", "run.py"), folder, "--modes", "tx.fhir.org", "--ops", "compare", "-v")
+	for line := range strings.Lines(string(output)) {
+		if strings.HasPrefix(line, "FAIL") && !strings.Contains(line, "snomed") {
+			t.Error(line)
+		}
+	}
+	if !strings.Contains(string(output), "'compare': (") {
+		t.Error("no tests of $related")
 	}
 }
 

@@ -131,6 +131,7 @@ func FuzzOperations(f *testing.F) {
 		`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}},{"name":"tx-resource","resource":` + fixture.Colours + `}]}`,
 		`{"resourceType":"Parameters","parameter":[{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://x/colours","code":"x"},{}]}},{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"http://x/colours","version":"1.x"}]}}}]}`,
 		`{"resourceType":"Parameters","parameter":[{"name":"validation","resource":{"resourceType":"Parameters"}},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"},{"name":"property","valueCode":"*"},{"part":[{"part":[]}]}]}`,
+		`{"resourceType":"Parameters","parameter":[{"name":"thisUrl","valueUri":"http://x/is-red"},{"name":"otherValueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}}}]}`,
 		`{"resourceType":"ValueSet","compose":{"include":[{"valueSet":["http://x/listed"]}]}}`, `{`, `[]`,
 	} {
 		f.Add(seed)
@@ -140,7 +141,7 @@ func FuzzOperations(f *testing.F) {
 		h := &api.Handler{Library: l}
 		for _, path := range []string{
 			"/ValueSet/$expand", "/ValueSet/$validate-code", "/CodeSystem/$validate-code", "/CodeSystem/$lookup",
-			"/CodeSystem/$subsumes", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code",
+			"/CodeSystem/$subsumes", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code", "/ValueSet/$related",
 		} {
 			if !terminologytest.HasFeature(path) {
 				continue
@@ -179,6 +180,8 @@ func TestOtherServers(t *testing.T) {
 		{"ValueSet/$validate-code", "url=http://x/imports&system=http://x/cs&code=a", outcome.MissingOf("ValueSet", "http://x/nowhere", "")},
 		{"ValueSet/$validate-code", "url=http://x/lists&system=http://x/gone&code=a", outcome.MissingOf("CodeSystem", "http://x/gone", "")},
 		{"ValueSet/$validate-code", "url=http://x/lists&system=http://x/gone&code=a&valueset-membership-only=true", nil},
+		{"ValueSet/$related", "thisUrl=http://x/known&otherUrl=http://x/known", nil},
+		{"ValueSet/$related", "thisUrl=http://x/imports&otherUrl=http://x/known", outcome.MissingOf("ValueSet", "http://x/nowhere", "")},
 		{"ConceptMap/$translate", "system=http://x/a&code=1", nil},
 		{"ConceptMap/$translate", "system=http://x/gone&code=1", []outcome.MissingDefinition{{ResourceType: "ConceptMap"}}},
 		{"ConceptMap/$translate", "url=http://x/plain&system=http://x/a&code=2", nil},

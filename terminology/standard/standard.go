@@ -16,6 +16,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"                 // XML format
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/batch"         // ValueSet/$batch-validate-code
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/lookup"        // CodeSystem/$lookup
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/related"       // ValueSet/$related, $compare
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/subsumes"      // CodeSystem/$subsumes
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/translate"     // ConceptMap/$translate
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/operation/validate"      // CodeSystem/$validate-code, ValueSet/$validate-code

@@ -371,8 +371,12 @@ func TerminologyOperations(all bool) []LocalOperation {
 	}
 	return append(operations,
 		newLocalOperation("ValueSet", "validate-code"), newLocalOperation("CodeSystem", "lookup"), newLocalOperation("CodeSystem", "subsumes"),
-		newLocalOperation("CodeSystem", "validate-code"), newLocalOperation("ConceptMap", "translate"))
+		newLocalOperation("CodeSystem", "validate-code"), newLocalOperation("ConceptMap", "translate"),
+		LocalOperation{"ValueSet", "related", compareDefinition}, LocalOperation{"ValueSet", "compare", compareDefinition})
 }
+
+// compareDefinition is the OperationDefinition of ValueSet/$compare, formerly $related (HL7 terminology ecosystem IG).
+const compareDefinition = "http://hl7.org/fhir/tools/OperationDefinition/ValueSet-compare"
 
 func newLocalOperation(resourceType, name string) LocalOperation {
 	return LocalOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}

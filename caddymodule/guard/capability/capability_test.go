@@ -207,7 +207,8 @@ func TestCapabilities(t *testing.T) {
 		}, []string{"backend.internal"}},
 		{"an address that begins like the server's", capability.Changes{BaseURL: "https://gateway.example", Operations: operation.NewOperations(op)}, []string{`"http://backend.internal:8080/fhirx"`}, nil},
 		{"operations answered before", capability.Changes{LocalOperations: append(capability.TerminologyOperations(true), capability.LocalOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
-			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"}]}`,
+			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"},` +
+				`{"definition":"http://hl7.org/fhir/tools/OperationDefinition/ValueSet-compare","name":"related"},{"definition":"http://hl7.org/fhir/tools/OperationDefinition/ValueSet-compare","name":"compare"}]}`,
 			`{"type":"CodeSystem"`, `CodeSystem-lookup`, `ConceptMap-translate`,
 		}, []string{`"again"`}},
 	} {

@@ -154,6 +154,8 @@ var deniedCases = map[string][]deniedCase{
 	"$expand":              deniedReads("ValueSet/$expand?url=http://example.org/vs", "ValueSet/star/$expand"),
 	"$validate-code":       deniedReads("ValueSet/$validate-code?url=http://example.org/vs&code=a"),
 	"$batch-validate-code": deniedReads("ValueSet/$batch-validate-code"),
+	"$related":             deniedReads("ValueSet/$related?thisUrl=http://example.org/vs&otherUrl=http://example.org/vs"),
+	"$compare":             deniedReads("ValueSet/$compare"),
 	"$lookup":              deniedReads("CodeSystem/$lookup?code=a"),
 	"$subsumes":            deniedReads("CodeSystem/$subsumes?codeA=a&codeB=b"),
 	"$find-matches":        deniedReads("CodeSystem/$find-matches"),

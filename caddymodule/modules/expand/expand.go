@@ -82,8 +82,8 @@ type Expand struct {
 	// Do not use the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
-	// Also handle the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`, and
-	// `metadata?mode=terminology`. If no next handler handles them, `metadata`, `$versions`, and reads and searches of
+	// Also handle the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`,
+	// `$related` (`$compare`), and `metadata?mode=terminology`. If no next handler handles them, `metadata`, `$versions`, and reads and searches of
 	// CodeSystem and ValueSet are handled too. Default: false (they are passed to the next handler).
 	AllOperations bool `json:"all_operations,omitempty"`
 

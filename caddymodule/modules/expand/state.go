@@ -236,6 +236,7 @@ type DefinitionsStatus struct {
 	Concepts    int       `json:"concepts"`              // number of concepts in all code systems
 	Loaded      time.Time `json:"loaded"`                // time of the last load
 	Seconds     float64   `json:"seconds"`               // duration of the last load in seconds
+	Missing     []string  `json:"missing,omitempty"`     // name#version of packages that loaded packages depend on, but which are not loaded
 	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; the previous definitions remain in use
 }
 
@@ -254,6 +255,7 @@ func (p *pooledLibrary) status() DefinitionsStatus {
 	s := DefinitionsStatus{
 		Core: p.options.Core, Definitions: p.options.Definitions, Loaded: state.Loaded, Seconds: state.LoadDuration.Seconds(),
 		CodeSystems: state.Counts.CodeSystems, ValueSets: state.Counts.ValueSets, Concepts: state.Counts.Concepts,
+		Missing: p.watch.Current().Definitions().MissingPackages,
 	}
 	if state.Err != nil {
 		s.Error = state.Err.Error()

@@ -1,12 +1,15 @@
 package expand
 
 import (
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
 func TestDefinitionsArePooled(t *testing.T) {
@@ -30,6 +33,28 @@ func TestDefinitionsArePooled(t *testing.T) {
 		if err := d.release(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// The status lists the packages that a loaded package depends on.
+func TestMissingPackages(t *testing.T) {
+	t.Parallel()
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	fixture.WriteFile(t, filepath.Join(folder, "package.json"), []byte(`{"name":"x","dependencies":{"org.example":"1.0.x"}}`))
+	fixture.WriteFile(t, filepath.Join(folder, "colours.json"), []byte(fixture.Colours))
+	p, err := loadDefinitions(ctx, definitions.Options{Definitions: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.status().Missing; !slices.Equal(got, []string{"org.example#1.0.x"}) {
+		t.Errorf("got %q", got)
+	}
+	if err := p.release(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -562,10 +562,7 @@ func (s *codeSet) addAll(entries []definitions.Entry) {
 
 func (s *codeSet) add(e definitions.Entry) {
 	if !e.HasConceptNumber() {
-		if s.unnumbered == nil {
-			s.unnumbered = make(map[unnumberedCode]struct{})
-		}
-		s.unnumbered[s.unnumberedCode(e)] = struct{}{}
+		s.addText(e)
 		return
 	}
 	concepts, ok := s.concepts[e.CodeSystem]
@@ -574,6 +571,14 @@ func (s *codeSet) add(e definitions.Entry) {
 		s.concepts[e.CodeSystem] = concepts
 	}
 	concepts.Add(e.Concept)
+}
+
+// addText adds the code of an entry as text, which equals the same code in any other code system with the same URL.
+func (s *codeSet) addText(e definitions.Entry) {
+	if s.unnumbered == nil {
+		s.unnumbered = make(map[unnumberedCode]struct{})
+	}
+	s.unnumbered[s.unnumberedCode(e)] = struct{}{}
 }
 
 func (s *codeSet) has(e definitions.Entry) bool {
@@ -608,4 +613,35 @@ func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 
 func (s *codeSet) unnumberedCode(e definitions.Entry) unnumberedCode {
 	return unnumberedCode{system: s.library.SystemOf(e), code: string(s.library.Code(e))}
+}
+
+// Compare returns the codes in both lists, in the order of the first one, and those in only one of them. A code is the same in
+// all versions of its code system unless isVersioned reports that versions of the code system matter.
+func Compare(d *definitions.Set, lists [2][]definitions.Entry, isVersioned func(*definitions.CodeSystem) bool, b *budget.Budget) (common []definitions.Entry, only [2][]definitions.Entry, err error) {
+	if err := b.Charge(2 * (len(lists[0]) + len(lists[1]))); err != nil {
+		return nil, only, err
+	}
+	sets := [2]*codeSet{newCodeSet(d, false), newCodeSet(d, false)}
+	has := func(i int, e definitions.Entry) bool {
+		sets[i].byVersion = e.CodeSystem != definitions.None && isVersioned(d.Systems.CodeSystems[e.CodeSystem])
+		return sets[i].has(e)
+	}
+	for i, list := range lists {
+		for _, e := range list {
+			if has(i, e) {
+				continue
+			}
+			only[i] = append(only[i], e)
+			if e.HasConcept() && d.Systems.IsContained(e.CodeSystem) { // each value set contains its own copy
+				sets[i].addText(e)
+			} else {
+				sets[i].add(e)
+			}
+		}
+	}
+	common = slices.DeleteFunc(slices.Clone(only[0]), func(e definitions.Entry) bool { return !has(1, e) })
+	for i := range only {
+		only[i] = slices.DeleteFunc(only[i], func(e definitions.Entry) bool { return has(1-i, e) })
+	}
+	return common, only, b.Charge(sets[0].otherVersions + sets[1].otherVersions)
 }

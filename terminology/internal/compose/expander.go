@@ -213,6 +213,13 @@ type CodeList struct {
 	weights  weights.Table // usage weights of the value set; nil: weights of the code systems
 }
 
+// IsUnclosed reports whether the value set may contain other codes: code systems are loaded only partly or have a grammar.
+func (x *CodeList) IsUnclosed(d *definitions.Set) bool {
+	return len(x.GrammarBases) > 0 || len(x.UserAssignedOmitted) > 0 || slices.ContainsFunc(x.CodeSystems, func(index uint32) bool {
+		return d.Systems.CodeSystems[index].Content != definitions.ContentComplete
+	})
+}
+
 // dependencies contains the definitions that an expansion depends on.
 type dependencies struct {
 	CodeSystems         []uint32                // indexes in order of first use

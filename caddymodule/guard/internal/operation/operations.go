@@ -85,6 +85,8 @@ var defaultOperations = Operations{
 	"$expand":              terminologyOperation("$expand", "ValueSet"),
 	"$validate-code":       terminologyOperation("$validate-code", "ValueSet", "CodeSystem"),
 	"$batch-validate-code": terminologyOperation("$batch-validate-code", "ValueSet"),
+	"$related":             terminologyOperation("$related", "ValueSet"),
+	"$compare":             terminologyOperation("$compare", "ValueSet"),
 	"$lookup":              terminologyOperation("$lookup", "CodeSystem"),
 	"$subsumes":            terminologyOperation("$subsumes", "CodeSystem"),
 	"$find-matches":        terminologyOperation("$find-matches", "CodeSystem"),
