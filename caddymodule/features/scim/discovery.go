@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -26,13 +25,13 @@ func parseDiscovery() (resources map[string][]map[string]any) {
 }
 
 // serveDiscovery returns the ServiceProviderConfig, or one or all of the ResourceTypes or Schemas.
-func (s *service) serveDiscovery(w http.ResponseWriter, p *people.Provider, resource, id string) error {
+func (s *service) serveDiscovery(w http.ResponseWriter, resource, id string) error {
 	all := []any{}
 	for _, described := range discovery[resource] {
 		own, _ := described["id"].(string)
 		described = maps.Clone(described)
 		described["meta"] = map[string]string{
-			"resourceType": strings.TrimSuffix(resource, "s"), "location": strings.TrimSuffix(s.location(p, resource, own), "/"),
+			"resourceType": strings.TrimSuffix(resource, "s"), "location": strings.TrimSuffix(s.location(resource, own), "/"),
 		}
 		if own == id {
 			s.write(w, http.StatusOK, described)
@@ -50,13 +49,13 @@ func (s *service) serveDiscovery(w http.ResponseWriter, p *people.Provider, reso
 // serveGroups accepts Groups and stores nothing, because the groups of a person come with each sign-in. Providers treat
 // rejected Groups as failures: Entra ID then provisions everything less often, including deactivations, and Okta stops pushing
 // the group. The id of a Group is its name.
-func (s *service) serveGroups(w http.ResponseWriter, r *http.Request, p *people.Provider, id string) error {
+func (s *service) serveGroups(w http.ResponseWriter, r *http.Request, id string) error {
 	name, err := base64.RawURLEncoding.DecodeString(id)
 	switch {
 	case id == "" && r.Method == http.MethodGet:
 		s.writeList(w, []any{}, 1, 0)
 	case id == "" && r.Method == http.MethodPost:
-		return s.createGroup(w, r, p)
+		return s.createGroup(w, r)
 	case id == "" || r.Method == http.MethodPost:
 		return errMethod
 	case err != nil:
@@ -64,12 +63,12 @@ func (s *service) serveGroups(w http.ResponseWriter, r *http.Request, p *people.
 	case r.Method == http.MethodDelete || r.Method == http.MethodPatch:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		s.write(w, http.StatusOK, s.newGroup(p, string(name)))
+		s.write(w, http.StatusOK, s.newGroup(string(name)))
 	}
 	return nil
 }
 
-func (s *service) createGroup(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+func (s *service) createGroup(w http.ResponseWriter, r *http.Request) error {
 	group, err := readUser(w, r)
 	if err != nil {
 		return err
@@ -77,14 +76,14 @@ func (s *service) createGroup(w http.ResponseWriter, r *http.Request, p *people.
 	if group.DisplayName == "" || len(group.DisplayName) > maxName {
 		return invalidValue("displayName is missing or too long")
 	}
-	s.write(w, http.StatusCreated, s.newGroup(p, group.DisplayName))
+	s.write(w, http.StatusCreated, s.newGroup(group.DisplayName))
 	return nil
 }
 
-func (s *service) newGroup(p *people.Provider, name string) any {
+func (s *service) newGroup(name string) any {
 	id := base64.RawURLEncoding.EncodeToString([]byte(name))
 	return map[string]any{
 		"schemas": []string{groupSchema}, "id": id, "displayName": name, "members": []any{},
-		"meta": map[string]string{"resourceType": "Group", "location": s.location(p, "Groups", id)},
+		"meta": map[string]string{"resourceType": "Group", "location": s.location("Groups", id)},
 	}
 }

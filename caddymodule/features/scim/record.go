@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -41,18 +43,25 @@ type storedUser struct {
 	raw []byte // stored value, which a change must replace
 }
 
-// A User has an entry, and an entry with its id for each of its names. Ids sort by creation.
-func userPrefix(p *people.Provider) string         { return "scim-user:" + p.Key + ":" }
-func userKey(p *people.Provider, id string) string { return userPrefix(p) + id }
+// users are the Users of one provider in the store. A User has an entry, and an entry with its id for each of its names. Ids sort
+// by creation.
+type users struct {
+	provider      *people.Provider
+	store         store.Store
+	deprovisioner *deprovisioning.Deprovisioner // finds people and ends their access
+}
+
+// prefix returns the prefix of the keys of the Users' entries.
+func (us *users) prefix() string { return "scim-user:" + us.provider.Key + ":" }
 
 // nameKeys returns the keys of the entries for names. User names are case-insensitive (RFC 7643 §4.1.1), but only in ASCII like
 // those of accounts.
-func nameKeys(p *people.Provider, of names) (keys []string) {
+func (us *users) nameKeys(of names) (keys []string) {
 	if of.ExternalID != "" {
-		keys = append(keys, store.Key("scim-name", p.Key+"\x00externalId\x00"+of.ExternalID))
+		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00externalId\x00"+of.ExternalID))
 	}
 	if of.UserName != "" {
-		keys = append(keys, store.Key("scim-name", p.Key+"\x00userName\x00"+strings.Map(lower, of.UserName)))
+		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00userName\x00"+strings.Map(lower, of.UserName)))
 	}
 	return keys
 }
@@ -64,16 +73,16 @@ func lower(r rune) rune {
 	return r
 }
 
-func (s *service) newRecord() *storedUser {
-	return &storedUser{id: strconv.FormatInt(store.Now(s.store).UnixNano(), 36) + "-" + rand.Text(), Active: new(true)}
+func (us *users) newRecord() *storedUser {
+	return &storedUser{id: strconv.FormatInt(store.Now(us.store).UnixNano(), 36) + "-" + rand.Text(), Active: new(true)}
 }
 
 // load returns a User, or errUserNotFound.
-func (s *service) load(ctx context.Context, p *people.Provider, id string) (*storedUser, error) {
+func (us *users) load(ctx context.Context, id string) (*storedUser, error) {
 	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errUserNotFound
 	}
-	value, err := s.store.Get(ctx, userKey(p, id))
+	value, err := us.store.Get(ctx, us.prefix()+id)
 	if errors.Is(err, store.ErrNotFound) {
 		err = errUserNotFound
 	}
@@ -88,13 +97,13 @@ func (s *service) load(ctx context.Context, p *people.Provider, id string) (*sto
 }
 
 // owner returns the User that has a name, or nil.
-func (s *service) owner(ctx context.Context, p *people.Provider, nameKey string) (*storedUser, error) {
-	values, err := store.ReadValues(ctx, s.store, nameKey)
+func (us *users) owner(ctx context.Context, nameKey string) (*storedUser, error) {
+	values, err := store.ReadValues(ctx, us.store, nameKey)
 	if err != nil || values[0] == nil {
 		return nil, err
 	}
-	u, err := s.load(ctx, p, string(values[0]))
-	if errors.Is(err, errUserNotFound) || err == nil && !slices.Contains(nameKeys(p, u.names), nameKey) {
+	u, err := us.load(ctx, string(values[0]))
+	if errors.Is(err, errUserNotFound) || err == nil && !slices.Contains(us.nameKeys(u.names), nameKey) {
 		return nil, nil // left behind by a change that was faster
 	}
 	return u, err
@@ -102,14 +111,14 @@ func (s *service) owner(ctx context.Context, p *people.Provider, nameKey string)
 
 // find returns the User in a filter, or nil. People who have an account but were never provisioned become Users, because
 // providers change existing people by the id that a filter returns.
-func (s *service) find(ctx context.Context, p *people.Provider, filter string) (u *storedUser, err error) {
+func (us *users) find(ctx context.Context, filter string) (u *storedUser, err error) {
 	wanted, err := parseFilter(filter)
 	if err != nil {
 		return nil, err
 	}
 	err = store.Retry(ctx, func() (err error) {
-		if u, err = s.owner(ctx, p, nameKeys(p, wanted)[0]); u == nil && err == nil {
-			u, err = s.adopt(ctx, p, wanted)
+		if u, err = us.owner(ctx, us.nameKeys(wanted)[0]); u == nil && err == nil {
+			u, err = us.adopt(ctx, wanted)
 		}
 		return err
 	})
@@ -118,48 +127,93 @@ func (s *service) find(ctx context.Context, p *people.Provider, filter string) (
 
 // adopt returns the User of a person who has an account, which may have another name. Otherwise, it stores a User. The result is
 // nil if nobody has the name.
-func (s *service) adopt(ctx context.Context, p *people.Provider, wanted names) (*storedUser, error) {
-	of, accounts, err := s.identify(ctx, p, wanted)
+func (us *users) adopt(ctx context.Context, wanted names) (*storedUser, error) {
+	of, accounts, err := us.identify(ctx, wanted)
 	if err != nil || len(accounts) == 0 {
 		return nil, err
 	}
 	of.UserName = cmp.Or(accounts[0].UserName, of.UserName, of.Subject)
-	existing, err := s.owner(ctx, p, nameKeys(p, names{UserName: of.UserName})[0])
+	existing, err := us.owner(ctx, us.nameKeys(names{UserName: of.UserName})[0])
 	switch {
 	case err != nil, existing != nil && (existing.Subject == of.Subject || existing.Subject == ""):
 		return existing, err
 	case existing != nil: // another person had the name
 		of.UserName = cmp.Or(wanted.UserName, of.Subject)
 	}
-	u := s.newRecord()
+	u := us.newRecord()
 	u.names = of
-	return u, s.save(ctx, p, u, u, nil)
+	return u, us.save(ctx, u, u, nil)
 }
 
 // page returns a page of the Users, and their total number. The first User has the index 1.
-func (s *service) page(ctx context.Context, p *people.Provider, start, count int) (users []*storedUser, total int, err error) {
-	keys, err := s.store.List(ctx, userPrefix(p))
+func (us *users) page(ctx context.Context, start, count int) (found []*storedUser, total int, err error) {
+	keys, err := us.store.List(ctx, us.prefix())
 	if err != nil {
 		return nil, 0, err
 	}
 	slices.Sort(keys)
 	from := min(start-1, len(keys))
 	for _, key := range keys[from:min(from+count, len(keys))] {
-		u, err := s.load(ctx, p, strings.TrimPrefix(key, userPrefix(p)))
+		u, err := us.load(ctx, strings.TrimPrefix(key, us.prefix()))
 		switch {
 		case err == nil:
-			users = append(users, u)
+			found = append(found, u)
 		case !errors.Is(err, errUserNotFound): // else deleted meanwhile
 			return nil, 0, err
 		}
 	}
-	return users, len(keys), nil
+	return found, len(keys), nil
+}
+
+// add stores a new User. A User that is created inactive ends the person's access first, so that failures can be retried.
+func (us *users) add(ctx context.Context, u *storedUser, deactivates bool) error {
+	of, accounts, err := us.identify(ctx, u.names)
+	if err != nil {
+		return err
+	}
+	u.names = of
+	return us.save(ctx, u, u, func() error {
+		if !deactivates {
+			return nil
+		}
+		return us.deprovision(ctx, accounts, false)
+	})
+}
+
+// change changes or deletes a User and returns its new state. Access ends before the User is stored, so that failures can be
+// retried, and a conflict does not preserve access.
+func (us *users) change(ctx context.Context, u *storedUser, input userInput, deleted bool) (*storedUser, error) {
+	next, deactivates := *u, deleted
+	accounts, err := us.findPerson(ctx, u.names)
+	if err == nil && !deleted {
+		deactivates, err = next.apply(input)
+	}
+	if err == nil && deactivates {
+		err = us.deprovision(ctx, accounts, deleted)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case deleted:
+		return nil, us.save(ctx, u, nil, nil)
+	}
+	next.names, err = us.rename(ctx, u.names, next.names, accounts)
+	if err == nil {
+		err = us.save(ctx, u, &next, nil)
+	}
+	return &next, err
+}
+
+func (us *users) deprovision(ctx context.Context, accounts []people.StoredPerson, deleted bool) error {
+	const reason = "the identity provider deactivated or deleted the person (SCIM)"
+	audit.RecordSessionEndReason(ctx, reason)
+	return us.deprovisioner.RevokeAccounts(ctx, us.provider, accounts, reason, deleted)
 }
 
 // save stores the next state of a User; nil deletes it. A new User has no stored value. do is called if no other User has one of
 // the names, before anything is stored; it may be nil.
-func (s *service) save(ctx context.Context, p *people.Provider, u, next *storedUser, do func() error) error {
-	change, after := &store.Call{Op: store.Take, Key: userKey(p, u.id)}, names{}
+func (us *users) save(ctx context.Context, u, next *storedUser, do func() error) error {
+	change, after := &store.Call{Op: store.Take, Key: us.prefix() + u.id}, names{}
 	if next != nil {
 		value, err := store.ToJSON(next)
 		if err != nil {
@@ -167,17 +221,17 @@ func (s *service) save(ctx context.Context, p *people.Provider, u, next *storedU
 		}
 		change, after = store.ReplaceCall(change.Key, u.raw, value, store.Forever), next.names
 	}
-	calls, err := s.nameCalls(ctx, p, u, after)
+	calls, err := us.nameCalls(ctx, u, after)
 	if err == nil && (u.raw == nil || next == nil) {
 		var count *store.Call
-		count, err = s.countCall(ctx, p, next != nil)
+		count, err = us.countCall(ctx, next != nil)
 		calls = append(calls, count)
 	}
 	if err == nil && do != nil {
 		err = do()
 	}
 	if err == nil {
-		err = s.store.Do(ctx, append(calls, change)...)
+		err = us.store.Do(ctx, append(calls, change)...)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		err = errUserNotFound
@@ -186,10 +240,10 @@ func (s *service) save(ctx context.Context, p *people.Provider, u, next *storedU
 }
 
 // nameCalls returns the calls that change the names of a User. The error is errTaken if another User has one of them.
-func (s *service) nameCalls(ctx context.Context, p *people.Provider, u *storedUser, after names) (calls []*store.Call, err error) {
-	wanted := nameKeys(p, after)
-	keys := slices.Compact(slices.Sorted(slices.Values(append(nameKeys(p, u.names), wanted...))))
-	values, err := store.ReadValues(ctx, s.store, keys...)
+func (us *users) nameCalls(ctx context.Context, u *storedUser, after names) (calls []*store.Call, err error) {
+	wanted := us.nameKeys(after)
+	keys := slices.Compact(slices.Sorted(slices.Values(append(us.nameKeys(u.names), wanted...))))
+	values, err := store.ReadValues(ctx, us.store, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +253,7 @@ func (s *service) nameCalls(ctx context.Context, p *people.Provider, u *storedUs
 		case isOwn && !isWanted:
 			calls = append(calls, store.DeleteCalls(key)...)
 		case !isOwn && isWanted:
-			other, err := s.owner(ctx, p, key)
+			other, err := us.owner(ctx, key)
 			if err != nil || other != nil {
 				return nil, cmp.Or(err, error(errTaken))
 			}
@@ -210,9 +264,9 @@ func (s *service) nameCalls(ctx context.Context, p *people.Provider, u *storedUs
 }
 
 // countCall returns the call that changes the number of Users by one.
-func (s *service) countCall(ctx context.Context, p *people.Provider, added bool) (*store.Call, error) {
-	key := "scim-users:" + p.Key
-	values, err := store.ReadValues(ctx, s.store, key)
+func (us *users) countCall(ctx context.Context, added bool) (*store.Call, error) {
+	key := "scim-users:" + us.provider.Key
+	values, err := store.ReadValues(ctx, us.store, key)
 	if err != nil {
 		return nil, err
 	}

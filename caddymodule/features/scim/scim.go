@@ -3,7 +3,7 @@
 //
 //	scim.go       option, token, requests for Users
 //	user.go       attributes, filters; the person that a User means
-//	record.go     Users in the store
+//	record.go     Users in the store; changes of them, which end access
 //	discovery.go  Groups, which are ignored, and the description of the service
 package scim
 
@@ -23,7 +23,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -76,11 +75,13 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 	if guessable {
 		core.Config.Logger.Warn("scim token is guessable (less than 128 bits); generate a new one with: "+client.SecretCommand, "idp", s.Provider)
 	}
+	provider := core.Accounts.Providers[s.Provider]
 	handler := &service{
-		Responder: core.Responder, limiter: core.Limiter, deprovisioner: core.Deprovisioner, store: core.Config.DurableStore,
+		Responder: core.Responder, limiter: core.Limiter, path: pathPrefix + s.Provider + "/",
+		users:  &users{provider: provider, store: core.Config.DurableStore, deprovisioner: core.Deprovisioner},
 		digest: client.DigestSecret(s.Token), guessable: guessable,
 	}
-	core.Handle(pathPrefix+s.Provider+"/", core.Accounts.Providers[s.Provider].Endpoint(handler.handle),
+	core.Handle(handler.path, provider.Endpoint(handler.handle),
 		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
 	return nil
 }
@@ -88,11 +89,11 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 // service serves the endpoints of one provider.
 type service struct {
 	*endpoint.Responder
-	limiter       *lockout.Limiter // limits attempts with wrong tokens
-	deprovisioner *deprovisioning.Deprovisioner
-	store         store.Store // store of the Users
-	digest        []byte      // digest of the token
-	guessable     bool        // whether the token has less than 128 bits
+	limiter   *lockout.Limiter // limits attempts with wrong tokens
+	path      string           // path of the base URL, with a final slash
+	users     *users
+	digest    []byte // digest of the token
+	guessable bool   // whether the token has less than 128 bits
 }
 
 // handle serves the SCIM endpoints of a provider.
@@ -100,7 +101,7 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request, p *people.Provi
 	err := s.checkToken(r, p)
 	if err == nil {
 		audit.RecordAuthenticated(r.Context())
-		err = s.serve(w, r, p)
+		err = s.serve(w, r)
 	}
 	if err != nil {
 		s.writeError(w, r, err)
@@ -122,19 +123,19 @@ func (s *service) checkToken(r *http.Request, p *people.Provider) error {
 	return s.limiter.CountSecretAttempt(r, "scim "+p.Key, err, s.guessable)
 }
 
-func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
-	resource, id, one := strings.Cut(strings.TrimPrefix(r.URL.Path, pathPrefix+p.Key+"/"), "/")
+func (s *service) serve(w http.ResponseWriter, r *http.Request) error {
+	resource, id, one := strings.Cut(strings.TrimPrefix(r.URL.Path, s.path), "/")
 	switch {
 	case resource == "Users" && !one && r.Method == http.MethodGet:
-		return s.list(w, r, p)
+		return s.list(w, r)
 	case resource == "Users" && !one && r.Method == http.MethodPost:
-		return s.create(w, r, p)
+		return s.create(w, r)
 	case resource == "Users" && one && r.Method != http.MethodPost:
-		return s.serveUser(w, r, p, id)
+		return s.serveUser(w, r, id)
 	case resource == "Groups":
-		return s.serveGroups(w, r, p, id)
+		return s.serveGroups(w, r, id)
 	case discovery[resource] != nil && r.Method == http.MethodGet:
-		return s.serveDiscovery(w, p, resource, id)
+		return s.serveDiscovery(w, resource, id)
 	case resource == ".search" || id == ".search":
 		return errUnsupported
 	case resource == "Users" || discovery[resource] != nil:
@@ -150,26 +151,26 @@ var (
 )
 
 // list returns a page of the Users, or the User in the filter (RFC 7644 §3.4.2).
-func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+func (s *service) list(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	start := max(1, number(query, "startIndex", 1))
-	users, total, err := s.search(r.Context(), p, query, start)
+	found, total, err := s.search(r.Context(), query, start)
 	if err != nil {
 		return err
 	}
 	resources := []any{}
-	for _, u := range users {
-		resources = append(resources, s.newUser(p, u, query))
+	for _, u := range found {
+		resources = append(resources, s.newUser(u, query))
 	}
 	s.writeList(w, resources, start, total)
 	return nil
 }
 
-func (s *service) search(ctx context.Context, p *people.Provider, query url.Values, start int) (users []*storedUser, total int, err error) {
+func (s *service) search(ctx context.Context, query url.Values, start int) (found []*storedUser, total int, err error) {
 	if query.Get("filter") == "" {
-		return s.page(ctx, p, start, min(max(0, number(query, "count", maxPage)), maxPage))
+		return s.users.page(ctx, start, min(max(0, number(query, "count", maxPage)), maxPage))
 	}
-	u, err := s.find(ctx, p, query.Get("filter"))
+	u, err := s.users.find(ctx, query.Get("filter"))
 	if u == nil || err != nil {
 		return nil, 0, err
 	}
@@ -192,36 +193,21 @@ func (s *service) writeList(w http.ResponseWriter, resources []any, start, total
 }
 
 // create stores a new User. A name of another User is an error (RFC 7644 §3.3).
-func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 	input, err := readUser(w, r)
 	if err != nil {
 		return err
 	}
-	u := s.newRecord()
+	u := s.users.newRecord()
 	deactivates, err := u.apply(input)
 	if err == nil {
-		err = store.Retry(r.Context(), func() error { return s.add(r.Context(), p, u, deactivates) })
+		err = store.Retry(r.Context(), func() error { return s.users.add(r.Context(), u, deactivates) })
 	}
 	if err == nil {
-		w.Header().Set("Location", s.location(p, "Users", u.id))
-		s.write(w, http.StatusCreated, s.newUser(p, u, r.URL.Query()))
+		w.Header().Set("Location", s.location("Users", u.id))
+		s.write(w, http.StatusCreated, s.newUser(u, r.URL.Query()))
 	}
 	return err
-}
-
-// add stores a new User. A User that is created inactive ends the person's access first, so that failures can be retried.
-func (s *service) add(ctx context.Context, p *people.Provider, u *storedUser, deactivates bool) error {
-	of, accounts, err := s.identify(ctx, p, u.names)
-	if err != nil {
-		return err
-	}
-	u.names = of
-	return s.save(ctx, p, u, u, func() error {
-		if !deactivates {
-			return nil
-		}
-		return s.deprovision(ctx, p, accounts, false)
-	})
 }
 
 // readUser reads the User or the PATCH request in a request.
@@ -241,7 +227,7 @@ func readUser(w http.ResponseWriter, r *http.Request) (input userInput, err erro
 
 // serveUser handles requests for a User by id. DELETE and active=false end all access of the person to whom the id was issued,
 // even if another person now has the same name.
-func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string) (err error) {
+func (s *service) serveUser(w http.ResponseWriter, r *http.Request, id string) (err error) {
 	var input userInput
 	if r.Method == http.MethodPut || r.Method == http.MethodPatch {
 		input, err = readUser(w, r)
@@ -251,8 +237,8 @@ func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 	var u *storedUser
 	err = store.Retry(r.Context(), func() (err error) {
-		if u, err = s.load(r.Context(), p, id); err == nil && r.Method != http.MethodGet {
-			u, err = s.change(r.Context(), p, u, input, r.Method == http.MethodDelete)
+		if u, err = s.users.load(r.Context(), id); err == nil && r.Method != http.MethodGet {
+			u, err = s.users.change(r.Context(), u, input, r.Method == http.MethodDelete)
 		}
 		return err
 	})
@@ -262,46 +248,16 @@ func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Pr
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		s.write(w, http.StatusOK, s.newUser(p, u, r.URL.Query()))
+		s.write(w, http.StatusOK, s.newUser(u, r.URL.Query()))
 	}
 	return nil
 }
 
-// change changes or deletes a User and returns its new state. Access ends before the User is stored, so that failures can be
-// retried, and a conflict does not preserve access.
-func (s *service) change(ctx context.Context, p *people.Provider, u *storedUser, input userInput, deleted bool) (*storedUser, error) {
-	next, deactivates := *u, deleted
-	accounts, err := s.findPerson(ctx, p, u.names)
-	if err == nil && !deleted {
-		deactivates, err = next.apply(input)
-	}
-	if err == nil && deactivates {
-		err = s.deprovision(ctx, p, accounts, deleted)
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case deleted:
-		return nil, s.save(ctx, p, u, nil, nil)
-	}
-	next.names, err = s.rename(ctx, p, u.names, next.names, accounts)
-	if err == nil {
-		err = s.save(ctx, p, u, &next, nil)
-	}
-	return &next, err
-}
-
-func (s *service) deprovision(ctx context.Context, p *people.Provider, accounts []people.StoredPerson, deleted bool) error {
-	const reason = "the identity provider deactivated or deleted the person (SCIM)"
-	audit.RecordSessionEndReason(ctx, reason)
-	return s.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, deleted)
-}
-
 // newUser returns the resource for a User, with the attributes that the query selects.
-func (s *service) newUser(p *people.Provider, u *storedUser, query url.Values) any {
+func (s *service) newUser(u *storedUser, query url.Values) any {
 	resource := map[string]any{
 		"schemas": []string{userSchema}, "id": u.id, "userName": cmp.Or(u.UserName, u.ExternalID),
-		"meta": map[string]string{"resourceType": "User", "location": s.location(p, "Users", u.id)},
+		"meta": map[string]string{"resourceType": "User", "location": s.location("Users", u.id)},
 	}
 	if u.ExternalID != "" {
 		resource["externalId"] = u.ExternalID
@@ -312,8 +268,8 @@ func (s *service) newUser(p *people.Provider, u *storedUser, query url.Values) a
 	return selectAttributes(resource, query)
 }
 
-func (s *service) location(p *people.Provider, resource, id string) string {
-	return s.Issuer + pathPrefix + p.Key + "/" + resource + "/" + id
+func (s *service) location(resource, id string) string {
+	return s.Issuer + s.path + resource + "/" + id
 }
 
 // writeError sends an error response (RFC 7644 §3.12). The client may retry after a 5xx.

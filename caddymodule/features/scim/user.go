@@ -195,9 +195,9 @@ var errAmbiguous = &oauth2.Error{
 
 // identify binds names to one person: the person with the externalId as sub at the provider or the gateway; otherwise the
 // person with the userName; otherwise the first person who later has the name.
-func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.StoredPerson, error) {
-	of.Subject, of.NamedAfter = "", store.Now(s.store).UnixNano()
-	accounts, err := s.findAccounts(ctx, p, of, s.deprovisioner.People.FindByName)
+func (us *users) identify(ctx context.Context, of names) (names, []people.StoredPerson, error) {
+	of.Subject, of.NamedAfter = "", store.Now(us.store).UnixNano()
+	accounts, err := us.findAccounts(ctx, of, us.deprovisioner.People.FindByName)
 	for _, account := range accounts {
 		if account.Subject != accounts[0].Subject {
 			return of, nil, errAmbiguous
@@ -208,23 +208,23 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 }
 
 // findAccounts returns the accounts with the externalId or, if there are none, the accounts that byName finds.
-func (s *service) findAccounts(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (accounts []people.StoredPerson, err error) {
+func (us *users) findAccounts(ctx context.Context, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (accounts []people.StoredPerson, err error) {
 	if of.ExternalID != "" {
-		accounts, err = s.deprovisioner.People.FindByID(ctx, p, of.ExternalID)
+		accounts, err = us.deprovisioner.People.FindByID(ctx, us.provider, of.ExternalID)
 	}
 	if of.UserName != "" && len(accounts) == 0 && err == nil {
-		accounts, err = byName(ctx, p, of.UserName)
+		accounts, err = byName(ctx, us.provider, of.UserName)
 	}
 	return accounts, err
 }
 
 // findPerson returns the accounts of the person whom a User means.
-func (s *service) findPerson(ctx context.Context, p *people.Provider, of names) ([]people.StoredPerson, error) {
+func (us *users) findPerson(ctx context.Context, of names) ([]people.StoredPerson, error) {
 	if of.Subject != "" {
-		return s.deprovisioner.People.FindBySubject(ctx, p, of.Subject)
+		return us.deprovisioner.People.FindBySubject(ctx, us.provider, of.Subject)
 	}
-	accounts, err := s.findAccounts(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
-		return s.deprovisioner.People.FindFirstNamed(ctx, p, name, time.Unix(0, of.NamedAfter))
+	accounts, err := us.findAccounts(ctx, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
+		return us.deprovisioner.People.FindFirstNamed(ctx, p, name, time.Unix(0, of.NamedAfter))
 	})
 	if errors.Is(err, people.ErrAmbiguous) {
 		err = errAmbiguous
@@ -234,10 +234,10 @@ func (s *service) findPerson(ctx context.Context, p *people.Provider, of names) 
 
 // rename renames the accounts of the person whom a User means. It also returns the person, if the person was not known when the
 // User was created.
-func (s *service) rename(ctx context.Context, p *people.Provider, of, next names, accounts []people.StoredPerson) (names, error) {
+func (us *users) rename(ctx context.Context, of, next names, accounts []people.StoredPerson) (names, error) {
 	var err error
 	if next.ExternalID != of.ExternalID && next.ExternalID != "" { // may mean another person
-		found, err := s.deprovisioner.People.FindByID(ctx, p, next.ExternalID)
+		found, err := us.deprovisioner.People.FindByID(ctx, us.provider, next.ExternalID)
 		if err != nil {
 			return next, err
 		}
@@ -249,11 +249,11 @@ func (s *service) rename(ctx context.Context, p *people.Provider, of, next names
 	case len(accounts) > 0:
 		next.Subject, next.NamedAfter = accounts[0].Subject, 0
 	case of.Subject == "" && next != of:
-		next, _, err = s.identify(ctx, p, next)
+		next, _, err = us.identify(ctx, next)
 	}
 	for _, account := range accounts {
 		if err == nil && of.UserName != "" {
-			err = people.Rename(ctx, s.deprovisioner.People.Accounts, account.ID, of.UserName, next.UserName)
+			err = people.Rename(ctx, us.deprovisioner.People.Accounts, account.ID, of.UserName, next.UserName)
 		}
 	}
 	return next, err
