@@ -114,6 +114,9 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	if vs, ok := valueSetByValue(d, reference); ok {
 		return vs, true
 	}
+	if vs, ok := d.impliedValueSet(reference, address); ok {
+		return vs, true
+	}
 	system, query, ok := strings.Cut(address, "?fhir_vs")
 	index := d.Systems.CodeSystem(system, version)
 	if !ok || index == None {

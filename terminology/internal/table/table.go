@@ -52,6 +52,9 @@ func (t *Table) Concept(c codesystem.Concept) (code, display []byte, flags codes
 	return t.concepts.codeOf(c.Number), t.concepts.displayOf(c.Number), t.concepts.flags[c.Number]
 }
 
+// TextAt returns a text that [Builder.AddText] added.
+func (t *Table) TextAt(ref codesystem.TextRef) []byte { return t.concepts.texts.At(ref) }
+
 // Definition returns the definition of a concept, or nil.
 func (t *Table) Definition(c codesystem.Concept) []byte { return t.concepts.definitionOf(c.Number) }
 
