@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // ReleaseFormat is a format in which a publisher releases code systems: several files in a zip archive or in a folder. Each
@@ -100,6 +101,12 @@ func (r *Release) Plan(files []string) error {
 		r.progress.size += unpacked
 	}
 	return nil
+}
+
+// Size returns the unpacked size of a file in bytes.
+func (r *Release) Size(file string) (int64, error) {
+	unpacked, _, err := r.size(file)
+	return unpacked, err
 }
 
 // Open opens a file. Reading it returns the error of the context once that is done.
@@ -260,24 +267,32 @@ func isReleaseMarker(file string) bool {
 }
 
 // impliedValueSet returns a value set that a release implies. Releases loaded later come first.
-func (d *Set) impliedValueSet(reference, url string) (*ValueSet, bool) {
+func (d *Set) impliedValueSet(reference string) (*ValueSet, bool) {
 	for _, content := range slices.Backward(d.implied) {
 		if content.ValueSet == nil {
 			continue
 		}
+		url, version := reference, "" // an expression in the URL may contain |
 		implied, ok := content.ValueSet(url)
 		if !ok {
+			url, version = outcome.SplitCanonical(reference)
+			implied, ok = content.ValueSet(url)
+		}
+		if !ok || version != "" && implied.Include.Version != "" && !MatchesVersion(implied.Include.Version, version) {
 			continue
 		}
-		index := d.Systems.CodeSystem(implied.Include.System, implied.Include.Version)
-		if index == None {
-			return nil, false
+		implied.Include.Version = cmp.Or(implied.Include.Version, version)
+		if index := d.Systems.CodeSystem(implied.Include.System, implied.Include.Version); index != None {
+			return newImpliedValueSet(reference, url, d.Systems.CodeSystems[index], &implied), true
 		}
-		vs := newImplicitValueSet(reference, d.Systems.CodeSystems[index], implied.Include)
-		vs.Name, vs.Title = cmp.Or(implied.Name, vs.Name), cmp.Or(implied.Title, vs.Title)
-		return vs, true
 	}
 	return nil, false
+}
+
+func newImpliedValueSet(reference, url string, cs *CodeSystem, implied *ImpliedValueSet) *ValueSet {
+	vs := newImplicitValueSet(reference, cs, implied.Include)
+	vs.URL, vs.Name, vs.Title = url, cmp.Or(implied.Name, vs.Name), cmp.Or(implied.Title, vs.Title)
+	return vs
 }
 
 // ImpliedConceptMap returns a concept map that a release implies. Releases loaded later come first.

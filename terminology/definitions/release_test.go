@@ -38,7 +38,7 @@ var listFormat = ReleaseFormat{
 		var b table.Builder
 		b.Reset()
 		for _, code := range lines[1:] {
-			b.AddConcept([]byte(code), nil, nil, 0)
+			b.AddConcept([]byte(code), 0, 0, 0)
 		}
 		concepts, err := b.Build("en", true)
 		return &ReleaseContent{

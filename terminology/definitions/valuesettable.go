@@ -114,7 +114,7 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	if vs, ok := valueSetByValue(d, reference); ok {
 		return vs, true
 	}
-	if vs, ok := d.impliedValueSet(reference, address); ok {
+	if vs, ok := d.impliedValueSet(reference); ok {
 		return vs, true
 	}
 	system, query, ok := strings.Cut(address, "?fhir_vs")

@@ -8,6 +8,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso3166"      // countries
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso4217"      // currencies
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/m49"          // countries and regions of the UN
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed"       // SNOMED CT releases (RF2)
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomedgps"    // SNOMED CT Global Patient Set
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/timezones"    // IANA time zones
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"         // units

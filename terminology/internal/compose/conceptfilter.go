@@ -49,6 +49,9 @@ func (fs *filters) matchAll(cs *definitions.CodeSystem, list []definitions.Filte
 
 // matchingConcepts returns the concepts that match a filter.
 func (fs *filters) matchingConcepts(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
+	if set, ok, err := cs.Concepts.FilterEvaluator.EvaluateFilter(f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+		return set, err
+	}
 	if isHierarchical(f) {
 		other, err := filterConcept(cs, f)
 		if err != nil {
@@ -119,6 +122,9 @@ func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concep
 // newTest returns a function that reports whether a concept matches a filter, without computing all matches. For a hierarchical
 // filter, the function may be called for only one concept.
 func (fs *filters) newTest(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+	if set, ok, err := cs.Concepts.FilterEvaluator.EvaluateFilter(f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+		return func(c codesystem.Concept) (bool, error) { return set.Has(c.Number), nil }, err
+	}
 	if !isHierarchical(f) {
 		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
 		if err != nil {

@@ -112,17 +112,19 @@ func (b *Builder) appendConcept() uint32 {
 	return uint32(c.len() - 1)
 }
 
-// AddConcept adds a concept and returns its number. display and definition may be empty. The same code must not be added twice.
-func (b *Builder) AddConcept(code, display, definition []byte, flags codesystem.Flags) uint32 {
+// AddConcept adds a concept and returns its number. display and definition are texts that [Builder.AddText] returned, or 0. The
+// same code must not be added twice.
+func (b *Builder) AddConcept(code []byte, display, definition codesystem.TextRef, flags codesystem.Flags) uint32 {
 	c, concept := &b.source.concepts, b.appendConcept()
-	c.code[concept], c.flags[concept] = c.texts.Append(code), flags
-	if len(display) > 0 {
-		c.display[concept] = c.texts.Append(display)
-	}
-	if len(definition) > 0 {
-		c.definition[concept] = c.texts.Append(definition)
-	}
+	c.code[concept], c.display[concept], c.definition[concept], c.flags[concept] = c.texts.Append(code), display, definition, flags
 	return concept
+}
+
+// Reserve reserves memory for texts of at most the given total size in bytes. Unused pages don't use memory. The table then
+// stores large arrays off the heap.
+func (b *Builder) Reserve(size int64) {
+	b.Size = size
+	b.source.concepts.texts = b.Memory.Grow(b.source.concepts.texts, int(size))
 }
 
 // AddText adds a text to the memory of the table and returns its reference for [Table.TextAt].

@@ -1,0 +1,205 @@
+package snomed
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// synthetic is the edition of most tests.
+var synthetic = snomedtest.Edition{Concepts: 1200}
+
+// folderOf writes an edition to a folder.
+func folderOf(t testing.TB, e snomedtest.Edition) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := e.WriteFolder(folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// systemOf loads an edition.
+func systemOf(t testing.TB, e snomedtest.Edition) *System {
+	t.Helper()
+	l, err := definitions.Load(t.Context(), definitions.Options{Definitions: []string{folderOf(t, e)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Use(func() {}) }) // keeps the memory of the system
+	return l.Systems.CodeSystems[l.Systems.CodeSystem(URL, "")].Concepts.System.(*System)
+}
+
+// number returns the number of a synthetic concept.
+func (s *System) number(t testing.TB, code string) uint32 {
+	t.Helper()
+	c, ok := s.Locate([]byte(code))
+	if !ok {
+		t.Fatalf("no concept %s", code)
+	}
+	return c.Number
+}
+
+func TestLoad(t *testing.T) {
+	s := systemOf(t, synthetic)
+	if got := s.edition.versionURI(); got != "http://snomed.info/sct/900000000000207008/version/20260801" {
+		t.Errorf("version %s", got)
+	}
+	if s.Len() != 1222 {
+		t.Errorf("%d concepts", s.Len())
+	}
+	for concept := range uint32(s.Len()) {
+		for _, parent := range s.Parents(concept) {
+			if parent >= concept {
+				t.Fatalf("parent %d of %d", parent, concept)
+			}
+		}
+	}
+	if root := s.number(t, snomedtest.Root); root != 0 || string(s.term(root)) != "SNOMED CT Concept" {
+		t.Errorf("root %d: %s", root, s.term(root))
+	}
+	below, err := s.Below(0, func(int) error { return nil })
+	if err != nil || below.Count() != s.active.Count()-1 {
+		t.Errorf("%d descendants of the root, %d active concepts: %v", below.Count(), s.active.Count(), err)
+	}
+}
+
+// TestZipEqualsFolder checks that the two forms of a release yield the same concepts.
+func TestZipEqualsFolder(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "SnomedCT.zip")
+	if err := synthetic.WriteZip(archive); err != nil {
+		t.Fatal(err)
+	}
+	l, err := definitions.Load(t.Context(), definitions.Options{Definitions: []string{archive}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Use(func() {
+		zipped, folder := l.Systems.CodeSystems[0].Concepts, systemOf(t, synthetic)
+		if a, b := zipped.List.AppendConcepts(nil), folder.AppendConcepts(nil); string(a) != string(b) {
+			t.Error("different concepts")
+		}
+	})
+}
+
+// TestTexts checks displays and designations in all languages.
+func TestTexts(t *testing.T) {
+	s := systemOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
+	if got := s.edition.uri(); got != "http://snomed.info/sct/"+snomedtest.SwedishModule {
+		t.Errorf("edition %s", got)
+	}
+	british := codesystem.ConceptAt(s.number(t, snomedtest.Concept(23)))
+	texts := s.AppendTexts(nil, british)
+	term := string(s.term(british.Number))
+	for list, want := range map[string]string{
+		"": term, "en": term, "en-US": term, "en-GB": "Colour of " + term, "sv": "Sjukdom " + term, "de": term,
+		"en-x-sctlang-90000000-00005090-07": term, "en-x-sctlang-90000000-00005080-04": "Colour of " + term,
+		"sv-x-sctlang-46011000-05210-7": "Sjukdom " + term,
+	} {
+		languages := codesystem.ParseLanguages(list)
+		if got := string(languages.DisplayOf(texts)); got != want {
+			t.Errorf("language %q: got %q, want %q", list, got, want)
+		}
+	}
+	isFSN := func(x codesystem.Text) bool { return x.Use == fsnUse && string(x.Value) == term+" (finding)" }
+	if !slices.ContainsFunc(texts, isFSN) {
+		t.Errorf("no fully specified name in %v", texts)
+	}
+	if got := string(s.Definition(codesystem.ConceptAt(s.number(t, snomedtest.Concept(51))))); !strings.HasPrefix(got, "Definition of ") {
+		t.Errorf("definition %q", got)
+	}
+	former := s.AppendTexts(nil, codesystem.ConceptAt(s.number(t, snomedtest.Concept(37))))
+	if slices.ContainsFunc(former, func(x codesystem.Text) bool { return strings.HasPrefix(string(x.Value), "Former ") }) {
+		t.Error("an inactive description is a designation")
+	}
+}
+
+func TestValues(t *testing.T) {
+	s := systemOf(t, synthetic)
+	values := func(code, property string) (list []string) {
+		for _, v := range s.AppendValues(nil, codesystem.ConceptAt(s.number(t, code))) {
+			if v.Property.Code == property {
+				list = append(list, string(v.Text))
+			}
+		}
+		return list
+	}
+	inactive := snomedtest.Concept(23)
+	for _, test := range []struct{ code, property, want string }{
+		{inactive, "inactive", "true"},
+		{snomedtest.Concept(22), "inactive", "false"},
+		{inactive, "moduleId", "900000000000207008"},
+		{inactive, "effectiveTime", "20260801"},
+		{inactive, snomedtest.ReplacedBy, snomedtest.Concept(22)},
+		{inactive, snomedtest.InactivationRows, "900000000000482003"},
+		{snomedtest.Concept(45), snomedtest.Strength, "45"},
+		{snomedtest.ClinicalFinding, "sufficientlyDefined", "false"},
+		{snomedtest.ClinicalFinding, "normalForm", "<<< 138875005|SNOMED CT Concept|"},
+		{snomedtest.ClinicalFinding, "normalFormTerse", "<<< 138875005"},
+	} {
+		if got := strings.Join(values(test.code, test.property), " "); got != test.want {
+			t.Errorf("%s of %s: got %q, want %q", test.property, test.code, got, test.want)
+		}
+	}
+}
+
+// TestErrors checks that a hostile, foreign or truncated file is an error that names the file and line.
+func TestErrors(t *testing.T) {
+	concepts, relationships := "sct2_Concept_Snapshot_INT_20260801.txt", "sct2_Relationship_Snapshot_INT_20260801.txt"
+	descriptions := "sct2_Description_Snapshot-en_INT_20260801.txt"
+	first := snomedtest.Concept(0)
+	row := "1\t20250101\t1\t900000000000207008\t"
+	for name, test := range map[string]struct {
+		file   string
+		change func(text string) string
+		want   string
+	}{
+		"missing header":    {concepts, func(string) string { return "" }, concepts + " line 1: no header"},
+		"missing column":    {concepts, func(text string) string { return strings.Replace(text, "moduleId", "module", 1) }, "line 1: no column moduleId"},
+		"UTF-16":            {concepts, func(text string) string { return "\xff\xfe" + strings.Join(strings.Split(text, ""), "\x00") }, concepts + " line 1"},
+		"a million columns": {concepts, func(string) string { return "id" + strings.Repeat("\t", 1_000_000) + "\n" }, "more than 64 columns"},
+		"too many fields":   {concepts, func(text string) string { return text + "1" + strings.Repeat("\t", 900_000) + "\n" }, "line 32: 7 columns, but the header has 5"},
+		"huge line":         {concepts, func(text string) string { return text + strings.Repeat("1", 1<<21) }, "line 32: longer than"},
+		"truncated line":    {concepts, func(text string) string { return text[:len(text)-5] }, "line 31: the file ends within this line"},
+		"NUL":               {concepts, func(text string) string { return strings.Replace(text, "20250101", "2025\x000101", 1) + "\x00\n" }, "NUL"},
+		"invalid UTF-8":     {descriptions, func(text string) string { return strings.Replace(text, "SNOMED CT Concept (", "\xff (", 1) }, "line 2: not UTF-8"},
+		"duplicate concept": {concepts, func(text string) string { return text + strings.Split(text, "\n")[30] + "\n" }, "line 32: concept " + snomedtest.Concept(7) + " occurs twice"},
+		"no identifier":     {concepts, func(text string) string { return strings.Replace(text, first, "12345x", 1) }, "line 24: id is not an SCTID"},
+		"no date":           {concepts, func(text string) string { return strings.Replace(text, "20260801", "20261301", 1) }, "line 2: effectiveTime is not a date"},
+		"no status":         {concepts, func(text string) string { return strings.Replace(text, "\t1\t", "\tyes\t", 1) }, "line 2: active is neither"},
+		"unknown concept":   {relationships, func(text string) string { return strings.Replace(text, "404684003", "404684999", 1) }, "404684999 is not a concept of this release"},
+		"cycle": {relationships, func(text string) string {
+			return text + row + "138875005\t" + first + "\t0\t116680003\t900000000000011006\t0\r\n"
+		}, "form a cycle"},
+		"concept is itself": {relationships, func(text string) string {
+			return text + row + first + "\t" + first + "\t0\t116680003\t900000000000011006\t0\r\n"
+		}, "form a cycle"},
+		"group out of range":  {relationships, func(text string) string { return strings.Replace(text, "\t0\t116680003", "\t65536\t116680003", 1) }, "line 2: relationshipGroup"},
+		"type of description": {descriptions, func(text string) string { return strings.Replace(text, "900000000000003001", "900000000000003999", 1) }, "line 2: typeId"},
+		"no descriptions":     {descriptions, nil, "no file sct2_Description_Snapshot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := folderOf(t, snomedtest.Edition{Concepts: 8})
+			path := filepath.Join(folder, "SnomedCT_Synthetic", "Snapshot", "Terminology", test.file)
+			text, err := os.ReadFile(path)
+			if err == nil && test.change == nil {
+				err = os.Remove(path)
+			} else if err == nil {
+				err = os.WriteFile(path, []byte(test.change(string(text))), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = definitions.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
