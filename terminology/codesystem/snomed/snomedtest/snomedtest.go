@@ -92,7 +92,7 @@ func verhoeff(digits string) byte {
 }
 
 // Concept returns the identifier of the i-th concept after the metadata.
-func Concept(i int) string { return SCTID(10_000+i, "00") }
+func Concept(i int) string { return SCTID(2_000_000+i, "00") }
 
 // WriteZip writes the edition to a zip archive.
 func (e Edition) WriteZip(name string) error {
