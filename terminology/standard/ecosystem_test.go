@@ -57,9 +57,15 @@ func TestEcosystem(t *testing.T) {
 // runEcosystem runs the tests in a folder and returns the runner's output.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
-	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
+	return runEcosystemWith(t, terminologytest.Core(t), folder, arguments...)
+}
+
+// runEcosystemWith is like runEcosystem, but with a library that has more content.
+func runEcosystemWith(t *testing.T, l *terminology.Library, folder string, arguments ...string) []byte {
+	t.Helper()
+	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: l, Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
 	defer server.Close()
-	arguments = append([]string{filepath.Join(ecosystem(t), "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
+	arguments = append([]string{filepath.Join(filepath.Dir(folder), "tx-ecosystem", "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
 	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %v", arguments, err)
@@ -91,6 +97,24 @@ func TestEcosystemOfSources(t *testing.T) {
 		passed := "TOTAL pass " + strconv.Itoa(cases.passed) + " of"
 		if !strings.Contains(output, passed) || !strings.Contains(output, cases.failed) || cases.failed == "" && strings.Contains(output, "FAIL") {
 			t.Errorf("%s %s: want %s, failed %q", cases.suite, cases.test, passed, cases.failed)
+		}
+	}
+}
+
+// TestEcosystemOfSNOMED runs HL7's tests for SNOMED CT with their subset, which is licensed and so not part of the repository.
+func TestEcosystemOfSNOMED(t *testing.T) {
+	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of the tests that need content")
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{filepath.Join(folder, "tx-source", "snomed")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suite, mode := range map[string]string{"snomed": "snomed", "sct-ecl": "snomed"} {
+		output := string(runEcosystemWith(t, l, folder, "--modes", mode, "--suite", suite))
+		if strings.Contains(output, "FAIL") || !strings.Contains(output, "TOTAL") {
+			t.Errorf("%s: tests fail", suite)
 		}
 	}
 }

@@ -48,6 +48,7 @@ const isPreferred acceptability = 0x80
 // dialect is a language reference set.
 type dialect struct {
 	refset   sctid
+	number   uint32 // the concept of the reference set, or none
 	language uint8  // language of most of its descriptions
 	tag      string // BCP 47 tag
 }
@@ -234,6 +235,11 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 		}
 	}
 	s.acceptableFrom = append(s.acceptableFrom, uint32(len(s.acceptability)))
+	for i, x := range s.dialects {
+		if s.dialects[i].number = d.loader.index.find(x.refset); s.dialects[i].number != none {
+			s.dialects[i].number = position[s.dialects[i].number]
+		}
+	}
 	s.nameDialects()
 	return s
 }

@@ -1,6 +1,7 @@
 package snomed
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -15,56 +16,59 @@ type edition struct {
 	module sctid
 	date   date
 
-	// unpublished marks a module that no module dependency describes. Its URI begins with http://snomed.info/xsct/.
+	// unpublished marks a module that depends on itself, as tools for extracts write it. Its URI begins with
+	// http://snomed.info/xsct/.
 	unpublished bool
 }
 
 // edition returns the edition and version of the release.
-func (l *loader) edition() (edition, error) {
-	var e edition
-	e.module, e.unpublished = l.editionModule()
+func (l *loader) edition() (e edition, err error) {
+	var fileDate date
+	for _, file := range l.files[conceptFile] {
+		name := strings.TrimSuffix(path.Base(file), ".txt")
+		if d, ok := parseDate([]byte(name[1+strings.LastIndexByte(name, '_'):])); ok {
+			fileDate = max(fileDate, d)
+		}
+	}
+	e.module = l.editionModule(fileDate)
 	for _, d := range l.dependencies {
 		if d.module == e.module {
 			e.date = max(e.date, d.date)
+			e.unpublished = e.unpublished || d.target == e.module
 		}
 	}
-	for _, file := range l.files[conceptFile] {
-		name := strings.TrimSuffix(path.Base(file), ".txt")
-		if d, ok := parseDate([]byte(name[1+strings.LastIndexByte(name, '_'):])); ok && (e.date == 0 || e.unpublished) {
-			e.date = max(e.date, d)
-		}
-	}
-	if e.date == 0 {
+	if e.date = cmp.Or(e.date, fileDate); e.date == 0 {
 		return e, fmt.Errorf("neither the module dependency reference set nor the name of the file %s contains the date of the release", l.files[conceptFile][0])
 	}
 	return e, nil
 }
 
-// editionModule returns the module that identifies the edition: an unpublished module, the core module if all files are
-// international, or otherwise the national module with the most concepts.
-func (l *loader) editionModule() (module sctid, unpublished bool) {
+// editionModule returns the module that identifies the edition: the core module for an international release, or otherwise the
+// national module with the most concepts.
+func (l *loader) editionModule(fileDate date) sctid {
+	isNational := func(file string) bool { return !strings.Contains(path.Base(file), "_INT_") }
+	isOlder := func(d dependency) bool { return d.module == coreModule && d.date != 0 && d.date < fileDate }
+	if !slices.ContainsFunc(l.files[conceptFile], isNational) && !slices.ContainsFunc(l.dependencies, isOlder) {
+		return coreModule
+	}
 	concepts := make([]int, len(l.modules.ids))
 	for _, module := range l.concepts.module {
 		concepts[module]++
 	}
 	best := -1
 	for i, id := range l.modules.ids {
-		isDescribed := slices.ContainsFunc(l.dependencies, func(d dependency) bool { return d.module == id || d.target == id })
 		switch {
-		case id == coreModule || id == metadataModule || concepts[i] == 0:
-		case l.dependencies != nil && !isDescribed:
-			return id, true
 		case id == ukEdition:
-			return id, false
+			return id
+		case id == coreModule || id == metadataModule || concepts[i] == 0:
 		case best < 0 || concepts[i] > concepts[best]:
 			best = i
 		}
 	}
-	isNational := func(file string) bool { return !strings.Contains(path.Base(file), "_INT_") }
-	if best < 0 || !slices.ContainsFunc(l.files[conceptFile], isNational) {
-		return coreModule, false
+	if best < 0 {
+		return coreModule
 	}
-	return l.modules.ids[best], false
+	return l.modules.ids[best]
 }
 
 // uri returns the URI of the edition.

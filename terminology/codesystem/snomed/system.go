@@ -105,6 +105,9 @@ func (l *loader) sortedAttributes(position []uint32) attributes {
 	var a attributes
 	var order []uint32
 	a.from, order = groupByOwner(len(position), l.attributes.source)
+	for source := range len(position) {
+		slices.SortStableFunc(order[a.from[source]:a.from[source+1]], func(a, b uint32) int { return int(l.attributes.group[a]) - int(l.attributes.group[b]) })
+	}
 	a.source, a.kind, a.destination = permute(l.attributes.source, order), permute(l.attributes.kind, order), permute(l.attributes.destination, order)
 	a.group = permute(l.attributes.group, order)
 	a.to, a.byDestination = groupByOwner(len(position), a.destination)
