@@ -97,6 +97,12 @@ type Multilingual interface {
 	HasLanguage(language string) bool
 }
 
+// FormerTexts is a [System] that knows which texts its concepts had.
+type FormerTexts interface {
+	// AppendFormerTexts appends the texts of a concept that are no longer in use. $validate-code accepts them with a warning.
+	AppendFormerTexts(dst []Text, c Concept) []Text
+}
+
 // Searchable is a [List] with a search index.
 type Searchable interface {
 	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. An empty list
@@ -165,6 +171,7 @@ type Concepts struct {
 	Multilingual    Multilingual    // never nil
 	CodeExplainer   CodeExplainer   // never nil
 	FilterEvaluator FilterEvaluator // never nil
+	FormerTexts     FormerTexts     // never nil
 }
 
 // DetectInterfaces returns s with its optional interfaces. It does not call any methods of s, because concepts must not be read
@@ -182,6 +189,7 @@ func DetectInterfaces(s System) Concepts {
 	c.FilterExplainer = interfaceOrEmpty[FilterExplainer](s, emptySystem{})
 	c.CodeExplainer = interfaceOrEmpty[CodeExplainer](s, emptySystem{})
 	c.FilterEvaluator = interfaceOrEmpty[FilterEvaluator](s, emptySystem{})
+	c.FormerTexts = interfaceOrEmpty[FormerTexts](s, emptySystem{})
 	return c
 }
 
@@ -226,6 +234,7 @@ func (emptySystem) AppendExtensions(dst []Extension, _ Concept) []Extension { re
 func (emptySystem) FilterValue(_ int, value string) (string, error)         { return value, nil }
 func (emptySystem) Explain(Concept, int, string, string) string             { return "" }
 func (emptySystem) InvalidReason([]byte) string                             { return "" }
+func (emptySystem) AppendFormerTexts(dst []Text, _ Concept) []Text          { return dst }
 
 func (emptySystem) EvaluateFilter(string, string, string, func(int) error) (bitset.Set, bool, error) {
 	return nil, false, nil

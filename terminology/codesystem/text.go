@@ -27,6 +27,9 @@ type Text struct {
 	// IsFromValueSet reports whether the value set, rather than the code system, contains the text.
 	IsFromValueSet bool
 
+	// IsFormer reports whether the text is no longer in use; see [FormerTexts].
+	IsFormer bool
+
 	// Source is the canonical of the supplement that contains the text, or empty.
 	Source string
 }

@@ -32,6 +32,7 @@ type CodeSystem struct {
 	edition        string              // Edition of a source: see [codesystem.Source]
 	byValue        string              // ValueSetProperty of a source: see [codesystem.Source]
 	isBuiltIn      bool                // from a source: concepts are loaded on first use and must not be read earlier
+	isReleased     bool                // from a release, which also implies the value sets
 	systemIndex    uint32              // index of the URL in SystemTable.List
 	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }

@@ -169,7 +169,7 @@ func (l *resourceLoader) addRelease(content *ReleaseContent) error {
 		if err != nil {
 			return err
 		}
-		cs.isBuiltIn = false
+		cs.isBuiltIn, cs.isReleased = false, true
 		if w, ok := s.System.(weighable); ok {
 			l.definitions.Usage.applyTo(s.URL, w)
 		}
@@ -291,6 +291,7 @@ func (d *Set) impliedValueSet(reference string) (*ValueSet, bool) {
 
 func newImpliedValueSet(reference, url string, cs *CodeSystem, implied *ImpliedValueSet) *ValueSet {
 	vs := newImplicitValueSet(reference, cs, implied.Include)
+	_, vs.Version = outcome.SplitCanonical(strings.TrimPrefix(reference, url))
 	vs.URL, vs.Name, vs.Title = url, cmp.Or(implied.Name, vs.Name), cmp.Or(implied.Title, vs.Title)
 	return vs
 }

@@ -119,7 +119,7 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	}
 	system, query, ok := strings.Cut(address, "?fhir_vs")
 	index := d.Systems.CodeSystem(system, version)
-	if !ok || index == None {
+	if !ok || index == None || d.Systems.CodeSystems[index].isReleased {
 		return nil, false
 	}
 	set := ConceptSet{System: system, Version: version}

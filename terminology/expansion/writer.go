@@ -214,7 +214,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, complete
 	return dst
 }
 
-// incompleteReasons returns why codes may be missing. The texts are those of other servers, because clients may expect them.
+// incompleteReasons returns why codes may be missing. A reason may be empty. The texts are those of other servers, because clients may expect them.
 func (w *Writer) incompleteReasons() (reasons []string) {
 	for _, index := range w.expansion.CodeList.CodeSystems {
 		if cs := w.expansion.Definitions.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
@@ -224,6 +224,13 @@ func (w *Writer) incompleteReasons() (reasons []string) {
 	for _, b := range w.expansion.CodeList.GrammarBases {
 		cs := w.expansion.Definitions.Systems.CodeSystems[b.CodeSystem]
 		definitions.AppendUnique(&reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.CommonCodes))
+	}
+	for _, open := range w.expansion.CodeList.OpenGrammars {
+		reason := "" // HL7's tests require this
+		if !open.HasFilter {
+			reason = fmt.Sprintf("The code System '%s' has a grammar and so has infinite members", w.expansion.Definitions.Systems.CodeSystems[open.CodeSystem].URL)
+		}
+		definitions.AppendUnique(&reasons, reason)
 	}
 	for _, index := range w.expansion.CodeList.UserAssignedOmitted {
 		reasons = append(reasons, "User-assigned codes of the code system "+w.expansion.Definitions.Systems.CodeSystems[index].URL+" are not listed")
@@ -239,8 +246,10 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 		if list.IsEmpty() {
 			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
-		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
-		dst = append(fhirjson.AppendString(dst, reason), '}')
+		if reason != "" {
+			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
+			dst = append(fhirjson.AppendString(dst, reason), '}')
+		}
 	}
 	for _, p := range w.extensions.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)

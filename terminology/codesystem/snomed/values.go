@@ -47,6 +47,17 @@ func (s *System) declareProperties() {
 	}
 }
 
+// AppendFormerTexts implements [codesystem.FormerTexts] with inactive descriptions.
+func (s *System) AppendFormerTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	d := &s.descriptions
+	for row, end := d.rows(c.Number); row < end; row++ {
+		if d.flags[row]&isInactive != 0 && d.flags[row]&typeMask != isDefinition {
+			dst = append(dst, codesystem.Text{Language: d.languages[d.language[row]], Value: s.TextAt(d.term[row]), IsFormer: true})
+		}
+	}
+	return dst
+}
+
 // Properties returns the properties of concepts.
 func (s *System) Properties() []codesystem.Property { return s.properties }
 

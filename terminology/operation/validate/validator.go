@@ -613,6 +613,9 @@ func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) er
 		v.displays.checkLookupOnly(c, d.display)
 		return nil
 	}
+	if c.Display != "" && d.codeSystem != nil && d.entry.HasConcept() {
+		texts = d.codeSystem.Concepts.FormerTexts.AppendFormerTexts(texts, d.entry.LocatedConcept)
+	}
 	v.displays.check(c, texts, v.definitions.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
 	if known {
 		v.checkStatus(c, d)
