@@ -1,8 +1,11 @@
 package snomed
 
 import (
+	"os"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,15 +32,28 @@ func BenchmarkLoad(b *testing.B) {
 				b.ReportMetric(cpuSeconds()-before, "cpu-s/read")
 				l.IndexLarge(b.Context(), definitions.DiscardLogger)
 				b.ReportMetric(cpuSeconds()-before, "cpu-s/ready")
-				runtime.GC()
-				var memory runtime.MemStats
-				runtime.ReadMemStats(&memory)
-				b.ReportMetric(float64(memory.HeapInuse)/1e6, "MB-heap")
+				debug.FreeOSMemory()
+				b.ReportMetric(residentMegabytes(b), "MB-resident")
 				b.ReportMetric(float64(offheap.BytesInUse())/1e6, "MB-offheap")
 				l.Use(func() {})
 			}
 		})
 	}
+}
+
+// residentMegabytes returns the resident memory of the process (proc_pid_status).
+func residentMegabytes(b *testing.B) float64 {
+	b.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return kilobytes * 1024 / 1e6
 }
 
 // cpuSeconds returns the CPU time that the process has used.

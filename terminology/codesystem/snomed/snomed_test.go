@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -81,11 +82,43 @@ func TestZipEqualsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Use(func() {
-		zipped, folder := l.Systems.CodeSystems[0].Concepts, systemOf(t, synthetic)
-		if a, b := zipped.List.AppendConcepts(nil), folder.AppendConcepts(nil); string(a) != string(b) {
+		zipped, folder := l.Systems.CodeSystems[0].Concepts.System.(*System), systemOf(t, synthetic)
+		if a, b := zipped.Table.AppendConcepts(nil), folder.Table.AppendConcepts(nil); string(a) != string(b) {
 			t.Error("different concepts")
 		}
 	})
+}
+
+// TestWatch checks that a replaced archive is swapped in, and that a defective one changes nothing.
+func TestWatch(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "SnomedCT.zip")
+	replace := func(e snomedtest.Edition, size int64) {
+		next := archive + ".new"
+		if err := e.WriteZip(next); err != nil {
+			t.Fatal(err)
+		}
+		if size > 0 {
+			if err := os.Truncate(next, size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Rename(next, archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(snomedtest.Edition{Concepts: 100}, 0)
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{archive}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(snomedtest.Edition{Concepts: 200}, 1000)
+	if err := w.Refresh(t.Context()); err == nil || w.Current().Definitions().Counts().Concepts != 122 {
+		t.Errorf("a defective archive: %v, %v", err, w.Current().Definitions().Counts())
+	}
+	replace(snomedtest.Edition{Concepts: 200}, 0)
+	if err := w.Refresh(t.Context()); err != nil || w.Current().Definitions().Counts().Concepts != 222 {
+		t.Errorf("a new archive: %v, %v", err, w.Current().Definitions().Counts())
+	}
 }
 
 // TestTexts checks displays and designations in all languages.

@@ -47,6 +47,9 @@ func (s *System) declareProperties() {
 	}
 }
 
+// AppendConcepts appends nothing, because the concepts are too many for a resource. It replaces the method of the table.
+func (s *System) AppendConcepts(dst []byte) []byte { return dst }
+
 // AppendFormerTexts implements [codesystem.FormerTexts] with inactive descriptions.
 func (s *System) AppendFormerTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	d := &s.descriptions
