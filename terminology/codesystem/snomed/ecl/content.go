@@ -69,11 +69,13 @@ type Content interface {
 // NoConcept is the number of a concept that is not part of the edition.
 const NoConcept = ^uint32(0)
 
-// Metadata contains columns of the concept file. EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished concept.
-// Module and DefinitionStatus are concepts, or [NoConcept].
+// Metadata contains columns of the concept file.
 type Metadata struct {
-	Module, DefinitionStatus uint32
-	EffectiveTime            uint32
+	// Module and DefinitionStatus are SCTIDs.
+	Module, DefinitionStatus uint64
+
+	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished concept.
+	EffectiveTime uint32
 }
 
 // Relationships are the columns of the relationship file, sorted by source, then group. The source and type of a row are always
@@ -86,7 +88,7 @@ type Relationships struct {
 	Source, Type, Destination []uint32
 	Group                     []uint16
 
-	// ByDestination contains the rows sorted by destination; rows ByDestination[To[i]:To[i+1]] have the destination i.
+	// ByDestination contains the rows sorted by destination, then row; rows ByDestination[To[i]:To[i+1]] have the destination i.
 	To, ByDestination []uint32
 }
 
@@ -102,8 +104,11 @@ type ConcreteValues struct {
 
 // Member is a row of a reference set.
 type Member struct {
-	// Component is the concept in referencedComponentId. Module is the concept in moduleId. Either may be [NoConcept].
-	Component, Module uint32
+	// Component is the concept in referencedComponentId, or [NoConcept].
+	Component uint32
+
+	// Module is the SCTID in moduleId.
+	Module uint64
 
 	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished row.
 	EffectiveTime uint32
@@ -126,8 +131,8 @@ type Description struct {
 	// Language is the language code as in the file, such as en.
 	Language string
 
-	// Type and Module are concepts. Either may be [NoConcept].
-	Type, Module uint32
+	// Type and Module are SCTIDs.
+	Type, Module uint64
 
 	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished description.
 	EffectiveTime uint32
@@ -139,5 +144,5 @@ type Description struct {
 	Dialects []Dialect
 }
 
-// Dialect is a row of a language reference set. Refset and Acceptability are concepts.
-type Dialect struct{ Refset, Acceptability uint32 }
+// Dialect is a row of a language reference set, as SCTIDs.
+type Dialect struct{ Refset, Acceptability uint64 }
