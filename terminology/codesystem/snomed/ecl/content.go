@@ -55,11 +55,9 @@ type Content interface {
 	// returns false. The Description and its fields are valid only during the call.
 	EachDescription(concept uint32, visit func(d *Description) bool)
 
-	// FindWords returns a superset of the concepts with a description that contains each of words as the beginning of a word.
-	// Words are decomposed (NFKD), without combining marks and in lower case, as [textindex.Fold] returns them. The
-	// superset includes matches in inactive descriptions, text definitions and all languages. ok is false if the content
-	// cannot search faster than the evaluator would by reading all descriptions. The error is that of spend, which charges
-	// steps of about fifty nanoseconds.
+	// FindWords returns a superset of the concepts with an active description or text definition that contains each of words as
+	// the beginning of a word. Words have the form in which [textindex.Fold] returns them. ok is false if the content has no
+	// index. The error is that of spend, which charges steps of about fifty nanoseconds.
 	FindWords(words []string, spend func(steps int) error) (concepts bitset.Set, ok bool, err error)
 
 	// Metadata returns the columns of the concept file for a concept.

@@ -1,6 +1,7 @@
 package ecl
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -291,11 +292,10 @@ func (p *parser) dialect(dialect func() node) dialectCriterion {
 
 // acceptability parses an optional acceptabilitySet.
 func (p *parser) acceptability() (list []uint64) {
-	if !p.next("(") {
-		p.expect("an acceptability in parentheses")
+	if !p.accept("(") {
 		return nil
 	}
-	for _, n := range parseSet(p, p.acceptabilityValue) {
+	for _, n := range parseItems(p, p.acceptabilityValue) {
 		list = append(list, uint64(n.(concept)))
 	}
 	return list
@@ -368,24 +368,22 @@ func (p *parser) history(operand node) node {
 	if p.acceptWord("HISTORY") < 0 {
 		p.failExpected("HISTORY")
 	}
-	n := &history{operand: operand, profile: "MAX"}
-	profile := p.historyProfile()
-	p.emit("HISTORY" + profile)
-	switch {
-	case profile != "":
-		n.profile = profile[1:]
-	case p.accept("("):
+	n := &history{operand: operand, profile: p.historyProfile()}
+	from := len(p.canonical)
+	p.emit("HISTORY")
+	if n.profile == "" && p.accept("(") {
 		n.subset = p.expression()
 		p.require(")")
-		if n.subset == any(anyConcept{}) {
-			n.subset = nil
-		}
+	}
+	if n.subset == nil || isWildcard(n.subset) {
+		n.subset, n.profile, p.canonical = nil, cmp.Or(n.profile, "MAX"), p.canonical[:from]
+		p.emit("HISTORY-" + n.profile)
 	}
 	p.require("}}")
 	return n
 }
 
-// historyProfile parses an optional historyProfileSuffix and returns it in canonical form.
+// historyProfile parses an optional historyProfileSuffix.
 func (p *parser) historyProfile() string {
 	if p.at() != '-' && p.at() != '_' {
 		return ""
@@ -395,7 +393,7 @@ func (p *parser) historyProfile() string {
 	if i < 0 {
 		p.failExpected("MIN, MOD or MAX")
 	}
-	return []string{"-MIN", "-MOD", "-MAX"}[i]
+	return []string{"MIN", "MOD", "MAX"}[i]
 }
 
 // dialectAliases are the language reference sets of dialects (appendix C). Examples of the specification also use the aliases

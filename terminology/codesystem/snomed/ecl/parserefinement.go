@@ -2,6 +2,7 @@ package ecl
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -295,11 +296,21 @@ var escapes = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\*`, `*`)
 
 func unescape(raw string) string { return escapes.Replace(raw) }
 
-// parseSet parses one item, or items in parentheses.
+// parseSet parses one item, or items in parentheses. The canonical text of one item has no parentheses.
 func parseSet[T any](p *parser, item func() T) []T {
 	if !p.accept("(") {
 		return []T{item()}
 	}
+	from := len(p.canonical) - 2 // of " ("
+	list := parseItems(p, item)
+	if len(list) == 1 {
+		p.canonical = slices.Delete(p.canonical[:len(p.canonical)-2], from, from+2)
+	}
+	return list
+}
+
+// parseItems parses items up to a closing parenthesis.
+func parseItems[T any](p *parser, item func() T) []T {
 	list := []T{item()}
 	for !p.accept(")") {
 		list = append(list, item())
