@@ -55,11 +55,9 @@ type Content interface {
 	// returns false. The Description and its fields are valid only during the call.
 	EachDescription(concept uint32, visit func(d *Description) bool)
 
-	// FindWords returns a superset of the concepts with a description that contains each of words as the beginning of a word.
-	// Words are decomposed (NFKD), without combining marks and in lower case, as [textindex.Fold] returns them. The
-	// superset includes matches in inactive descriptions, text definitions and all languages. ok is false if the content
-	// cannot search faster than the evaluator would by reading all descriptions. The error is that of spend, which charges
-	// steps of about fifty nanoseconds.
+	// FindWords returns a superset of the concepts with an active description or text definition that contains each of words as
+	// the beginning of a word. Words have the form in which [textindex.Fold] returns them. ok is false if the content has no
+	// index. The error is that of spend, which charges steps of about fifty nanoseconds.
 	FindWords(words []string, spend func(steps int) error) (concepts bitset.Set, ok bool, err error)
 
 	// Metadata returns the columns of the concept file for a concept.
@@ -69,11 +67,13 @@ type Content interface {
 // NoConcept is the number of a concept that is not part of the edition.
 const NoConcept = ^uint32(0)
 
-// Metadata contains columns of the concept file. EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished concept.
-// Module and DefinitionStatus are concepts, or [NoConcept].
+// Metadata contains columns of the concept file.
 type Metadata struct {
-	Module, DefinitionStatus uint32
-	EffectiveTime            uint32
+	// Module and DefinitionStatus are SCTIDs.
+	Module, DefinitionStatus uint64
+
+	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished concept.
+	EffectiveTime uint32
 }
 
 // Relationships are the columns of the relationship file, sorted by source, then group. The source and type of a row are always
@@ -86,7 +86,7 @@ type Relationships struct {
 	Source, Type, Destination []uint32
 	Group                     []uint16
 
-	// ByDestination contains the rows sorted by destination; rows ByDestination[To[i]:To[i+1]] have the destination i.
+	// ByDestination contains the rows sorted by destination, then row; rows ByDestination[To[i]:To[i+1]] have the destination i.
 	To, ByDestination []uint32
 }
 
@@ -102,8 +102,11 @@ type ConcreteValues struct {
 
 // Member is a row of a reference set.
 type Member struct {
-	// Component is the concept in referencedComponentId. Module is the concept in moduleId. Either may be [NoConcept].
-	Component, Module uint32
+	// Component is the concept in referencedComponentId, or [NoConcept].
+	Component uint32
+
+	// Module is the SCTID in moduleId.
+	Module uint64
 
 	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished row.
 	EffectiveTime uint32
@@ -126,8 +129,8 @@ type Description struct {
 	// Language is the language code as in the file, such as en.
 	Language string
 
-	// Type and Module are concepts. Either may be [NoConcept].
-	Type, Module uint32
+	// Type and Module are SCTIDs.
+	Type, Module uint64
 
 	// EffectiveTime is YYYYMMDD as a number, or 0 for an unpublished description.
 	EffectiveTime uint32
@@ -139,5 +142,5 @@ type Description struct {
 	Dialects []Dialect
 }
 
-// Dialect is a row of a language reference set. Refset and Acceptability are concepts.
-type Dialect struct{ Refset, Acceptability uint32 }
+// Dialect is a row of a language reference set, as SCTIDs.
+type Dialect struct{ Refset, Acceptability uint64 }

@@ -1,0 +1,426 @@
+package ecl
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// test is a condition for a component of type T.
+type test[T any] func(*T) bool
+
+// all returns the condition that all tests hold.
+func all[T any](tests []test[T]) test[T] {
+	return func(x *T) bool {
+		for _, t := range tests {
+			if !t(x) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// status are the columns that concepts, descriptions and members of reference sets share.
+type status struct {
+	active        bool
+	module        uint64
+	effectiveTime uint32
+}
+
+// statusTest returns the test of a criterion for a common column, or nil if the column is another one.
+func (v *evaluation) statusTest(c *criterion) func(status) bool {
+	switch c.field {
+	case "active":
+		return func(s status) bool {
+			return (c.words[0] == "*" || s.active == (c.words[0] == "1")) == (c.operator == "=")
+		}
+	case "moduleId":
+		isModule := v.idTest(c.operator, c.values)
+		return func(s status) bool { return isModule(s.module) }
+	case "effectiveTime":
+		matches := dateTest(c)
+		return func(s status) bool { return matches(s.effectiveTime) }
+	}
+	return nil
+}
+
+// dateTest returns the condition that a date satisfies a comparison: with one of the dates, or with all of them if the operator is
+// !=. Only = and != match unpublished components (section 6.9).
+func dateTest(c *criterion) func(date uint32) bool {
+	return func(date uint32) bool {
+		for _, word := range c.words {
+			other, _ := strconv.Atoi(word) // 0 for the empty string
+			matches := compare(c.operator, cmp.Compare(int(date), other))
+			if c.operator != "=" && c.operator != "!=" {
+				matches = matches && date > 0 && other > 0
+			}
+			if matches != (c.operator == "!=") {
+				return matches
+			}
+		}
+		return c.operator == "!="
+	}
+}
+
+func hasActiveCriterion(criteria []criterion) bool {
+	return slices.ContainsFunc(criteria, func(c criterion) bool { return c.field == "active" })
+}
+
+func (v *evaluation) filter(n *filtered) bitset.Set {
+	if n.kind == 'D' {
+		return v.descriptionFilter(n)
+	}
+	var operand bitset.Set
+	if isWildcard(n.operand) && hasActiveCriterion(n.criteria) {
+		operand = v.newSet()
+		for c := range uint32(v.content.Len()) {
+			operand.Add(c)
+		}
+	} else {
+		operand = v.evaluate(n.operand)
+	}
+	return v.conceptFilter(operand, n.criteria)
+}
+
+func (v *evaluation) conceptFilter(operand bitset.Set, criteria []criterion) bitset.Set {
+	result := v.clone(operand)
+	for i := range criteria {
+		c := &criteria[i]
+		if c.field == "active" {
+			v.filterActive(result, c)
+			continue
+		}
+		isStatus, matches := v.statusTest(c), func(uint64) bool { return false }
+		if isStatus == nil {
+			matches = v.idTest(c.operator, c.values)
+		}
+		result.Each(func(concept uint32) {
+			m := v.content.Metadata(concept)
+			if isStatus != nil && !isStatus(status{module: m.Module, effectiveTime: m.EffectiveTime}) || isStatus == nil && !matches(m.DefinitionStatus) {
+				result.Remove(concept)
+			}
+		})
+		v.charge(result.Count() / 4)
+	}
+	return result
+}
+
+// filterActive applies a criterion for active concepts to a set.
+func (v *evaluation) filterActive(s bitset.Set, c *criterion) {
+	isActive := v.statusTest(c)
+	if !isActive(status{active: true}) {
+		s.Subtract(v.content.Active())
+	}
+	if !isActive(status{active: false}) {
+		s.Intersect(v.content.Active())
+	}
+}
+
+func (v *evaluation) descriptionFilter(n *filtered) bitset.Set {
+	var tests []test[Description]
+	if !hasActiveCriterion(n.criteria) {
+		tests = append(tests, func(d *Description) bool { return d.Active })
+	}
+	for i := range n.criteria {
+		tests = append(tests, v.descriptionTest(&n.criteria[i]))
+	}
+	matches, operand, result := all(tests), v.evaluate(n.operand), v.newSet()
+	if !hasActiveCriterion(n.criteria) {
+		operand = v.withWords(operand, n.criteria)
+	}
+	operand.Each(func(concept uint32) {
+		steps := 1
+		v.content.EachDescription(concept, func(d *Description) bool {
+			steps += 1 + len(d.Term)/32
+			if matches(d) {
+				result.Add(concept)
+			}
+			return !result.Has(concept)
+		})
+		v.charge(steps)
+	})
+	return result
+}
+
+// withWords returns the members of a set that may have descriptions with all words of the criteria.
+func (v *evaluation) withWords(operand bitset.Set, criteria []criterion) bitset.Set {
+	for _, c := range criteria {
+		if c.field != "term" || c.operator != "=" {
+			continue
+		}
+		if found := v.findTerms(c.terms); found != nil {
+			v.charge(1 + len(found)/32)
+			found.Intersect(operand)
+			operand = found
+		}
+	}
+	return operand
+}
+
+// findTerms returns a superset of the concepts with one of the search terms, or nil if the content cannot search them.
+func (v *evaluation) findTerms(terms []searchTerm) bitset.Set {
+	result := v.newSet()
+	for _, t := range terms {
+		words := strings.Fields(textindex.Fold(unescape(t.text)))
+		if t.kind != "match" || len(words) == 0 {
+			return nil
+		}
+		found, ok, err := v.content.FindWords(words, func(steps int) error { v.charge(steps); return nil })
+		switch {
+		case err != nil:
+			panic(stopped{err})
+		case !ok:
+			return nil
+		}
+		result.Union(found)
+	}
+	return result
+}
+
+func (v *evaluation) descriptionTest(c *criterion) test[Description] {
+	if isStatus := v.statusTest(c); isStatus != nil {
+		return func(d *Description) bool { return isStatus(status{d.Active, d.Module, d.EffectiveTime}) }
+	}
+	isEqual := c.operator == "="
+	switch c.field {
+	case "term":
+		matches := anyTerm(c.terms)
+		return func(d *Description) bool { return matches(d.Term) == isEqual }
+	case "language":
+		return func(d *Description) bool { return slices.Contains(c.words, strings.ToLower(d.Language)) == isEqual }
+	case "typeId":
+		isType := v.idTest(c.operator, c.values)
+		return func(d *Description) bool { return isType(d.Type) }
+	case "id":
+		return func(d *Description) bool { return slices.Contains(c.words, strconv.FormatUint(d.ID, 10)) == isEqual }
+	}
+	matches := v.dialectTest(c.dialects)
+	return func(d *Description) bool { return slices.ContainsFunc(d.Dialects, matches) == isEqual }
+}
+
+// dialectTest returns the condition that a row of a language reference set matches one of the alternatives.
+func (v *evaluation) dialectTest(list []dialectCriterion) func(Dialect) bool {
+	refsets := make([]func(uint64) bool, len(list))
+	for i, c := range list {
+		refsets[i] = v.idTest("=", c.refsets)
+	}
+	return func(d Dialect) bool {
+		for i, isRefset := range refsets {
+			if isRefset(d.Refset) && (list[i].acceptability == nil || slices.Contains(list[i].acceptability, d.Acceptability)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// refsetsIn returns the reference sets in an expression.
+func (v *evaluation) refsetsIn(n node) []uint32 {
+	all := v.content.Refsets()
+	if isWildcard(n) {
+		return all
+	}
+	s := v.evaluate(n)
+	v.charge(1 + len(all)/8)
+	return slices.DeleteFunc(slices.Clone(all), func(refset uint32) bool { return !s.Has(refset) })
+}
+
+func (v *evaluation) memberOf(n *memberOf) bitset.Set {
+	if n.containing {
+		return v.refsetsContaining(n)
+	}
+	result, columns := v.newSet(), &columnUse{fields: make(map[string]bool)}
+	refsets := v.refsetsIn(n.operand)
+	for _, refset := range refsets {
+		if len(n.filters) == 0 && len(n.fields) == 0 {
+			members := v.content.Members(refset)
+			v.charge(1 + len(members)/16)
+			for _, c := range members {
+				result.Add(c)
+			}
+			continue
+		}
+		v.addMembers(result, refset, n, columns)
+	}
+	if len(refsets) > 0 {
+		columns.check(v)
+	}
+	return result
+}
+
+// columnUse records whether the columns in an expression exist in at least one of the reference sets: otherwise, the expression is
+// erroneous (section 6.1).
+type columnUse struct{ fields map[string]bool }
+
+func (u *columnUse) check(v *evaluation) {
+	for field, exists := range u.fields {
+		if !exists {
+			v.fail("the reference sets have no column %s", field)
+		}
+	}
+}
+
+// column returns the index of a column in the additional columns of a reference set: -1 for referencedComponentId, -2 for an
+// unknown column.
+func (u *columnUse) column(field string, columns []string) int {
+	i := slices.IndexFunc(columns, func(name string) bool { return strings.EqualFold(name, field) })
+	if i < 0 && !strings.EqualFold(field, "referencedComponentId") {
+		i = -2
+	}
+	u.fields[field] = u.fields[field] || i > -2
+	return i
+}
+
+// addMembers adds the selected column of the rows that match all filters.
+func (v *evaluation) addMembers(result bitset.Set, refset uint32, n *memberOf, use *columnUse) {
+	columns := v.content.MemberFields(refset)
+	selected := append([]string(nil), n.fields...)
+	switch {
+	case len(selected) == 0 || selected[0] == "*" && len(columns) == 0:
+		selected = []string{"referencedComponentId"}
+	case len(selected) > 1 || selected[0] == "*":
+		v.fail("a value set has concepts, not rows: select one column of the reference sets")
+	}
+	column := use.column(selected[0], columns)
+	v.eachMember(refset, n.filters, use, func(m *Member) bool {
+		value := m.Component
+		if column >= 0 {
+			value = v.fieldConcept(m.Fields[column])
+		}
+		if column > -2 && value != NoConcept {
+			result.Add(value)
+		}
+		return true
+	})
+}
+
+// fieldConcept returns the concept with an SCTID as text, or [NoConcept].
+func (v *evaluation) fieldConcept(text []byte) uint32 {
+	if id, err := strconv.ParseUint(string(text), 10, 64); err == nil {
+		if number, ok := v.content.Number(id); ok {
+			return number
+		}
+	}
+	return NoConcept
+}
+
+// refsetsContaining returns the reference sets with a row for one of the concepts.
+func (v *evaluation) refsetsContaining(n *memberOf) bitset.Set {
+	result, operand, use := v.newSet(), v.evaluate(n.operand), &columnUse{fields: make(map[string]bool)}
+	for _, refset := range v.content.Refsets() {
+		if len(n.filters) > 0 {
+			v.eachMember(refset, n.filters, use, func(m *Member) bool {
+				found := m.Component != NoConcept && operand.Has(m.Component)
+				if found {
+					result.Add(refset)
+				}
+				return !found
+			})
+			continue
+		}
+		members := v.content.Members(refset)
+		v.charge(1 + len(members)/16)
+		if slices.ContainsFunc(members, operand.Has) {
+			result.Add(refset)
+		}
+	}
+	use.check(v)
+	return result
+}
+
+// eachMember calls visit with the rows of a reference set that satisfy all filters, until visit returns false.
+func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use *columnUse, visit func(m *Member) bool) {
+	columns := v.content.MemberFields(refset)
+	var tests []test[Member]
+	isActive := test[Member](func(m *Member) bool { return m.Active })
+	for _, criteria := range filters {
+		for i := range criteria {
+			tests = append(tests, v.memberTest(&criteria[i], use.column, columns))
+		}
+		if hasActiveCriterion(criteria) {
+			isActive = nil
+		}
+	}
+	if isActive != nil {
+		tests = append(tests, isActive)
+	}
+	matches := all(tests)
+	v.content.EachMember(refset, func(m *Member) bool {
+		v.charge(1 + len(m.Fields))
+		return !matches(m) || visit(m)
+	})
+}
+
+func (v *evaluation) memberTest(c *criterion, column func(string, []string) int, columns []string) test[Member] {
+	if isStatus := v.statusTest(c); isStatus != nil {
+		return func(m *Member) bool { return isStatus(status{m.Active, m.Module, m.EffectiveTime}) }
+	}
+	switch i := column(c.field, columns); i {
+	case -2:
+		return func(*Member) bool { return false }
+	case -1:
+		matches := v.componentTest(c)
+		return func(m *Member) bool { return m.Component != NoConcept && matches(m.Component) }
+	default:
+		matches := v.fieldTest(c)
+		return func(m *Member) bool { return matches(m.Fields[i]) }
+	}
+}
+
+// componentTest returns the test of a criterion for referencedComponentId.
+func (v *evaluation) componentTest(c *criterion) func(component uint32) bool {
+	if c.values == nil {
+		matches := v.fieldTest(c)
+		return func(component uint32) bool { return matches(strconv.AppendUint(nil, v.content.ID(component), 10)) }
+	}
+	isAny, s := isWildcard(c.values), v.evaluate(c.values)
+	return func(component uint32) bool { return (isAny || s.Has(component)) == (c.operator == "=") }
+}
+
+// fieldTest returns the test of a criterion for an additional column.
+func (v *evaluation) fieldTest(c *criterion) func(value []byte) bool {
+	isEqual := c.operator == "="
+	switch {
+	case c.values != nil:
+		isAny, s := isWildcard(c.values), v.evaluate(c.values)
+		return func(value []byte) bool {
+			number := v.fieldConcept(value)
+			return (number != NoConcept && (isAny || s.Has(number))) == isEqual
+		}
+	case c.terms != nil:
+		matches := anyTerm(c.terms)
+		return func(value []byte) bool { return matches(value) == isEqual }
+	case c.words[0] == "true" || c.words[0] == "false":
+		return func(value []byte) bool { return fieldBoolean(value) == c.words[0] == isEqual }
+	}
+	number, ok := parseNumber(c.words[0])
+	if !ok {
+		matches := dateTest(c)
+		return func(value []byte) bool {
+			date, err := strconv.ParseUint(string(value), 10, 32)
+			return err == nil && matches(uint32(date))
+		}
+	}
+	return func(value []byte) bool {
+		n, ok := parseNumber("#" + string(bytes.TrimPrefix(value, []byte("#"))))
+		return ok && compare(c.operator, cmp.Compare(n, number))
+	}
+}
+
+// fieldBoolean returns true or false for the notations of booleans in release files.
+func fieldBoolean(value []byte) string {
+	switch text := strings.ToLower(string(value)); text {
+	case "1":
+		return "true"
+	case "0":
+		return "false"
+	default:
+		return text
+	}
+}

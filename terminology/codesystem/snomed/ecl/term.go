@@ -1,0 +1,135 @@
+package ecl
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// anyTerm returns the condition that a text matches one of the search terms.
+func anyTerm(terms []searchTerm) func(text []byte) bool {
+	matchers := make([]func(text []byte) bool, len(terms))
+	for i, t := range terms {
+		matchers[i] = t.matcher()
+	}
+	return func(text []byte) bool {
+		for _, matches := range matchers {
+			if matches(text) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (t searchTerm) matcher() func(text []byte) bool {
+	switch t.kind {
+	case "exact":
+		exact := unescape(t.text)
+		return func(text []byte) bool { return string(text) == exact }
+	case "wild":
+		return wildMatcher(splitWild(t.text))
+	}
+	var words [][]byte
+	for _, word := range strings.Fields(unescape(t.text)) {
+		words = append(words, decompose([]byte(word)))
+	}
+	return func(text []byte) bool {
+		text = decompose(text)
+		for _, word := range words {
+			if !hasWord(text, word) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// decompose returns a text in lower case with marks separate from letters. It returns s if that is its form already.
+func decompose(s []byte) []byte {
+	isASCII, isLower := true, true
+	for _, c := range s {
+		isASCII = isASCII && c < utf8.RuneSelf
+		isLower = isLower && (c < 'A' || c > 'Z')
+	}
+	switch {
+	case !isASCII:
+		return bytes.ToLower(norm.NFKD.Bytes(s))
+	case !isLower:
+		return bytes.ToLower(s)
+	}
+	return s
+}
+
+// hasWord reports whether a word in text begins with prefix. Both are decomposed. A letter without marks in prefix matches the
+// letter with any marks in text, but not the reverse (section 5.5).
+func hasWord(text, prefix []byte) bool {
+	within := false
+	for i, r := range string(text) {
+		if !within && hasPrefix(text[i:], prefix) {
+			return true
+		}
+		within = unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+	}
+	return false
+}
+
+func hasPrefix(text, prefix []byte) bool {
+	for len(prefix) > 0 {
+		r, n := utf8.DecodeRune(prefix)
+		s, m := utf8.DecodeRune(text)
+		if r != s {
+			return false
+		}
+		text, prefix = text[m:], prefix[n:]
+		if next, _ := utf8.DecodeRune(prefix); len(prefix) > 0 && !unicode.IsMark(next) {
+			text = bytes.TrimLeftFunc(text, unicode.IsMark)
+		}
+	}
+	return true
+}
+
+// splitWild splits a pattern at its stars and removes escapes.
+func splitWild(pattern string) (parts [][]byte) {
+	part := []byte{}
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '*':
+			parts, part = append(parts, part), []byte{}
+			continue
+		case '\\':
+			i++
+		}
+		part = append(part, pattern[i])
+	}
+	return append(parts, part)
+}
+
+// wildMatcher returns the condition that a text consists of parts with any text between them, ignoring case.
+func wildMatcher(parts [][]byte) func(text []byte) bool {
+	for i, part := range parts {
+		parts[i] = bytes.ToLower(part)
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	return func(text []byte) bool {
+		text = bytes.ToLower(text)
+		if len(parts) == 1 {
+			return bytes.Equal(text, first)
+		}
+		if len(text) < len(first)+len(last) || !bytes.HasPrefix(text, first) || !bytes.HasSuffix(text, last) {
+			return false
+		}
+		text = text[len(first) : len(text)-len(last)]
+		for _, part := range parts[1 : len(parts)-1] {
+			i := bytes.Index(text, part)
+			if i < 0 {
+				return false
+			}
+			text = text[i+len(part):]
+		}
+		return true
+	}
+}
