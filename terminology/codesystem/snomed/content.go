@@ -13,11 +13,6 @@ type eclContent struct {
 	concrete      ecl.ConcreteValues
 	refsetNumbers []uint32           // concepts that are reference sets, in ascending order
 	byNumber      map[uint32]*refset // by concept
-	moduleNumbers []uint32           // by index in System.modules: the concept, or ecl.NoConcept
-	// Concepts by type, acceptability and definition status.
-	types                 [3]uint32
-	preferred, acceptable uint32
-	defined, primitive    uint32
 }
 
 // Concepts that only constraints refer to.
@@ -34,11 +29,6 @@ func newECLContent(s *System) *eclContent {
 		concrete: ecl.ConcreteValues{Source: a.concreteSource, Type: a.concreteKind, Group: a.concreteGroup, Value: func(row int) []byte {
 			return a.texts.At(a.concreteValue[row])
 		}},
-		types:     [3]uint32{isSynonym: s.concept(synonymType), isFSN: s.concept(fsnType), isDefinition: s.concept(definitionType)},
-		preferred: s.concept(preferred), acceptable: s.concept(acceptableValue), defined: s.concept(fullyDefined), primitive: s.concept(primitiveStatus),
-	}
-	for _, id := range s.modules {
-		c.moduleNumbers = append(c.moduleNumbers, s.concept(sctid(id)))
 	}
 	s.withRefsets().Each(func(concept uint32) {
 		c.refsetNumbers = append(c.refsetNumbers, concept)
@@ -94,7 +84,7 @@ func (c *eclContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
 	}
 	m := ecl.Member{Fields: make([][]byte, len(x.columns))}
 	for row := range x.component {
-		m.Component, m.Module = x.component[row], c.moduleNumbers[x.module[row]]
+		m.Component, m.Module = x.component[row], c.modules[x.module[row]]
 		m.EffectiveTime, m.Active = x.effective[row].number(), x.active[row]
 		for i, cell := range x.row(row) {
 			m.Fields[i] = c.cellText(cell, x.columns[i].kind)
@@ -132,13 +122,13 @@ func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Descripti
 	var x ecl.Description
 	for row, end := d.rows(concept); row < end; row++ {
 		x = ecl.Description{
-			ID: d.id[row], Term: c.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: c.types[d.flags[row]&typeMask],
-			Module: c.moduleNumbers[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
+			ID: d.id[row], Term: c.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: uint64(descriptionTypes[d.flags[row]&typeMask]),
+			Module: c.modules[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
 		}
 		for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
-			dialect := ecl.Dialect{Refset: d.dialects[value&^isPreferred].number, Acceptability: c.acceptable}
+			dialect := ecl.Dialect{Refset: uint64(d.dialects[value&^isPreferred].refset), Acceptability: uint64(acceptableValue)}
 			if value&isPreferred != 0 {
-				dialect.Acceptability = c.preferred
+				dialect.Acceptability = uint64(preferred)
 			}
 			x.Dialects = append(x.Dialects, dialect)
 		}
@@ -153,9 +143,9 @@ func (c *eclContent) FindWords([]string, func(int) error) (bitset.Set, bool, err
 }
 
 func (c *eclContent) Metadata(concept uint32) ecl.Metadata {
-	m := ecl.Metadata{Module: c.moduleNumbers[c.module[concept]], DefinitionStatus: c.primitive, EffectiveTime: c.effective[concept].number()}
-	if c.System.defined.Has(concept) {
-		m.DefinitionStatus = c.defined
+	m := ecl.Metadata{Module: c.modules[c.module[concept]], DefinitionStatus: uint64(primitiveStatus), EffectiveTime: c.effective[concept].number()}
+	if c.defined.Has(concept) {
+		m.DefinitionStatus = uint64(fullyDefined)
 	}
 	return m
 }

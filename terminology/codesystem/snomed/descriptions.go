@@ -48,7 +48,6 @@ const isPreferred acceptability = 0x80
 // dialect is a language reference set.
 type dialect struct {
 	refset   sctid
-	number   uint32 // the concept of the reference set, or none
 	language uint8  // language of most of its descriptions
 	tag      string // BCP 47 tag
 }
@@ -122,17 +121,13 @@ func (d *descriptionLoader) readDescriptions(file string) error {
 	})
 }
 
+// descriptionTypes are the types by flag.
+var descriptionTypes = [...]sctid{isSynonym: synonymType, isFSN: fsnType, isDefinition: definitionType}
+
 func descriptionType(f *rf2File, column int) (descriptionFlags, error) {
 	id, err := f.sctid(column)
-	switch {
-	case err != nil:
-		return 0, err
-	case id == fsnType:
-		return isFSN, nil
-	case id == definitionType:
-		return isDefinition, nil
-	case id == synonymType:
-		return isSynonym, nil
+	if flag := slices.Index(descriptionTypes[:], id); flag >= 0 || err != nil {
+		return descriptionFlags(max(0, flag)), err
 	}
 	return 0, f.errorf("typeId %d is no type of a description", id)
 }
@@ -235,11 +230,6 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 		}
 	}
 	s.acceptableFrom = append(s.acceptableFrom, uint32(len(s.acceptability)))
-	for i, x := range s.dialects {
-		if s.dialects[i].number = d.loader.index.find(x.refset); s.dialects[i].number != none {
-			s.dialects[i].number = position[s.dialects[i].number]
-		}
-	}
 	s.nameDialects()
 	return s
 }

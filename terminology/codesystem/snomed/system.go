@@ -3,8 +3,10 @@ package snomed
 import (
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -28,6 +30,9 @@ type System struct {
 	attributes   attributes
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
+
+	// constraints returns the evaluator of expression constraints. It is created on first use.
+	constraints func() *ecl.Evaluator
 
 	properties   []codesystem.Property
 	associations []sctid // reference sets that are properties, sorted
@@ -91,6 +96,7 @@ func (l *loader) build() (*System, error) {
 		return nil, err
 	}
 	s.declareProperties()
+	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(newECLContent(s), eclCacheBytes) })
 	s.moveOffHeap()
 	return s, nil
 }

@@ -617,7 +617,7 @@ func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) er
 		texts = d.codeSystem.Concepts.FormerTexts.AppendFormerTexts(texts, d.entry.LocatedConcept)
 	}
 	v.displays.check(c, texts, v.definitions.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
-	if known {
+	if known && !(d.isMember && selectsInactive(v.valueSet)) {
 		v.checkStatus(c, d)
 	}
 	if v.valueSet != nil && d.isMember && v.definitions.IsMarkedDeprecated(d.entry.Entry) {
@@ -695,6 +695,14 @@ func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
 		v.issues.addFormatted("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
 			"The concept '%s' is deprecated and its use should be reviewed", c.Code)
 	}
+}
+
+// selectsInactive reports whether a value set selects concepts by their status or with an expression constraint, and so contains
+// inactive concepts on purpose. HL7's tests for SNOMED CT require no warning then.
+func selectsInactive(vs *definitions.ValueSet) bool {
+	return vs != nil && slices.ContainsFunc(vs.Include, func(set definitions.ConceptSet) bool {
+		return slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "inactive" || f.Property == "constraint" })
+	})
 }
 
 // inactiveStatus appends "and inactive" to a status, except LOINC's DISCOURAGED, which implies it.
