@@ -13,6 +13,8 @@ type eclContent struct {
 	concrete      ecl.ConcreteValues
 	refsetNumbers []uint32           // concepts that are reference sets, in ascending order
 	byNumber      map[uint32]*refset // by concept
+
+	withDefinition bitset.Set // concepts with a text definition
 }
 
 // Concepts that only constraints refer to.
@@ -24,11 +26,16 @@ const (
 func newECLContent(s *System) *eclContent {
 	a := &s.attributes
 	c := &eclContent{
-		System: s, byNumber: make(map[uint32]*refset),
+		System: s, byNumber: make(map[uint32]*refset), withDefinition: bitset.New(s.Len()),
 		relationships: ecl.Relationships{From: a.from, Source: a.source, Type: a.kind, Destination: a.destination, Group: a.group, To: a.to, ByDestination: a.byDestination},
 		concrete: ecl.ConcreteValues{Source: a.concreteSource, Type: a.concreteKind, Group: a.concreteGroup, Value: func(row int) []byte {
 			return a.texts.At(a.concreteValue[row])
 		}},
+	}
+	for concept := range uint32(s.Len()) {
+		if s.Definition(codesystem.ConceptAt(concept)) != nil {
+			c.withDefinition.Add(concept)
+		}
 	}
 	s.withRefsets().Each(func(concept uint32) {
 		c.refsetNumbers = append(c.refsetNumbers, concept)
@@ -138,8 +145,10 @@ func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Descripti
 	}
 }
 
-func (c *eclContent) FindWords([]string, func(int) error) (bitset.Set, bool, error) {
-	return nil, false, nil
+func (c *eclContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
+	found := c.SearchIndex("").WithWords(words)
+	found.Union(c.withDefinition) // definitions are not in the index
+	return found, true, spend((1 + len(words)) * c.Len() / 64)
 }
 
 func (c *eclContent) Metadata(concept uint32) ecl.Metadata {

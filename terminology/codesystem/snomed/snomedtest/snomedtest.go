@@ -6,6 +6,7 @@ import (
 	"archive/zip"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -210,11 +211,14 @@ func (e Edition) conceptAt(i int) concept {
 // syllables form the words of terms.
 var syllables = strings.Fields("ar ba co de em fi gas hep in ju kar lo me neu os per qui ren sta tor ul ve xan yl zo dys hyp itis oma osis ectomy graphy al ic ous")
 
+// vocabulary is the number of words of all terms.
+const vocabulary = 30_000
+
 // term returns a term of two to six words. Few words are frequent, as in natural language.
 func term(random *rand.Rand) string {
 	var words []string
 	for range 2 + random.IntN(3) + random.IntN(3) {
-		n := uint64(1 / (random.Float64() + 1e-4)) // Zipf
+		n := uint64(math.Exp(random.Float64() * math.Log(vocabulary))) // Zipf's law
 		source := rand.New(rand.NewPCG(3, n))
 		var word strings.Builder
 		for range 2 + source.IntN(3) {
