@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
@@ -104,11 +105,11 @@ func tree(n any) string {
 }
 
 func trees[T any](list []T) string {
-	text := "("
-	for _, n := range list {
-		text += tree(n) + ","
+	parts := make([]string, len(list))
+	for i, n := range list {
+		parts[i] = tree(n)
 	}
-	return text + ")"
+	return "(" + strings.Join(parts, ",") + ")"
 }
 
 func criteriaTree(list []criterion) string {
