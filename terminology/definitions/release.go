@@ -57,6 +57,9 @@ type ImpliedValueSet struct {
 	// Name and Title are the members of the same names. Default: those of the code system.
 	Name, Title string
 
+	// HasSystemVersion gives the value set the version of the code system. Default: only a version in the reference.
+	HasSystemVersion bool
+
 	// Include is the only include. Its System and Version identify a code system of the release.
 	Include ConceptSet
 }
@@ -292,6 +295,9 @@ func (d *Set) impliedValueSet(reference string) (*ValueSet, bool) {
 func newImpliedValueSet(reference, url string, cs *CodeSystem, implied *ImpliedValueSet) *ValueSet {
 	vs := newImplicitValueSet(reference, cs, implied.Include)
 	_, vs.Version = outcome.SplitCanonical(strings.TrimPrefix(reference, url))
+	if implied.HasSystemVersion {
+		vs.Version = cs.Version
+	}
 	vs.URL, vs.Name, vs.Title = url, cmp.Or(implied.Name, vs.Name), cmp.Or(implied.Title, vs.Title)
 	return vs
 }

@@ -335,6 +335,9 @@ func (w *Writer) appendUsedDefinitions(list *parameterList) {
 	}
 	list.addStoredExpansion(w.expansion.valueSet)
 	list.addWarning(&w.expansion.valueSet.Definition, w.expansion.valueSet)
+	if len(w.expansion.CodeList.Entries) == 0 {
+		return // no text of a supplement is used
+	}
 	var supplements []uint32
 	for _, s := range w.expansion.CodeList.Supplements {
 		definitions.AppendUnique(&supplements, s.Supplement)

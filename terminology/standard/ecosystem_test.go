@@ -119,6 +119,35 @@ func TestEcosystemOfSNOMED(t *testing.T) {
 	}
 }
 
+// loincCasesWithContent are the LOINC cases for which HL7's subset contains all codes. The other cases need codes, lists or counts
+// of the complete release of LOINC 2.82.
+var loincCasesWithContent = []string{
+	"loinc-validate-invalid", "loinc-expand-parent", "loinc-expand-prop-method", "loinc-expand-filter-answers-for1",
+	"loinc-validate-enum-bad", "loinc-validate-filter-dockind-bad",
+}
+
+// TestEcosystemOfLOINC runs HL7's tests for LOINC with their subset, which is licensed and so not part of the repository.
+func TestEcosystemOfLOINC(t *testing.T) {
+	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of the tests that need content")
+	}
+	release := filepath.Join(t.TempDir(), "Loinc_2.82") // the name contains the version
+	if err := os.CopyFS(release, os.DirFS(filepath.Join(folder, "tx-source", "loinc"))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{release}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := string(runEcosystemWith(t, l, folder, "--modes", "tx.fhir.org", "--suite", "tx.fhir.org", "--test", "loinc-"))
+	for _, name := range loincCasesWithContent {
+		if !strings.Contains(output, "TOTAL") || regexp.MustCompile(`FAIL\S* .*`+name+`\b`).MatchString(output) {
+			t.Errorf("%s fails", name)
+		}
+	}
+}
+
 // operationCounts matches an operation in the runner's summary and the number of tests that passed.
 var operationCounts = regexp.MustCompile(`'([a-z-]+)': \((\d+), (\d+)\)`)
 

@@ -159,6 +159,11 @@ func (b *Builder) AddValue(concept uint32, property uint16, v codesystem.Value) 
 	p.rows = append(p.rows, row)
 }
 
+// AddString adds a string value of a declared property to a concept. [Builder.AddText] returned the value.
+func (b *Builder) AddString(concept uint32, property uint16, value codesystem.TextRef) {
+	b.source.properties.rows = append(b.source.properties.rows, propertyRow{concept: concept, property: property, kind: valueString, value: value})
+}
+
 func (b *Builder) readConceptMember(r *fhirjson.Reader, concept uint32, name string) error {
 	c, reader := &b.source.concepts, &b.source.reader
 	switch name {
@@ -470,7 +475,7 @@ func (p *propertyRows) sortByConcept(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}
 	}
-	from, order := sortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
+	from, order := SortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
 	values := propertyValues{rowOffsets: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
 	for i, row := range order {
 		r := p.rows[row]

@@ -19,10 +19,16 @@ type conceptCorpus struct {
 	languages codesystem.Languages
 	language  string     // most preferred language that is available; "" if none
 	foreign   bitset.Set // concepts displayed in a language that was not requested; nil if none
+	own       []bool     // by language of designations: whether they are searched without a request; nil means all
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
 	c := &conceptCorpus{table: t, languages: l, language: l.BestAvailable(t)}
+	if l.IsEmpty() && t.searchesOwnLanguage {
+		for _, tag := range t.designations.languages {
+			c.own = append(c.own, tag == "" || codesystem.HasLanguage([]string{tag}, t.language))
+		}
+	}
 	if !codesystem.MayBeForeign(t, c.language) {
 		return c
 	}
@@ -67,8 +73,11 @@ func (c *conceptCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]b
 	if !c.languages.IsEmpty() {
 		return c.languages.AppendSearchable(dst, c.table.AppendTexts(nil, codesystem.ConceptAt(doc)), c.language)
 	}
-	for row, end := c.table.designations.from.rows(doc); row < end; row++ {
-		dst = append(dst, c.table.concepts.texts.At(c.table.designations.value[row]))
+	d := &c.table.designations
+	for row, end := d.from.rows(doc); row < end; row++ {
+		if c.own == nil || c.own[d.language[row]] {
+			dst = append(dst, c.table.concepts.texts.At(d.value[row]))
+		}
 	}
 	return dst, 0
 }
@@ -99,6 +108,10 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	t.indexes.once.Do(func() { t.indexes.ranks = textindex.Ranks(conceptTerms{t}) })
 	return t.indexes.ranks[concept]
 }
+
+// SearchOwnLanguage restricts searches without requested languages to texts in the language of the displays. An index of texts in
+// many languages would need much time and memory. It must be called before the first search.
+func (t *Table) SearchOwnLanguage() { t.searchesOwnLanguage = true }
 
 // SearchIndex returns the search index for a language list. It is built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
