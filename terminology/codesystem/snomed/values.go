@@ -53,7 +53,7 @@ func (s *System) AppendConcepts(dst []byte) []byte { return dst }
 // AppendFormerTexts implements [codesystem.FormerTexts] with inactive descriptions.
 func (s *System) AppendFormerTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	d := &s.descriptions
-	for row, end := d.rows(c.Number); row < end; row++ {
+	for row, end := d.rows(c.Number); row < end && c.Code == nil; row++ {
 		if d.flags[row]&isInactive != 0 && d.flags[row]&typeMask != isDefinition {
 			dst = append(dst, codesystem.Text{Language: d.languages[d.language[row]], Value: s.TextAt(d.term[row]), IsFormer: true})
 		}
@@ -66,6 +66,9 @@ func (s *System) Properties() []codesystem.Property { return s.properties }
 
 // AppendValues appends the values of all properties of a concept.
 func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
+	if c.Code != nil {
+		return dst
+	}
 	for property := range fixedProperties {
 		dst = s.appendValues(dst, c.Number, property)
 	}
@@ -84,6 +87,9 @@ func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []co
 
 // Values calls visit with the values of a property of a concept until visit returns false.
 func (s *System) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	if c.Code != nil {
+		return
+	}
 	for _, v := range s.appendValues(nil, c.Number, property) {
 		if !visit(v.Text) {
 			return

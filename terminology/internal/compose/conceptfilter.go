@@ -112,6 +112,11 @@ func (fs *filters) relatedConcepts(cs *definitions.CodeSystem, op string, other 
 
 // matches reports whether the probe's concept matches a filter.
 func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
+	if concept.Code != nil {
+		if matches, ok, err := cs.Concepts.FilterEvaluator.MatchesFilter(concept, f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+			return matches, err
+		}
+	}
 	test, err := fs.newTest(cs, f)
 	if err != nil {
 		return false, err
