@@ -126,6 +126,11 @@ func TestOperations(t *testing.T) {
 		{lookup(snomedtest.Concept(150), "&version="+swedish), swedish + "/version/20260801"},
 		{lookup("404684003", "&displayLanguage=sv&version="+swedish), `"name":"display","valueString":"Sjukdom Clinical finding"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005&codeB=404684003", `"subsumes"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003:363698007%3D138875005&codeB=404684003", `"subsumed-by"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003&codeB=138875005:363698007%3D138875005", `"not-subsumed"`},
+		{expand(sct + "?fhir_vs=ecl/<! 410662002 |Concept model attribute|"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/%3C!%20410662002"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/<<"), "Invalid ECL expression"},
 		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=Former+x", "Wrong Display Name"},
 	})
 }
