@@ -175,7 +175,7 @@ func (p *expressionParser) checkAttribute(kind uint32) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("Concept %s is not valid in this context (must be a descendent of one of %d,%d)", p.system.code(kind), conceptModelAttribute, linkageConcept) //nolint:staticcheck // HL7's text
+	return fmt.Errorf("Concept %s is not valid in this context (must be a descendent of one of %d,%d)", p.system.code(kind), conceptModelAttribute, linkageConcept)
 }
 
 func (p *expressionParser) concreteValue() ([]byte, error) {
@@ -206,7 +206,7 @@ func (p *expressionParser) concept() (uint32, error) {
 	code := p.text[start:p.at]
 	c, ok := p.system.Table.Locate(code)
 	if !ok {
-		return none, fmt.Errorf("Concept %s not found", code) //nolint:staticcheck // HL7's text
+		return none, fmt.Errorf("Concept %s not found", code)
 	}
 	if p.skip("|") {
 		end := bytes.IndexByte(p.text[p.at:], '|')

@@ -165,7 +165,7 @@ func (l *loader) readConcepts(file string) error {
 		if err != nil {
 			return err
 		}
-		if _, isNew := l.index.add(id); !isNew {
+		if !l.index.add(id) {
 			return f.errorf("concept %d occurs twice: a folder must contain a single edition in a single version", id)
 		}
 		effective, active, module, err := l.status(f, at[1:])

@@ -111,7 +111,7 @@ func (l *loader) sortedAttributes(position []uint32) attributes {
 	var a attributes
 	var order []uint32
 	a.from, order = groupByOwner(len(position), l.attributes.source)
-	for source := range len(position) {
+	for source := range position {
 		slices.SortStableFunc(order[a.from[source]:a.from[source+1]], func(a, b uint32) int { return int(l.attributes.group[a]) - int(l.attributes.group[b]) })
 	}
 	a.source, a.kind, a.destination = permute(l.attributes.source, order), permute(l.attributes.kind, order), permute(l.attributes.destination, order)

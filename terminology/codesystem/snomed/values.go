@@ -246,25 +246,34 @@ func appendRefinement(dst []byte, ungrouped [][]byte, groups map[uint16][][]byte
 
 // proximalPrimitives returns the primitive supertypes of a concept that have no other of them as a descendant.
 func (s *System) proximalPrimitives(concept uint32) []uint32 {
-	var found []uint32
-	pending, seen := slices.Clone(s.Parents(concept)), make(map[uint32]bool)
-	for len(pending) > 0 {
-		next := pending[0]
-		if pending = pending[1:]; seen[next] {
-			continue
+	var found, above []uint32
+	s.climb(s.Parents(concept), func(next uint32) (goOn bool) {
+		if s.defined.Has(next) {
+			return true
 		}
-		if seen[next] = true; s.defined.Has(next) {
-			pending = append(pending, s.Parents(next)...)
-		} else {
-			found = append(found, next)
+		found, above = append(found, next), append(above, s.Parents(next)...)
+		return false
+	})
+	general := make(map[uint32]bool)
+	s.climb(above, func(next uint32) bool {
+		general[next] = true
+		return true
+	})
+	found = slices.DeleteFunc(found, func(concept uint32) bool { return general[concept] })
+	slices.Sort(found)
+	return found
+}
+
+// climb calls visit once with each of the concepts and with the parents of those for which it returns true. Unlike
+// [table.Table.Above], it needs no set of all concepts.
+func (s *System) climb(concepts []uint32, visit func(concept uint32) bool) {
+	pending, seen := slices.Clone(concepts), make(map[uint32]bool)
+	for len(pending) > 0 {
+		next := pending[len(pending)-1]
+		if pending = pending[:len(pending)-1]; !seen[next] {
+			if seen[next] = true; visit(next) {
+				pending = append(pending, s.Parents(next)...)
+			}
 		}
 	}
-	slices.Sort(found)
-	free := func(int) error { return nil }
-	return slices.DeleteFunc(slices.Clone(found), func(general uint32) bool {
-		return slices.ContainsFunc(found, func(special uint32) bool {
-			above, err := s.Above(special, free)
-			return err == nil && above.Has(general)
-		})
-	})
 }
