@@ -3,6 +3,7 @@ package ecl
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,13 +48,15 @@ func (e *Evaluator) Evaluate(x *Expression, spend func(steps int) error) (set bi
 			set, err = nil, stop.err
 		}
 	}()
-	v := &evaluation{Evaluator: e, canonical: x.canonical, spend: spend}
+	v := &evaluation{Evaluator: e, rels: e.content.Relationships(), values: e.content.ConcreteValues(), canonical: x.canonical, spend: spend}
 	return v.evaluate(&cacheable{node: x.root, to: len(x.canonical)}), nil
 }
 
 // evaluation is the evaluation of one expression. Its methods panic with stopped. They do not modify sets that they return.
 type evaluation struct {
 	*Evaluator
+	rels      *Relationships
+	values    *ConcreteValues
 	canonical string
 	spend     func(steps int) error
 }
@@ -171,22 +174,17 @@ func (v *evaluation) compound(n *compound) bitset.Set {
 }
 
 func (v *evaluation) hierarchy(n *hierarchy) bitset.Set {
-	operand := v.evaluate(n.operand)
-	next := v.content.Children
-	if strings.Contains(n.operator, ">") {
-		next = v.content.Parents
-	}
-	switch n.operator {
-	case "!!>": // X MINUS < X
-		return v.without(operand, v.closure(operand, v.content.Children))
-	case "!!<":
-		return v.without(operand, v.closure(operand, v.content.Parents))
+	operand, up := v.evaluate(n.operand), strings.Contains(n.operator, ">")
+	if strings.HasPrefix(n.operator, "!!") { // !!> X is X MINUS < X
+		result := v.clone(operand)
+		result.Subtract(v.closure(operand, !up))
+		return result
 	}
 	var result bitset.Set
 	if strings.HasSuffix(n.operator, "!") {
-		result = v.neighbors(operand, next)
+		result = v.neighbors(operand, up)
 	} else {
-		result = v.closure(operand, next)
+		result = v.closure(operand, up)
 	}
 	if len(n.operator) > 1 && n.operator[1] == n.operator[0] {
 		result.Union(operand)
@@ -195,17 +193,19 @@ func (v *evaluation) hierarchy(n *hierarchy) bitset.Set {
 	return result
 }
 
-func (v *evaluation) without(s, removed bitset.Set) bitset.Set {
-	s = v.clone(s)
-	s.Subtract(removed)
-	return s
+// next returns the parents or the children of a concept.
+func (v *evaluation) next(c uint32, up bool) []uint32 {
+	if up {
+		return v.content.Parents(c)
+	}
+	return v.content.Children(c)
 }
 
-// neighbors returns the parents or children of the members of a set.
-func (v *evaluation) neighbors(of bitset.Set, next func(uint32) []uint32) bitset.Set {
+// neighbors returns the parents or the children of the members of a set.
+func (v *evaluation) neighbors(of bitset.Set, up bool) bitset.Set {
 	result := v.newSet()
 	of.Each(func(c uint32) {
-		list := next(c)
+		list := v.next(c, up)
 		v.charge(1 + len(list)/8)
 		for _, n := range list {
 			result.Add(n)
@@ -214,28 +214,37 @@ func (v *evaluation) neighbors(of bitset.Set, next func(uint32) []uint32) bitset
 	return result
 }
 
-// closure returns the ancestors or descendants of the members of a set.
-func (v *evaluation) closure(of bitset.Set, next func(uint32) []uint32) bitset.Set {
+// closure returns the ancestors or the descendants of the members of a set. Because parents have lower numbers than children, one
+// pass over the words is sufficient. It reads memory in order, which is several times faster than following the hierarchy.
+func (v *evaluation) closure(of bitset.Set, up bool) bitset.Set {
 	reached := v.newSet()
-	var pending []uint32
-	visit := func(c uint32) {
-		list := next(c)
-		v.charge(1 + len(list)/8)
-		for _, n := range list {
-			if !reached.Has(n) {
-				reached.Add(n)
-				pending = append(pending, n)
-			}
+	for i := range of {
+		if up {
+			i = len(of) - 1 - i
+		}
+		if of[i]|reached[i] != 0 {
+			v.charge(bits.OnesCount64(v.closeWord(of, reached, i, up)))
 		}
 	}
-	of.Each(func(c uint32) {
-		for visit(c); len(pending) > 0; {
-			last := len(pending) - 1
-			c, pending = pending[last], pending[:last]
-			visit(c)
-		}
-	})
 	return reached
+}
+
+// closeWord adds the neighbors of the members in a word to reached, including members that it adds itself. It returns the word.
+func (v *evaluation) closeWord(of, reached bitset.Set, i int, up bool) (done uint64) {
+	for {
+		word := (of[i] | reached[i]) &^ done
+		if word == 0 {
+			return done
+		}
+		bit := bits.TrailingZeros64(word)
+		if up {
+			bit = bits.Len64(word) - 1
+		}
+		done |= 1 << bit
+		for _, n := range v.next(uint32(i*64+bit), up) {
+			reached.Add(n)
+		}
+	}
 }
 
 // historyProfiles are the association reference sets of history supplements (section 6.11).
@@ -279,7 +288,7 @@ func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	}
 	s := v.newSet()
 	s.Add(historical)
-	v.closure(s, v.content.Children).Each(func(c uint32) { list = append(list, c) })
+	v.closure(s, false).Each(func(c uint32) { list = append(list, c) })
 	return list
 }
 
