@@ -39,20 +39,12 @@ func NewEvaluator(content Content, cacheBytes int) *Evaluator {
 // filter {{ C active }} also sees other concepts. Hierarchy operators and refinements match active concepts only (section 6.9).
 // An attribute outside of relationship groups is a group of its own.
 func (e *Evaluator) Evaluate(x *Expression, spend func(steps int) error) (set bitset.Set, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			stop, ok := r.(stopped)
-			if !ok {
-				panic(r)
-			}
-			set, err = nil, stop.err
-		}
-	}()
+	defer recoverFailure(&err)
 	v := &evaluation{Evaluator: e, rels: e.content.Relationships(), values: e.content.ConcreteValues(), canonical: x.canonical, spend: spend}
 	return v.evaluate(&cacheable{node: x.root, to: len(x.canonical)}), nil
 }
 
-// evaluation is the evaluation of one expression. Its methods panic with stopped. They do not modify sets that they return.
+// evaluation is the evaluation of one expression. Its methods panic with a failure. They do not modify sets that they return.
 type evaluation struct {
 	*Evaluator
 	rels      *Relationships
@@ -61,11 +53,8 @@ type evaluation struct {
 	spend     func(steps int) error
 }
 
-// stopped is the panic value that ends an evaluation.
-type stopped struct{ err error }
-
 func (v *evaluation) fail(format string, args ...any) {
-	panic(stopped{fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)})
+	panic(failure{fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)})
 }
 
 func (v *evaluation) charge(steps int) {
@@ -73,7 +62,7 @@ func (v *evaluation) charge(steps int) {
 		return
 	}
 	if err := v.spend(steps); err != nil {
-		panic(stopped{err})
+		panic(failure{err})
 	}
 }
 
@@ -105,7 +94,10 @@ func (v *evaluation) evaluate(n node) bitset.Set {
 	case *memberOf:
 		return v.memberOf(n)
 	case *filtered:
-		return v.filter(n)
+		if n.kind == 'C' {
+			return v.conceptFilter(n)
+		}
+		return v.descriptionFilter(n)
 	case *history:
 		return v.history(n)
 	case *compound:
