@@ -215,25 +215,27 @@ func (v *evaluation) closure(of bitset.Set, up bool) bitset.Set {
 			i = len(of) - 1 - i
 		}
 		if of[i]|reached[i] != 0 {
-			v.charge(bits.OnesCount64(v.closeWord(of, reached, i, up)))
+			v.closeWord(of, reached, i, up)
 		}
 	}
 	return reached
 }
 
-// closeWord adds the neighbors of the members in a word to reached, including members that it adds itself. It returns the word.
-func (v *evaluation) closeWord(of, reached bitset.Set, i int, up bool) (done uint64) {
-	for {
+// closeWord adds the neighbors of the members in a word to reached, including members that it adds itself.
+func (v *evaluation) closeWord(of, reached bitset.Set, i int, up bool) {
+	for done := uint64(0); ; {
 		word := (of[i] | reached[i]) &^ done
 		if word == 0 {
-			return done
+			return
 		}
 		bit := bits.TrailingZeros64(word)
 		if up {
 			bit = bits.Len64(word) - 1
 		}
 		done |= 1 << bit
-		for _, n := range v.next(uint32(i*64+bit), up) {
+		list := v.next(uint32(i*64+bit), up)
+		v.charge(1 + len(list)/8)
+		for _, n := range list {
 			reached.Add(n)
 		}
 	}

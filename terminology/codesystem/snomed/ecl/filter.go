@@ -56,23 +56,37 @@ func (v *evaluation) statusTest(c *criterion) test[status] {
 // dateTest returns the condition that a date satisfies a comparison: with one of the dates, or with all of them if the operator is
 // !=. Only = and != match unpublished components (section 6.9).
 func dateTest(c *criterion) func(date uint32) bool {
+	var dates []int
+	for _, word := range c.words {
+		date, _ := strconv.Atoi(word) // 0 for the empty string
+		dates = append(dates, date)
+	}
+	isEqual, isUnequal := c.operator == "=", c.operator == "!="
 	return func(date uint32) bool {
-		for _, word := range c.words {
-			other, _ := strconv.Atoi(word) // 0 for the empty string
-			matches := compare(c.operator, cmp.Compare(int(date), other))
-			if c.operator != "=" && c.operator != "!=" {
-				matches = matches && date > 0 && other > 0
+		return isUnequal != slices.ContainsFunc(dates, func(other int) bool {
+			difference := cmp.Compare(int(date), other)
+			if isEqual || isUnequal {
+				return difference == 0
 			}
-			if matches != (c.operator == "!=") {
-				return matches
-			}
-		}
-		return c.operator == "!="
+			return date > 0 && other > 0 && compare(c.operator, difference)
+		})
 	}
 }
 
 func hasActiveCriterion(criteria []criterion) bool {
 	return slices.ContainsFunc(criteria, func(c criterion) bool { return c.field == "active" })
+}
+
+// testSteps returns the cost of testing a component.
+func testSteps(criteria []criterion) int {
+	steps := 1
+	for _, c := range criteria {
+		steps += (len(c.words) + 4*len(c.dialects)) / 8
+		for _, t := range c.terms {
+			steps += 1 + len(t.text)/16
+		}
+	}
+	return steps
 }
 
 func (v *evaluation) conceptFilter(n *filtered) bitset.Set {
@@ -88,7 +102,7 @@ func (v *evaluation) conceptFilter(n *filtered) bitset.Set {
 		tests = append(tests, v.statusTest(&n.criteria[i]))
 	}
 	matches, active := all(tests), v.content.Active()
-	v.charge(1 + operand.Count()/2)
+	v.charge(1 + operand.Count()*testSteps(n.criteria)/2)
 	operand.Each(func(c uint32) {
 		m := v.content.Metadata(c)
 		if matches(status{active.Has(c), m.Module, m.DefinitionStatus, m.EffectiveTime}) {
@@ -110,10 +124,11 @@ func (v *evaluation) descriptionFilter(n *filtered) bitset.Set {
 	if !hasActiveCriterion(n.criteria) {
 		operand = v.withWords(operand, n.criteria)
 	}
+	perDescription := testSteps(n.criteria)
 	operand.Each(func(concept uint32) {
 		steps := 1
 		v.content.EachDescription(concept, func(d *Description) bool {
-			steps += 1 + len(d.Term)/32
+			steps += perDescription * (1 + len(d.Term)/32)
 			if matches(d) {
 				result.Add(concept)
 			}
@@ -184,9 +199,9 @@ func (v *evaluation) descriptionTest(c *criterion) test[*Description] {
 
 // dialectTest returns the condition that a row of a language reference set matches one of the alternatives.
 func (v *evaluation) dialectTest(list []dialectCriterion) func(Dialect) bool {
-	refsets := make([]func(uint64) bool, len(list))
-	for i, c := range list {
-		refsets[i] = v.idTest("=", c.refsets)
+	var refsets []func(id uint64) bool
+	for _, c := range list {
+		refsets = append(refsets, v.idTest("=", c.refsets))
 	}
 	return func(d Dialect) bool {
 		for i, isRefset := range refsets {
@@ -320,8 +335,9 @@ func (v *evaluation) refsetsContaining(n *memberOf) bitset.Set {
 // eachMember calls visit with the rows of a reference set that satisfy all filters, until visit returns false.
 func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use columns, visit func(m *Member) bool) {
 	var tests []test[*Member]
-	isActive := true
+	isActive, steps := true, 1
 	for _, criteria := range filters {
+		steps += testSteps(criteria)
 		for i := range criteria {
 			tests = append(tests, v.memberTest(&criteria[i], refset, use))
 		}
@@ -329,7 +345,7 @@ func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use column
 	}
 	matches := all(tests)
 	v.content.EachMember(refset, func(m *Member) bool {
-		v.charge(1 + len(m.Fields))
+		v.charge(steps)
 		return isActive && !m.Active || !matches(m) || visit(m)
 	})
 }
@@ -358,7 +374,7 @@ func (v *evaluation) fieldTest(c *criterion) func(value []byte) bool {
 		matches := anyTerm(c.terms)
 		return func(value []byte) bool { return matches(value) == isEqual }
 	case c.words[0] == "true" || c.words[0] == "false":
-		return func(value []byte) bool { return fieldBoolean(value) == c.words[0] == isEqual }
+		return func(value []byte) bool { return (fieldBoolean(value) == c.words[0]) == isEqual }
 	}
 	number, ok := parseNumber(c.words[0])
 	if !ok {

@@ -36,7 +36,7 @@ func (v *evaluation) condition(r refinement) condition {
 			a.types = v.evaluate(r.name)
 		}
 		if r.value == nil {
-			a.matchesText = v.concreteTest(r.operator, r.concrete)
+			a.matchesText = concreteTest(r.operator, r.concrete)
 		} else if !a.isAnyValue {
 			a.values = v.evaluate(r.value)
 		}
@@ -51,8 +51,12 @@ func isWildcard(n node) bool {
 }
 
 // concreteTest returns the condition that a concrete value satisfies a comparison. Numbers differ from texts in any case.
-func (v *evaluation) concreteTest(operator string, c concrete) func(value []byte) bool {
+func concreteTest(operator string, c concrete) func(value []byte) bool {
 	number, isNumber := parseNumber(c.literal)
+	texts := make(map[string]bool, len(c.texts))
+	for _, text := range c.texts {
+		texts[text] = true
+	}
 	return func(value []byte) bool {
 		switch n, ok := parseNumber(string(value)); {
 		case isNumber:
@@ -62,7 +66,7 @@ func (v *evaluation) concreteTest(operator string, c concrete) func(value []byte
 		case len(value) < 2 || value[0] != '"':
 			return false
 		}
-		return slices.Contains(c.texts, string(value[1:len(value)-1])) == (operator == "=")
+		return texts[string(value[1:len(value)-1])] == (operator == "=")
 	}
 }
 
@@ -226,6 +230,7 @@ func (a *attributeCondition) inGroup(c uint32, rows []groupRow) bool {
 	if a.reverse { // incoming relationships do not belong to groups of the concept
 		return a.cardinality.allows(a.count(c))
 	}
+	a.charge(1 + len(rows)/8)
 	n := uint32(0)
 	for _, r := range rows {
 		switch {
@@ -250,6 +255,7 @@ func (a *attributeCondition) count(c uint32) (n uint32) {
 	}
 	r, last := a.rels, NoConcept
 	from, to := r.rows(c, a.reverse)
+	a.charge(1 + int(to-from)/8)
 	for i := from; i < to; i++ {
 		row, other := r.row(i, a.reverse)
 		if a.matches(row, other) && (!a.reverse || other != last) {
@@ -287,7 +293,6 @@ func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
 		a.addOthers(result, a.values, !a.reverse)
 		result.Intersect(within)
 	default:
-		a.charge(a.rowCount(within, a.reverse) / 4)
 		within.Each(func(c uint32) {
 			if a.count(c) > 0 {
 				result.Add(c)
@@ -304,13 +309,12 @@ func (a *attributeCondition) isSelective(within bitset.Set) bool {
 }
 
 func (a *attributeCondition) addConcrete(result, within bitset.Set) {
-	x := a.evaluation.values
-	for row, c := range x.Source {
+	a.charge(len(a.evaluation.values.Source))
+	for row, c := range a.evaluation.values.Source {
 		if within.Has(c) && a.matchesConcrete(row) {
 			result.Add(c)
 		}
 	}
-	a.charge(len(x.Source))
 }
 
 // addOthers adds the concepts at the other end of the relationships of a set that have the type of the attribute.
