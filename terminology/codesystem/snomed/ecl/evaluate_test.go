@@ -271,3 +271,32 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Error("a subexpression that was used last was evicted")
 	}
 }
+
+// TestCostOfConditions evaluates expressions with many conditions per component: the cost grows with their number.
+func TestCostOfConditions(t *testing.T) {
+	cost := func(text string) (steps int) {
+		x, err := Parse(text)
+		if err == nil {
+			_, err = NewEvaluator(newMemoryContent(clinic()), 0).Evaluate(x, func(n int) error { steps += n; return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return steps
+	}
+	for _, test := range []struct{ name, prefix, condition, suffix string }{
+		{"words", `* {{ term = "`, "lung ", `" }}`},
+		{"terms", "* {{ term = (", `wild:"*a*b*" `, ") }}"},
+		{"languages", "* {{ language != (", "en ", ") }}"},
+		{"dates", "* {{ C effectiveTime = (", `"20260101" `, ") }}"},
+		{"rows", "^ 100016 {{ M mapTarget = (", `"J" `, ") }}"},
+		{"group", "* : { 100012 = *", " OR 100012 = 100009", " }"},
+		{"reverse", "* : { 100012 = *", " OR R 100012 = 100009", " }"},
+		{"concrete values", "* : 100014 = #1", " OR 100014 = #2", ""},
+	} {
+		few, many := cost(test.prefix+strings.Repeat(test.condition, 10)+test.suffix), cost(test.prefix+strings.Repeat(test.condition, 1000)+test.suffix)
+		if many < 10*few {
+			t.Errorf("%s: %d steps for 10 conditions, %d for 1,000", test.name, few, many)
+		}
+	}
+}

@@ -500,7 +500,7 @@ func (g *generator) conceptFilter(x generated) generated {
 		briefs, longs = append(briefs, s.brief), append(longs, s.long)
 		tests = append(tests, func(c int) bool {
 			m := &g.concepts[c]
-			return s.holds(status{m.active, m.Module, m.EffectiveTime})
+			return s.holds(status{active: m.active, module: m.Module, effectiveTime: m.Metadata.EffectiveTime})
 		})
 	}
 	brief, long := g.filter(x, "C", briefs, longs)
@@ -585,7 +585,9 @@ func (g *generator) descriptionCriterion() generatedCriterion[*Description] {
 		}
 	default:
 		s := g.statusCriterion()
-		return generatedCriterion[*Description]{s.brief, s.long, func(d *Description) bool { return s.holds(status{d.Active, d.Module, d.EffectiveTime}) }, s.isActive}
+		return generatedCriterion[*Description]{s.brief, s.long, func(d *Description) bool {
+			return s.holds(status{active: d.Active, module: d.Module, effectiveTime: d.EffectiveTime})
+		}, s.isActive}
 	}
 	c.holds = func(d *Description) bool { return holds(d) == isEqual }
 	return c
@@ -657,7 +659,9 @@ func (g *generator) memberOf() generated {
 func (g *generator) memberCriterion(refset int) generatedCriterion[modelRow] {
 	if refset != mapRefset || g.IntN(3) == 0 {
 		s := g.statusCriterion()
-		return generatedCriterion[modelRow]{s.brief, s.long, func(row modelRow) bool { return s.holds(status{row.active, row.module, row.time}) }, s.isActive}
+		return generatedCriterion[modelRow]{s.brief, s.long, func(row modelRow) bool {
+			return s.holds(status{active: row.active, module: row.module, effectiveTime: row.time})
+		}, s.isActive}
 	}
 	operator := pick(g, "=", "!=")
 	isEqual := operator == "="

@@ -46,7 +46,7 @@ func (p *parser) filterKind() byte {
 	switch {
 	case p.at() == '+':
 		return '+'
-	case word != "" && strings.Contains("cdm", word[:1]) && !slices.ContainsFunc(keywords['D'], func(w string) bool { return strings.EqualFold(w, word) }):
+	case word != "" && strings.Contains("cm", word[:1]) && p.keyword(word, 'D') == "":
 		return word[0] - 'a' + 'A'
 	}
 	return 'D'
@@ -55,8 +55,8 @@ func (p *parser) filterKind() byte {
 // criteria parses a filter.
 func (p *parser) criteria(kind byte) (list []criterion) {
 	p.require("{{")
-	if word := p.word(); word != "" && word[0]&^0x20 == kind && p.keyword(word, 'D') == "" {
-		p.pos++
+	if word := p.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || p.keyword(word[1:], kind) != "") {
+		p.pos++ // white space may be missing: {{Cactive=1}}
 	}
 	p.emit(string(kind))
 	for {
@@ -112,7 +112,7 @@ func (p *parser) operand(c *criterion) {
 	case "typeId", "definitionStatusId", "moduleId":
 		c.values = p.conceptValues()
 	case "dialect":
-		c.field, c.dialects = "dialectId", p.dialects(p.isAliasSet(), p.alias)
+		c.field, c.dialects = "dialectId", p.dialects(p.next("("), p.alias)
 	case "dialectId":
 		c.dialects = p.dialects(p.isConceptSet("("), p.conceptReference)
 	case "effectiveTime":
@@ -267,9 +267,6 @@ func (p *parser) isConceptSet(others string) bool {
 	p.space()
 	return isDigit(p.at()) || p.at() != 0 && strings.IndexByte(others, p.at()) >= 0
 }
-
-// isAliasSet reports whether a set of dialects follows.
-func (p *parser) isAliasSet() bool { return p.next("(") }
 
 // dialects parses dialects with acceptabilities. An acceptability after a set applies to the dialects without one of their own.
 func (p *parser) dialects(isSet bool, dialect func() node) []dialectCriterion {

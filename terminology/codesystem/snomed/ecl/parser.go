@@ -26,17 +26,9 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Message) }
 
 // Parse parses an expression constraint in brief or long syntax. The error is a *SyntaxError.
-func Parse(text string) (e *Expression, err error) {
+func Parse(text string) (x *Expression, err error) {
 	p := parser{text: text}
-	defer func() {
-		if r := recover(); r != nil {
-			syntaxError, ok := r.(*SyntaxError)
-			if !ok {
-				panic(r)
-			}
-			e, err = nil, syntaxError
-		}
-	}()
+	defer recoverFailure(&err)
 	if len(text) > MaxLength {
 		p.fail(MaxLength, "expression is longer than %d bytes", MaxLength)
 	}
@@ -50,6 +42,20 @@ func Parse(text string) (e *Expression, err error) {
 	return &Expression{root: root, canonical: string(p.canonical)}, nil
 }
 
+// failure is the panic value with which the parser and the evaluator return an error to their callers.
+type failure struct{ err error }
+
+// recoverFailure sets err to the error of a failure.
+func recoverFailure(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		*err = r.err
+	default:
+		panic(r)
+	}
+}
+
 func invalidUTF8(text string) int {
 	for i, r := range text {
 		if r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD") {
@@ -60,7 +66,7 @@ func invalidUTF8(text string) int {
 }
 
 // parser is a recursive descent parser without tokens, because the meaning of characters depends on the context. It panics with
-// a *SyntaxError, so that the functions of the grammar return nodes only.
+// a failure, so that the functions of the grammar return nodes only.
 type parser struct {
 	text  string
 	pos   int // byte offset
@@ -90,7 +96,7 @@ func (p *parser) cacheable(from int, n node) node {
 // fail reports an error at a byte offset.
 func (p *parser) fail(at int, format string, args ...any) {
 	at = min(at, len(p.text))
-	panic(&SyntaxError{Column: utf8.RuneCountInString(p.text[:at]) + 1, Message: fmt.Sprintf(format, args...)})
+	panic(failure{&SyntaxError{Column: utf8.RuneCountInString(p.text[:at]) + 1, Message: fmt.Sprintf(format, args...)}})
 }
 
 // failExpected reports that neither label nor what was sought before at this position was found.
@@ -253,20 +259,26 @@ func (p *parser) dotted(n node) node {
 }
 
 func (p *parser) compound(first node) node {
-	operator := p.connective("AND", "OR", "MINUS")
+	operator, operands := parseOperands(p, first, p.subexpression, "AND", "OR", "MINUS")
 	if operator == "" {
 		return first
 	}
-	n := &compound{operator: operator, operands: []node{first}}
+	return &compound{operator: operator, operands: operands}
+}
+
+// parseOperands parses operands after the first one. It returns an empty operator if no operator follows.
+func parseOperands[T any](p *parser, first T, parse func() T, operators ...string) (operator string, operands []T) {
+	operands = []T{first}
+	operator = p.connective(operators...)
 	for next := operator; next != ""; {
-		n.operands = append(n.operands, p.subexpression())
+		operands = append(operands, parse())
 		p.space()
 		at := p.pos
-		if next = p.connective("AND", "OR", "MINUS"); next != "" && (next != operator || operator == "MINUS") {
+		if next = p.connective(operators...); next != "" && (next != operator || operator == "MINUS") {
 			p.fail(at, "expected parentheses: %s cannot follow %s without them", next, operator)
 		}
 	}
-	return n
+	return operator, operands
 }
 
 // connective skips one of the operators and returns it, or "". A comma means AND.

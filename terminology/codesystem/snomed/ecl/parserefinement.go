@@ -9,21 +9,12 @@ import (
 
 // refinement parses an eclRefinement, or an eclAttributeSet if inGroup is set.
 func (p *parser) refinement(inGroup bool) refinement {
-	first := p.subrefinement(inGroup)
-	operator := p.connective("AND", "OR")
+	parse := func() refinement { return p.subrefinement(inGroup) }
+	operator, parts := parseOperands(p, parse(), parse, "AND", "OR")
 	if operator == "" {
-		return first
+		return parts[0]
 	}
-	r := &refinements{operator: operator, parts: []refinement{first}}
-	for next := operator; next != ""; {
-		r.parts = append(r.parts, p.subrefinement(inGroup))
-		p.space()
-		at := p.pos
-		if next = p.connective("AND", "OR"); next != "" && next != operator {
-			p.fail(at, "expected parentheses: %s cannot follow %s without them", next, operator)
-		}
-	}
-	return r
+	return &refinements{operator: operator, parts: parts}
 }
 
 func (p *parser) subrefinement(inGroup bool) refinement {
