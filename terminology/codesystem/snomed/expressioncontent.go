@@ -131,7 +131,7 @@ func (s *System) satisfies(e *expression, constraint string, spend func(steps in
 	if err != nil {
 		return false, newECLError(constraint, err)
 	}
-	x, err := newExpressionContent(newECLContent(s), e, spend)
+	x, err := newExpressionContent(s.content(), e, spend)
 	if err != nil {
 		return false, err
 	}

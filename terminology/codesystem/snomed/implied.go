@@ -23,8 +23,7 @@ func content(s *System) *definitions.ReleaseContent {
 		Sources: []codesystem.Source{{
 			URL: URL, Name: "SNOMED CT", Version: s.edition.versionURI(), CaseSensitive: true, System: s,
 			IsDefaultEdition: s.edition.module == coreModule, EditionName: s.editionName(), ReportsReason: true,
-			Copyright: "This value set includes content from SNOMED CT, which is copyright © International Health Terminology Standards Development Organisation (SNOMED International), " +
-				"and distributed by agreement between SNOMED International and the licensee",
+			Copyright: "SNOMED CT © International Health Terminology Standards Development Organisation (SNOMED International), used under its license (https://www.snomed.org/get-snomed)",
 			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(s.edition.module), 10) + "-" + s.edition.date.String() + `","title":"SNOMED CT, ` + s.editionName() + ", " + s.edition.date.FHIR() + `","publisher":"SNOMED International",` +
 				`"date":"` + s.edition.date.FHIR() + `","hierarchyMeaning":"is-a","compositional":true,"versionNeeded":false}`,
 		}},

@@ -54,7 +54,12 @@ type refsetLoader struct {
 	sets  map[sctid]*refset
 	texts codesystem.Texts
 	known map[string]codesystem.TextRef // texts that rows repeat, such as map advice
+
+	dangling int // number of rows for concepts that the release does not contain
 }
+
+// conceptPartition is the last digit of the partition in the identifier of a concept (00 or 10).
+const conceptPartition = 0
 
 // maxKnownText is the maximum length in bytes of texts that are stored only once.
 const maxKnownText = 128
@@ -83,7 +88,10 @@ func (l *refsetLoader) read(file string) error {
 		}
 		number := l.index.find(component)
 		if number == none {
-			return nil // a description, or a concept that the edition leaves out
+			if component/10%100%10 == conceptPartition {
+				l.dangling++
+			}
+			return nil // a description, or a concept that the release leaves out
 		}
 		if id != lastID {
 			lastID, last = id, l.set(id, columns)

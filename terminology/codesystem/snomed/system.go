@@ -1,6 +1,7 @@
 package snomed
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,7 +32,8 @@ type System struct {
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
 
-	// constraints returns the evaluator of expression constraints. It is created on first use.
+	// content and constraints return the content and the evaluator of expression constraints. They are created on first use.
+	content     func() *eclContent
 	constraints func() *ecl.Evaluator
 
 	properties   []codesystem.Property
@@ -76,7 +78,9 @@ func (l *loader) build() (*System, error) {
 	for number, old := range order {
 		position[old] = uint32(number)
 	}
-	l.refsets.sort(position)
+	if l.refsets.sort(position); len(l.refsets.texts) >= textCell {
+		return nil, errors.New("more than 2 GiB of text in reference sets")
+	}
 	s := &System{edition: e, refsets: l.refsets.sets, refsetTexts: l.refsets.texts, descriptions: l.descriptions.sorted(position)}
 	for _, id := range l.modules.ids {
 		s.modules = append(s.modules, uint64(id))
@@ -96,7 +100,8 @@ func (l *loader) build() (*System, error) {
 		return nil, err
 	}
 	s.declareProperties()
-	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(newECLContent(s), eclCacheBytes) })
+	s.content = sync.OnceValue(func() *eclContent { return newECLContent(s) })
+	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(s.content(), eclCacheBytes) })
 	s.moveOffHeap()
 	return s, nil
 }
