@@ -89,6 +89,7 @@ func TestExpressionFilters(t *testing.T) {
 		{"concept", "is-not-a", focus, false},
 		{"concept", "child-of", focus, false},
 		{"concept", "in", snomedtest.SimpleRefset, false},
+		{"parent", "=", parent, false},
 		{"expressions", "=", "true", true},
 		{"expressions", "=", "false", false},
 		{"constraint", "=", "< " + focus, true},

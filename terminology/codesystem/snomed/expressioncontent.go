@@ -112,7 +112,7 @@ func (s *System) MatchesFilter(c codesystem.Concept, property, op, value string,
 		return matches, true, err
 	case property == propertyExpressions && op == "=":
 		return value == "true", true, nil
-	case property == propertyRefset, op == "child-of", op == "generalizes", op == "descendent-leaf", op == "in" && s.refset(value) != nil:
+	case property == propertyRefset, property == "parent", property == "child", op == "child-of", op == "generalizes", op == "descendent-leaf", op == "in" && s.refset(value) != nil:
 		return false, true, nil
 	case op == "is-a", op == "descendent-of", op == "is-not-a":
 		general, found := s.Table.Locate([]byte(value))

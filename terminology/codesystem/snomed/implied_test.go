@@ -99,6 +99,20 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestListedExpressions checks that expressions in a value set are listed beside their focus concept.
+func TestListedExpressions(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	code, expression := snomedtest.Concept(2), snomedtest.Concept(2)+":"+snomedtest.FindingSite+"="+snomedtest.Concept(3)
+	body := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"` + sct + `","concept":[` +
+		`{"code":"` + code + `"},{"code":"` + expression + `"},{"code":"` + strings.ReplaceAll(expression, "=", "=1") + `"}]}]}}}]}`
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body)
+	for _, want := range []string{`"total":2`, `"code":"` + expression + `"`, "|:" + snomedtest.FindingSite + "|Finding site|="} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+}
+
 func TestConceptMaps(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
 	translate := func(refset, code, more string) string {

@@ -177,12 +177,12 @@ func (s *System) appendAssociations(dst []codesystem.Value, concept uint32, inde
 // cellText returns a cell of a reference set as text.
 func (s *System) cellText(cell uint32, kind byte) []byte {
 	switch {
+	case cell&textCell != 0:
+		return s.refsetTexts.At(codesystem.TextRef(cell &^ textCell))
 	case kind == 'i':
 		return strconv.AppendUint(nil, uint64(cell), 10)
-	case kind == 'c' && cell&textCell == 0:
-		return s.code(cell)
 	}
-	return s.refsetTexts.At(codesystem.TextRef(cell &^ textCell))
+	return s.code(cell)
 }
 
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with

@@ -192,7 +192,7 @@ func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesyst
 		return c, newPropertyError(cs, f)
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
-	if !ok {
+	if !ok || c.Code != nil && cs.Concepts.List != nil { // the hierarchy contains only listed concepts
 		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, to which a filter with op %q refers", cs.Canonical(), f.Value, f.Op)
 	}
 	return c, nil
