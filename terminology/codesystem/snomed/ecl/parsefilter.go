@@ -117,7 +117,11 @@ func (p *parser) operand(c *criterion) {
 	case "dialect":
 		c.field, c.dialects = "dialectId", p.dialects(p.next("("), p.alias)
 	case "dialectId":
-		c.dialects = p.dialects(p.isConceptSet("("), p.conceptReference)
+		if p.isConceptSet("(") {
+			c.dialects = p.dialects(true, p.conceptReference)
+		} else {
+			c.dialects = p.dialects(false, p.subexpression)
+		}
 	case "effectiveTime":
 		c.words = parseSet(p, p.date)
 	case "active":
