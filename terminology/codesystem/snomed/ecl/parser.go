@@ -63,9 +63,9 @@ type parser struct {
 	pos   int // byte offset
 	depth int
 
-	expected   []string // what was sought in vain at expectedAt
+	expected   []string // labels of tokens that were not found at the offset expectedAt
 	expectedAt int
-	isAhead    bool // reading ahead: nothing is expected
+	isAhead    bool // ahead is reading: labels are not recorded
 
 	canonical []byte
 }
@@ -89,7 +89,7 @@ func (p *parser) fail(at int, format string, args ...any) {
 	panic(failure{&SyntaxError{Column: utf8.RuneCountInString(p.text[:at]) + 1, Message: fmt.Sprintf(format, args...)}})
 }
 
-// failExpected reports that neither label nor what was sought before at this position was found.
+// failExpected reports that neither label nor a token that was recorded at the current position was found.
 func (p *parser) failExpected(label string) {
 	p.isAhead = false
 	p.expect(label)
@@ -102,7 +102,7 @@ func (p *parser) failExpected(label string) {
 	p.fail(p.pos, "expected %s, found %s", strings.TrimPrefix(list+" or "+p.expected[last], " or "), found)
 }
 
-// expect records what was sought in vain at the current position.
+// expect records the label of a token that was not found at the current position.
 func (p *parser) expect(label string) {
 	if p.isAhead {
 		return
@@ -221,7 +221,7 @@ func (p *parser) enter() (leave func()) {
 	return func() { p.depth-- }
 }
 
-// ahead returns the result of reading what follows, without moving.
+// ahead returns the result of read and restores the position.
 func (p *parser) ahead(read func() bool) bool {
 	at := p.pos
 	p.isAhead = true

@@ -139,7 +139,7 @@ func TestParseTime(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("(", MaxLength), "*:" + strings.Repeat("(", MaxLength-2), strings.Repeat("<", MaxLength), strings.Repeat("a", MaxLength),
 		"*" + strings.Repeat(" OR *", MaxLength/5-1), "*:" + strings.Repeat("((*)=*) AND", MaxLength/12), "* {{ term = (" + strings.Repeat(`"a"`, MaxLength/3-10),
-		strings.Repeat("/**/", MaxLength/4), "100001" + strings.Repeat("|a|", MaxLength/3-3), "* {{ typeId = (" + strings.Repeat("100001 ", MaxLength/7-3),
+		strings.Repeat("/**/", MaxLength/4), "*:(" + strings.Repeat("/* ", MaxLength/3-1), "*:(" + strings.Repeat("(|)", MaxLength/3-1), "*:(" + strings.Repeat(`\"`, MaxLength/2-1), "100001" + strings.Repeat("|a|", MaxLength/3-3), "* {{ typeId = (" + strings.Repeat("100001 ", MaxLength/7-3),
 	} {
 		start := time.Now()
 		checkParse(t, text)

@@ -61,24 +61,30 @@ func closingParenthesis(text string, i int) int {
 	return len(text) - 1
 }
 
-// skipText returns the offset of the last byte of the term, string or comment that begins at i.
+// skipText returns the offset of the last byte of the term, string or comment that begins at i. Without an end, this is the last
+// byte of text, so that each byte is read once.
 func skipText(text string, i int) int {
 	end := 0
 	switch {
 	case text[i] == '|':
 		end = strings.IndexByte(text[i+1:], '|') + 1
-	case strings.HasPrefix(text[i:], "/*"):
-		if end = strings.Index(text[i+2:], "*/"); end >= 0 {
-			end += 3
-		}
 	case text[i] == '"':
 		for end = 1; i+end < len(text) && text[i+end] != '"'; end++ {
 			if text[i+end] == '\\' {
 				end++
 			}
 		}
+	case strings.HasPrefix(text[i:], "/*"):
+		if end = strings.Index(text[i+2:], "*/") + 1; end > 0 {
+			end += 2
+		}
+	default:
+		return i
 	}
-	return i + max(end, 0)
+	if end == 0 {
+		return len(text) - 1
+	}
+	return i + end
 }
 
 // cardinality parses an optional cardinality.
