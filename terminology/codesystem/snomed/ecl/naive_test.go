@@ -164,7 +164,8 @@ func (g *generator) subexpression(depth, low int) generated {
 }
 
 func (g *generator) history(depth int, x generated) generated {
-	inner, brief, long := x.evaluate, "", ""
+	inner := x.evaluate
+	var brief, long string
 	refsets := func() set { return set{1: true, 2: true, 3: true} }
 	switch g.IntN(4) {
 	case 0:
@@ -553,7 +554,7 @@ func (g *generator) descriptionCriterion() generatedCriterion[*Description] {
 		text := pick(g, "heart", "att he", "HEP", "f b", "structure of")
 		c.brief, c.long = "term"+operator+strconv.Quote(text), g.anyCase("term")+operator+g.anyCase("match")+":"+strconv.Quote(" "+text+" ")
 		holds = func(d *Description) bool {
-			for _, word := range strings.Fields(strings.ToLower(text)) {
+			for word := range strings.FieldsSeq(strings.ToLower(text)) {
 				if !slices.ContainsFunc(strings.Fields(strings.ToLower(string(d.Term))), func(w string) bool { return strings.HasPrefix(w, word) }) {
 					return false
 				}

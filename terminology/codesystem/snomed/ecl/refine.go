@@ -339,16 +339,8 @@ func (v *evaluation) rowCount(of bitset.Set, incoming bool) (n int) {
 	}
 	v.charge(1 + len(of)/8)
 	for i, word := range of {
-		if word == 0 {
-			continue
-		}
-		first := i * 64
-		if bits.OnesCount64(word) == 64 {
-			n += int(offsets[first+64] - offsets[first])
-			continue
-		}
 		for ; word != 0; word &= word - 1 {
-			c := first + bits.TrailingZeros64(word)
+			c := i*64 + bits.TrailingZeros64(word)
 			n += int(offsets[c+1] - offsets[c])
 		}
 	}

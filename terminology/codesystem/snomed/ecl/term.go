@@ -30,7 +30,7 @@ func (t searchTerm) matcher() func(text []byte) bool {
 		return wildMatcher(splitWild(t.text))
 	}
 	var words [][]byte
-	for _, word := range strings.Fields(unescape(t.text)) {
+	for word := range strings.FieldsSeq(unescape(t.text)) {
 		words = append(words, fold(nil, []byte(word), norm.NFKD))
 	}
 	var buffer []byte
