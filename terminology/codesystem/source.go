@@ -47,6 +47,9 @@ type Source struct {
 	// hierarchyMeaning, property and so on. They are read during startup.
 	Members string
 
+	// EditionName names the edition in messages about the version. Default: none.
+	EditionName string
+
 	// IsDefaultEdition makes a reference without a version resolve to this version rather than to one of another edition.
 	IsDefaultEdition bool
 

@@ -139,6 +139,9 @@ type FilterEvaluator interface {
 	// EvaluateFilter returns the concepts that match a filter. ok is false if the filter has its general meaning. It charges
 	// the cost with spend, in the steps of [Hierarchy].
 	EvaluateFilter(property, op, value string, spend func(steps int) error) (set bitset.Set, ok bool, err error)
+
+	// MatchesFilter is like EvaluateFilter, but for an unlisted concept, which [Concept.Code] identifies.
+	MatchesFilter(c Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error)
 }
 
 // Converter is a [System] with codes that can be converted to one another, such as units.
@@ -235,6 +238,10 @@ func (emptySystem) FilterValue(_ int, value string) (string, error)         { re
 func (emptySystem) Explain(Concept, int, string, string) string             { return "" }
 func (emptySystem) InvalidReason([]byte) string                             { return "" }
 func (emptySystem) AppendFormerTexts(dst []Text, _ Concept) []Text          { return dst }
+
+func (emptySystem) MatchesFilter(Concept, string, string, string, func(int) error) (matches, ok bool, err error) {
+	return false, false, nil
+}
 
 func (emptySystem) EvaluateFilter(string, string, string, func(int) error) (bitset.Set, bool, error) {
 	return nil, false, nil

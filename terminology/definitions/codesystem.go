@@ -29,6 +29,7 @@ type CodeSystem struct {
 	CommonCodes    string              // CommonCodes of a source: see [codesystem.Source]
 	ReasonIssue    bool                // ReportsReason of a source: see [codesystem.Source]
 	isDefault      bool                // IsDefaultEdition of a source: see [codesystem.Source]
+	editionName    string              // EditionName of a source: see [codesystem.Source]
 	edition        string              // Edition of a source: see [codesystem.Source]
 	byValue        string              // ValueSetProperty of a source: see [codesystem.Source]
 	isBuiltIn      bool                // from a source: concepts are loaded on first use and must not be read earlier
@@ -56,6 +57,9 @@ func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
 	id, text = "Unknown_Code_in", fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", code, cs.URL)
 	if cs.Version != "" {
 		id, text = id+"_Version", fmt.Sprintf("%s version '%s'", text, cs.Version)
+	}
+	if cs.editionName != "" {
+		text += " (" + cs.editionName + ")"
 	}
 	return id, text
 }

@@ -133,7 +133,7 @@ func (f *releaseFile) Read(b []byte) (int, error) {
 	f.release.mu.Lock()
 	defer f.release.mu.Unlock()
 	f.release.progress.add(n)
-	return n, cmp.Or(err, f.release.ctx.Err())
+	return n, cmp.Or(f.release.ctx.Err(), err)
 }
 
 // errNoRelease is the error for an archive in no known format.

@@ -4,12 +4,15 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -106,6 +109,32 @@ func TestReleases(t *testing.T) {
 	}
 	if got := l.Counts(); got.CodeSystems != 3 || got.Concepts != 6 {
 		t.Errorf("counts: %v", got)
+	}
+}
+
+// TestReleaseProgress checks that the progress relative to the planned files is logged.
+func TestReleaseProgress(t *testing.T) {
+	withListFormat(t)
+	file := filepath.Join(t.TempDir(), "x.zip")
+	fixture.WriteFile(t, file, archiveOf(t, "codes.list", "1 "+strings.Repeat("a", 3<<20), "other.txt", strings.Repeat("a", 3<<20)))
+	var log bytes.Buffer
+	now := fixture.Time
+	clock := func() time.Time { now = now.Add(6 * time.Second); return now }
+	if _, err := Load(t.Context(), Options{Definitions: []string{file}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: clock}); err != nil {
+		t.Fatal(err)
+	}
+	fixture.WantContains(t, log.String(), "loading definitions", "percent=33", "of=3145730")
+}
+
+// TestReleaseCanceled checks that the end of the context stops loading.
+func TestReleaseCanceled(t *testing.T) {
+	withListFormat(t)
+	file := filepath.Join(t.TempDir(), "x.zip")
+	fixture.WriteFile(t, file, archiveOf(t, "codes.list", "1 a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Load(ctx, Options{Definitions: []string{file}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -600,8 +600,10 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e d
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
-	dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.LocatedConcept.Number))
-	dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.LocatedConcept.Number))
+	if e.HasConceptNumber() {
+		dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.Concept))
+		dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.Concept))
+	}
 	for cs, concept := range w.expansion.Definitions.DescribingSystems(e, w.expansion.CodeList.Supplements) {
 		dst = w.appendRequested(dst, list, cs, concept)
 	}

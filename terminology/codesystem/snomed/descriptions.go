@@ -94,7 +94,7 @@ func (d *descriptionLoader) readDescriptions(file string) error {
 		if err != nil {
 			return err
 		}
-		if _, isNew := d.index.add(id); !isNew {
+		if !d.index.add(id) {
 			return f.errorf("description %d occurs twice", id)
 		}
 		effective, active, module, err := d.status(f, at[1:])
@@ -215,7 +215,7 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 		}
 		return rank
 	}
-	for concept := range len(position) {
+	for concept := range position {
 		slices.SortStableFunc(order[from[concept]:from[concept+1]], func(a, b uint32) int { return rank(a) - rank(b) })
 	}
 	s := descriptions{

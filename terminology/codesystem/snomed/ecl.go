@@ -20,11 +20,16 @@ func (s *System) evaluateECL(text string, spend func(steps int) error) (bitset.S
 	if err != nil {
 		return nil, newECLError(text, err)
 	}
-	set, err := s.constraints().Evaluate(q, spend)
+	set, err := evaluate(s.constraints(), text, q, spend)
+	return slices.Clone(set), err // the cached set is shared
+}
+
+func evaluate(e *ecl.Evaluator, text string, q *ecl.Expression, spend func(steps int) error) (bitset.Set, error) {
+	set, err := e.Evaluate(q, spend)
 	if errors.Is(err, ecl.ErrInvalid) {
 		return nil, newECLError(text, err)
 	}
-	return slices.Clone(set), err // the cached set is shared
+	return set, err
 }
 
 // newECLError returns the error for an invalid expression constraint. The message ID is that of HL7's test cases.

@@ -18,7 +18,7 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 	case (property == propertyConstraint || property == propertyExpression) && op == "=":
 		set, err = s.evaluateECL(value, spend)
 		return set, true, err
-	case property == propertyExpressions && op == "=":
+	case property == propertyExpressions && op == "=": // about expressions only
 		return s.all(), true, spend(s.Len() / 64)
 	case property == propertyRefset && op == "exists":
 		return s.withRefsets(), true, spend(len(s.refsets) + s.Len()/64)

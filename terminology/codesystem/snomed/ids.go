@@ -27,18 +27,18 @@ func (x *idIndex) slot(id sctid) uint32 {
 	return at
 }
 
-// add adds an identifier and returns its number. isNew is false if it was added before.
-func (x *idIndex) add(id sctid) (number uint32, isNew bool) {
+// add adds an identifier. It returns false if it was added before.
+func (x *idIndex) add(id sctid) (isNew bool) {
 	if 3*len(x.ids) >= 2*len(x.slots) {
 		x.grow()
 	}
 	at := x.slot(id)
 	if x.slots[at] != 0 {
-		return x.slots[at] - 1, false
+		return false
 	}
 	x.ids = append(x.ids, id)
 	x.slots[at] = uint32(len(x.ids))
-	return x.slots[at] - 1, true
+	return true
 }
 
 func (x *idIndex) grow() {

@@ -22,10 +22,9 @@ func content(s *System) *definitions.ReleaseContent {
 	return &definitions.ReleaseContent{
 		Sources: []codesystem.Source{{
 			URL: URL, Name: "SNOMED CT", Version: s.edition.versionURI(), CaseSensitive: true, System: s,
-			IsDefaultEdition: s.edition.module == coreModule,
-			Copyright: "This value set includes content from SNOMED CT, which is copyright © International Health Terminology Standards Development Organisation (SNOMED International), " +
-				"and distributed by agreement between SNOMED International and the licensee",
-			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(s.edition.module), 10) + "-" + s.edition.date.String() + `","title":"SNOMED CT, ` + s.editionName() + `","publisher":"SNOMED International",` +
+			IsDefaultEdition: s.edition.module == coreModule, EditionName: s.editionName(), ReportsReason: true,
+			Copyright: "SNOMED CT © International Health Terminology Standards Development Organisation (SNOMED International), used under its license (https://www.snomed.org/get-snomed)",
+			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(s.edition.module), 10) + "-" + s.edition.date.String() + `","title":"SNOMED CT, ` + s.editionName() + ", " + s.edition.date.FHIR() + `","publisher":"SNOMED International",` +
 				`"date":"` + s.edition.date.FHIR() + `","hierarchyMeaning":"is-a","compositional":true,"versionNeeded":false}`,
 		}},
 		ValueSet:   s.valueSet,
@@ -33,13 +32,12 @@ func content(s *System) *definitions.ReleaseContent {
 	}
 }
 
-// editionName returns the name of the edition and version for users.
+// editionName returns the name of the edition for messages. HL7's tests expect the one for releases that are not published.
 func (s *System) editionName() string {
-	name := "module " + strconv.FormatUint(uint64(s.edition.module), 10)
-	if s.edition.module == coreModule {
-		name = "International Edition"
+	if s.edition.module == coreModule || s.edition.unpublished {
+		return "International Edition"
 	}
-	return name + ", " + s.edition.date.FHIR()
+	return "edition " + strconv.FormatUint(uint64(s.edition.module), 10)
 }
 
 // versionOf returns the version to which a URL of the edition refers: "" for the code system, or the URI of the edition or

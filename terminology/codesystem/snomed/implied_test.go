@@ -99,6 +99,20 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestListedExpressions checks that expressions in a value set are listed beside their focus concept.
+func TestListedExpressions(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	code, expression := snomedtest.Concept(2), snomedtest.Concept(2)+":"+snomedtest.FindingSite+"="+snomedtest.Concept(3)
+	body := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"` + sct + `","concept":[` +
+		`{"code":"` + code + `"},{"code":"` + expression + `"},{"code":"` + strings.ReplaceAll(expression, "=", "=1") + `"}]}]}}}]}`
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body)
+	for _, want := range []string{`"total":2`, `"code":"` + expression + `"`, "|:" + snomedtest.FindingSite + "|Finding site|="} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+}
+
 func TestConceptMaps(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
 	translate := func(refset, code, more string) string {
@@ -126,6 +140,11 @@ func TestOperations(t *testing.T) {
 		{lookup(snomedtest.Concept(150), "&version="+swedish), swedish + "/version/20260801"},
 		{lookup("404684003", "&displayLanguage=sv&version="+swedish), `"name":"display","valueString":"Sjukdom Clinical finding"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005&codeB=404684003", `"subsumes"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003:363698007%3D138875005&codeB=404684003", `"subsumed-by"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003&codeB=138875005:363698007%3D138875005", `"not-subsumed"`},
+		{expand(sct + "?fhir_vs=ecl/<! 410662002 |Concept model attribute|"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/%3C!%20410662002"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/<<"), "Invalid ECL expression"},
 		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=Former+x", "Wrong Display Name"},
 	})
 }

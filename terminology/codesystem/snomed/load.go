@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"runtime"
 	"slices"
@@ -118,6 +119,8 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if err != nil {
 		return nil, err
 	}
+	r.Logger.InfoContext(ctx, "SNOMED CT release loaded", slog.String("version", s.edition.versionURI()), slog.Int("concepts", s.Len()),
+		slog.Int("members_without_concept", l.refsets.dangling))
 	return content(s), nil
 }
 
@@ -165,7 +168,7 @@ func (l *loader) readConcepts(file string) error {
 		if err != nil {
 			return err
 		}
-		if _, isNew := l.index.add(id); !isNew {
+		if !l.index.add(id) {
 			return f.errorf("concept %d occurs twice: a folder must contain a single edition in a single version", id)
 		}
 		effective, active, module, err := l.status(f, at[1:])

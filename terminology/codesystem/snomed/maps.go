@@ -143,7 +143,7 @@ func (m *mapReader) text(row, column int) string {
 // integer returns the number in a column of a row, or 0 without this column.
 func (m *mapReader) integer(row int, name string) int {
 	column := m.refset.columnIndex(name)
-	if column < 0 || m.refset.columns[column].kind != 'i' {
+	if column < 0 || m.refset.row(row)[column]&textCell != 0 {
 		return 0
 	}
 	return int(m.refset.row(row)[column])

@@ -27,7 +27,8 @@ type column struct {
 	kind byte // c: component, i: integer, s: string, as in the names of files
 }
 
-// textCell marks a cell of a component column that is not a concept of the edition: the rest of it is a text.
+// textCell marks a cell with a text: of a string column, or of another column if it contains no number, or no concept of the
+// edition.
 const textCell = 1 << 31
 
 // row returns the cells of a row.
@@ -54,7 +55,12 @@ type refsetLoader struct {
 	sets  map[sctid]*refset
 	texts codesystem.Texts
 	known map[string]codesystem.TextRef // texts that rows repeat, such as map advice
+
+	dangling int // number of rows for concepts that the release does not contain
 }
+
+// conceptPartition is the last digit of the partition in the identifier of a concept (00 or 10).
+const conceptPartition = 0
 
 // maxKnownText is the maximum length in bytes of texts that are stored only once.
 const maxKnownText = 128
@@ -83,7 +89,10 @@ func (l *refsetLoader) read(file string) error {
 		}
 		number := l.index.find(component)
 		if number == none {
-			return nil // a description, or a concept that the edition leaves out
+			if component/10%100%10 == conceptPartition {
+				l.dangling++
+			}
+			return nil // a description, or a concept that the release leaves out
 		}
 		if id != lastID {
 			lastID, last = id, l.set(id, columns)
@@ -129,34 +138,26 @@ func (l *refsetLoader) addRow(f *rf2File, at []int, x *refset, component uint32,
 	x.component, x.active = append(x.component, component), append(x.active, active)
 	x.module, x.effective = append(x.module, module), append(x.effective, effective)
 	for i, field := range indexes {
-		cell, err := l.cell(f, field, x.columns[i].kind)
-		if err != nil {
-			return err
-		}
-		x.cells = append(x.cells, cell)
+		x.cells = append(x.cells, l.cell(f.fields[field], x.columns[i].kind))
 	}
 	return nil
 }
 
-// cell returns a field as a number: of a concept, an integer, or a text.
-func (l *refsetLoader) cell(f *rf2File, field int, kind byte) (uint32, error) {
-	text := f.fields[field]
+// cell returns a field as the number of a concept, an integer, or a text with the mark textCell.
+func (l *refsetLoader) cell(text []byte, kind byte) uint32 {
 	switch kind {
 	case 'i':
-		n, ok := parseNumber(text, none)
-		if !ok {
-			return 0, f.errorf("%s is not a number: %q", f.columns[field], truncate(text))
+		if n, ok := parseNumber(text, textCell); ok {
+			return n
 		}
-		return n, nil
 	case 'c':
 		if id, ok := parseSCTID(text); ok {
 			if number := l.index.find(id); number != none {
-				return number, nil
+				return number
 			}
 		}
-		return uint32(l.text(text)) | textCell, nil
 	}
-	return uint32(l.text(text)), nil
+	return uint32(l.text(text)) | textCell
 }
 
 func (l *refsetLoader) text(text []byte) codesystem.TextRef {

@@ -1,6 +1,7 @@
 package snomed
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,7 +32,8 @@ type System struct {
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
 
-	// constraints returns the evaluator of expression constraints. It is created on first use.
+	// content and constraints return the content and the evaluator of expression constraints. They are created on first use.
+	content     func() *eclContent
 	constraints func() *ecl.Evaluator
 
 	properties   []codesystem.Property
@@ -76,7 +78,9 @@ func (l *loader) build() (*System, error) {
 	for number, old := range order {
 		position[old] = uint32(number)
 	}
-	l.refsets.sort(position)
+	if l.refsets.sort(position); len(l.refsets.texts) >= textCell {
+		return nil, errors.New("more than 2 GiB of text in reference sets")
+	}
 	s := &System{edition: e, refsets: l.refsets.sets, refsetTexts: l.refsets.texts, descriptions: l.descriptions.sorted(position)}
 	for _, id := range l.modules.ids {
 		s.modules = append(s.modules, uint64(id))
@@ -96,7 +100,8 @@ func (l *loader) build() (*System, error) {
 		return nil, err
 	}
 	s.declareProperties()
-	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(newECLContent(s), eclCacheBytes) })
+	s.content = sync.OnceValue(func() *eclContent { return newECLContent(s) })
+	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(s.content(), eclCacheBytes) })
 	s.moveOffHeap()
 	return s, nil
 }
@@ -111,7 +116,7 @@ func (l *loader) sortedAttributes(position []uint32) attributes {
 	var a attributes
 	var order []uint32
 	a.from, order = groupByOwner(len(position), l.attributes.source)
-	for source := range len(position) {
+	for source := range position {
 		slices.SortStableFunc(order[a.from[source]:a.from[source+1]], func(a, b uint32) int { return int(l.attributes.group[a]) - int(l.attributes.group[b]) })
 	}
 	a.source, a.kind, a.destination = permute(l.attributes.source, order), permute(l.attributes.kind, order), permute(l.attributes.destination, order)

@@ -53,7 +53,7 @@ func (s *System) AppendConcepts(dst []byte) []byte { return dst }
 // AppendFormerTexts implements [codesystem.FormerTexts] with inactive descriptions.
 func (s *System) AppendFormerTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	d := &s.descriptions
-	for row, end := d.rows(c.Number); row < end; row++ {
+	for row, end := d.rows(c.Number); row < end && c.Code == nil; row++ {
 		if d.flags[row]&isInactive != 0 && d.flags[row]&typeMask != isDefinition {
 			dst = append(dst, codesystem.Text{Language: d.languages[d.language[row]], Value: s.TextAt(d.term[row]), IsFormer: true})
 		}
@@ -66,6 +66,9 @@ func (s *System) Properties() []codesystem.Property { return s.properties }
 
 // AppendValues appends the values of all properties of a concept.
 func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
+	if c.Code != nil {
+		return dst
+	}
 	for property := range fixedProperties {
 		dst = s.appendValues(dst, c.Number, property)
 	}
@@ -84,6 +87,9 @@ func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []co
 
 // Values calls visit with the values of a property of a concept until visit returns false.
 func (s *System) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	if c.Code != nil {
+		return
+	}
 	for _, v := range s.appendValues(nil, c.Number, property) {
 		if !visit(v.Text) {
 			return
@@ -171,12 +177,12 @@ func (s *System) appendAssociations(dst []codesystem.Value, concept uint32, inde
 // cellText returns a cell of a reference set as text.
 func (s *System) cellText(cell uint32, kind byte) []byte {
 	switch {
+	case cell&textCell != 0:
+		return s.refsetTexts.At(codesystem.TextRef(cell &^ textCell))
 	case kind == 'i':
 		return strconv.AppendUint(nil, uint64(cell), 10)
-	case kind == 'c' && cell&textCell == 0:
-		return s.code(cell)
 	}
-	return s.refsetTexts.At(codesystem.TextRef(cell &^ textCell))
+	return s.code(cell)
 }
 
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with
@@ -240,25 +246,34 @@ func appendRefinement(dst []byte, ungrouped [][]byte, groups map[uint16][][]byte
 
 // proximalPrimitives returns the primitive supertypes of a concept that have no other of them as a descendant.
 func (s *System) proximalPrimitives(concept uint32) []uint32 {
-	var found []uint32
-	pending, seen := slices.Clone(s.Parents(concept)), make(map[uint32]bool)
-	for len(pending) > 0 {
-		next := pending[0]
-		if pending = pending[1:]; seen[next] {
-			continue
+	var found, above []uint32
+	s.climb(s.Parents(concept), func(next uint32) (goOn bool) {
+		if s.defined.Has(next) {
+			return true
 		}
-		if seen[next] = true; s.defined.Has(next) {
-			pending = append(pending, s.Parents(next)...)
-		} else {
-			found = append(found, next)
+		found, above = append(found, next), append(above, s.Parents(next)...)
+		return false
+	})
+	general := make(map[uint32]bool)
+	s.climb(above, func(next uint32) bool {
+		general[next] = true
+		return true
+	})
+	found = slices.DeleteFunc(found, func(concept uint32) bool { return general[concept] })
+	slices.Sort(found)
+	return found
+}
+
+// climb calls visit once with each of the concepts and with the parents of those for which it returns true. Unlike
+// [table.Table.Above], it needs no set of all concepts.
+func (s *System) climb(concepts []uint32, visit func(concept uint32) bool) {
+	pending, seen := slices.Clone(concepts), make(map[uint32]bool)
+	for len(pending) > 0 {
+		next := pending[len(pending)-1]
+		if pending = pending[:len(pending)-1]; !seen[next] {
+			if seen[next] = true; visit(next) {
+				pending = append(pending, s.Parents(next)...)
+			}
 		}
 	}
-	slices.Sort(found)
-	free := func(int) error { return nil }
-	return slices.DeleteFunc(slices.Clone(found), func(general uint32) bool {
-		return slices.ContainsFunc(found, func(special uint32) bool {
-			above, err := s.Above(special, free)
-			return err == nil && above.Has(general)
-		})
-	})
 }

@@ -607,7 +607,7 @@ func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 		if !ok || e.HasConceptNumber() && version == e.CodeSystem {
 			continue
 		}
-		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && concepts.Has(c.Number) {
+		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && c.Code == nil && concepts.Has(c.Number) {
 			return true
 		}
 	}

@@ -112,6 +112,11 @@ func (fs *filters) relatedConcepts(cs *definitions.CodeSystem, op string, other 
 
 // matches reports whether the probe's concept matches a filter.
 func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
+	if concept.Code != nil {
+		if matches, ok, err := cs.Concepts.FilterEvaluator.MatchesFilter(concept, f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+			return matches, err
+		}
+	}
 	test, err := fs.newTest(cs, f)
 	if err != nil {
 		return false, err
@@ -187,7 +192,7 @@ func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesyst
 		return c, newPropertyError(cs, f)
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
-	if !ok {
+	if !ok || c.Code != nil && cs.Concepts.List != nil { // the hierarchy contains only listed concepts
 		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, to which a filter with op %q refers", cs.Canonical(), f.Value, f.Op)
 	}
 	return c, nil

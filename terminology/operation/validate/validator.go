@@ -493,6 +493,7 @@ func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult
 		}
 		d.isMember = d.isMember || v.valueSet == nil
 		v.checkVersion(c, cs)
+		v.noteExpression(c, cs, at)
 		return
 	case cs.Content.IsPartial() && v.findInLookupOnly(c, d):
 		return
@@ -520,9 +521,18 @@ func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.C
 	if why != "" && cs.ReasonIssue {
 		v.issues.addFormatted("information", "code-invalid", "invalid-code", "", c, "code", false, "%s", why)
 	}
-	if cs.Compositional {
+	if cs.Compositional && !cs.ReasonIssue {
 		v.issues.addFormatted("information", "informational", "processing-note", "", c, "code", false,
 			"The code system '%s' is compositional: codes may be expressions of a grammar, which this server does not support", cs.URL)
+	}
+}
+
+// noteExpression adds an issue about the limits of the check of an expression of concepts, unless it is checked against a value
+// set. The text is that of HL7's tests.
+func (v *codingValidator) noteExpression(c *parameters.Coding, cs *definitions.CodeSystem, at codesystem.Concept) {
+	if cs.Compositional && at.Code != nil && v.valueSet == nil {
+		v.issues.addFormatted("information", "informational", "process-note", "", c, "code", false,
+			"The expression is grammatically correct and the concepts are valid, but the expression has not been checked against the %s concept model (MRCM)", cs.Name)
 	}
 }
 

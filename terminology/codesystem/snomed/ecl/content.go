@@ -3,7 +3,7 @@ package ecl
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
 // Content is the snapshot of an edition that expressions are evaluated against. Concepts are numbered from 0 to Len()-1,
-// parents before children. Sets contain concept numbers and are created by [bitset.New] with Len(). A Content is safe for
+// parents before children: the evaluator depends on this order. Sets contain concept numbers and are created by [bitset.New] with Len(). A Content is safe for
 // concurrent use and never changes. Callers must not modify the sets and slices that its methods return.
 type Content interface {
 	// Len returns the number of concepts, active and inactive.

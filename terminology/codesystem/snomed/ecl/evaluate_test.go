@@ -122,6 +122,13 @@ func TestEvaluate(t *testing.T) {
 		{"< 100001 : << 100012 = 100009", "5"},
 		{"* : 100012 = *", "3 4 5 18"},
 		{"* : * = 100010", "3 18"},
+		{"* : (100012 |a (|) = 100010", "3 18"},
+		{`* : (100012 /* ( */ OR LAB#"1-8") = 100010`, "3 18"},
+		{`* : (100014 = ("(" "PANADOL"))`, "18"},
+		{"* : (100012 OR 100013 |)|) = 100010", "3 18"},
+		{"* : (100012 = 100010)", "3 18"},
+		{"* : (100013) {{ C active = 1 }} = 100009", "5"},
+		{"* : (100013) NOT = 100008", "5"},
 		{"* : 100012 != 100008", "3 18"},
 		{"* : 100012 = 100008, 100012 = 100010", "18"},
 		{"* : { 100012 = 100008, << 100012 = 100009 }", ""},
@@ -175,6 +182,15 @@ func TestEvaluate(t *testing.T) {
 		{"< 100001 {{ C definitionStatus = defined }}", "5"},
 		{"< 100001 {{ C moduleId != 900000000000207008 }}", "5"},
 		{`< 100001 {{ C effectiveTime = ("20260131" "") }}`, "5"},
+		{"< 100001 {{ C moduleId = (900000000000207008 |core| 731000124108) }}", "2 3 4 5 18"},
+		{"< 100001 {{ C moduleId = (900000000000207008 OR 100001) }}", "2 3 4 18"},
+		{"< 100001 {{ C moduleId != * }}", ""},
+		{"< 100001 {{ D typeId = >> 100001 }}", ""},
+		{"< 100001 {{ D dialectId = (900000000000508004 |GB| (accept) 100001) }}", "4"},
+		{"< 100001 {{ D dialectId = 900000000000508004 (900000000000549004 |acceptable|) }}", "4"},
+		{"< 100001 {{ D dialectId = (100001 OR 100002) }}", ""},
+		{"< 100001 {{Dlanguage=sv}}", "4"},
+		{"< 100001 {{CdefinitionStatus=defined}}", "5"},
 		{"* {{ C active = 0 }}", "6"},
 		{"(* {{ C active = * }}) MINUS *", "6 19"},
 		{"^ 100015 {{ C active = true }}", "4"},
@@ -269,5 +285,34 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	if e.cache.get("<< 100001") == nil {
 		t.Error("a subexpression that was used last was evicted")
+	}
+}
+
+// TestCostOfConditions evaluates expressions with many conditions per component: the cost grows with their number.
+func TestCostOfConditions(t *testing.T) {
+	cost := func(text string) (steps int) {
+		x, err := Parse(text)
+		if err == nil {
+			_, err = NewEvaluator(newMemoryContent(clinic()), 0).Evaluate(x, func(n int) error { steps += n; return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return steps
+	}
+	for _, test := range []struct{ name, prefix, condition, suffix string }{
+		{"words", `* {{ term = "`, "lung ", `" }}`},
+		{"terms", "* {{ term = (", `wild:"*a*b*" `, ") }}"},
+		{"languages", "* {{ language != (", "en ", ") }}"},
+		{"dates", "* {{ C effectiveTime = (", `"20260101" `, ") }}"},
+		{"rows", "^ 100016 {{ M mapTarget = (", `"J" `, ") }}"},
+		{"group", "* : { 100012 = *", " OR 100012 = 100009", " }"},
+		{"reverse", "* : { 100012 = *", " OR R 100012 = 100009", " }"},
+		{"concrete values", "* : 100014 = #1", " OR 100014 = #2", ""},
+	} {
+		few, many := cost(test.prefix+strings.Repeat(test.condition, 10)+test.suffix), cost(test.prefix+strings.Repeat(test.condition, 1000)+test.suffix)
+		if many < 10*few {
+			t.Errorf("%s: %d steps for 10 conditions, %d for 1,000", test.name, few, many)
+		}
 	}
 }

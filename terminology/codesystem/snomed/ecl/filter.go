@@ -12,11 +12,11 @@ import (
 )
 
 // test is a condition for a component of type T.
-type test[T any] func(*T) bool
+type test[T any] func(T) bool
 
 // all returns the condition that all tests hold.
 func all[T any](tests []test[T]) test[T] {
-	return func(x *T) bool {
+	return func(x T) bool {
 		for _, t := range tests {
 			if !t(x) {
 				return false
@@ -26,15 +26,15 @@ func all[T any](tests []test[T]) test[T] {
 	}
 }
 
-// status are the columns that concepts, descriptions and members of reference sets share.
+// status are the columns that concepts, descriptions and members of reference sets share, and the definition status of concepts.
 type status struct {
-	active        bool
-	module        uint64
-	effectiveTime uint32
+	active             bool
+	module, definition uint64
+	effectiveTime      uint32
 }
 
 // statusTest returns the test of a criterion for a common column, or nil if the column is another one.
-func (v *evaluation) statusTest(c *criterion) func(status) bool {
+func (v *evaluation) statusTest(c *criterion) test[status] {
 	switch c.field {
 	case "active":
 		return func(s status) bool {
@@ -43,6 +43,9 @@ func (v *evaluation) statusTest(c *criterion) func(status) bool {
 	case "moduleId":
 		isModule := v.idTest(c.operator, c.values)
 		return func(s status) bool { return isModule(s.module) }
+	case "definitionStatusId":
+		isDefinition := v.idTest(c.operator, c.values)
+		return func(s status) bool { return isDefinition(s.definition) }
 	case "effectiveTime":
 		matches := dateTest(c)
 		return func(s status) bool { return matches(s.effectiveTime) }
@@ -53,18 +56,20 @@ func (v *evaluation) statusTest(c *criterion) func(status) bool {
 // dateTest returns the condition that a date satisfies a comparison: with one of the dates, or with all of them if the operator is
 // !=. Only = and != match unpublished components (section 6.9).
 func dateTest(c *criterion) func(date uint32) bool {
+	var dates []int
+	for _, word := range c.words {
+		date, _ := strconv.Atoi(word) // 0 for the empty string
+		dates = append(dates, date)
+	}
+	isEqual, isUnequal := c.operator == "=", c.operator == "!="
 	return func(date uint32) bool {
-		for _, word := range c.words {
-			other, _ := strconv.Atoi(word) // 0 for the empty string
-			matches := compare(c.operator, cmp.Compare(int(date), other))
-			if c.operator != "=" && c.operator != "!=" {
-				matches = matches && date > 0 && other > 0
+		return isUnequal != slices.ContainsFunc(dates, func(other int) bool {
+			difference := cmp.Compare(int(date), other)
+			if isEqual || isUnequal {
+				return difference == 0
 			}
-			if matches != (c.operator == "!=") {
-				return matches
-			}
-		}
-		return c.operator == "!="
+			return date > 0 && other > 0 && compare(c.operator, difference)
+		})
 	}
 }
 
@@ -72,58 +77,43 @@ func hasActiveCriterion(criteria []criterion) bool {
 	return slices.ContainsFunc(criteria, func(c criterion) bool { return c.field == "active" })
 }
 
-func (v *evaluation) filter(n *filtered) bitset.Set {
-	if n.kind == 'D' {
-		return v.descriptionFilter(n)
+// testSteps returns the cost of testing a component.
+func testSteps(criteria []criterion) int {
+	steps := 1
+	for _, c := range criteria {
+		steps += (len(c.words) + 4*len(c.dialects)) / 8
+		for _, t := range c.terms {
+			steps += 1 + len(t.text)/16
+		}
 	}
-	var operand bitset.Set
+	return steps
+}
+
+func (v *evaluation) conceptFilter(n *filtered) bitset.Set {
+	operand, result := v.evaluate(n.operand), v.newSet()
 	if isWildcard(n.operand) && hasActiveCriterion(n.criteria) {
 		operand = v.newSet()
 		for c := range uint32(v.content.Len()) {
 			operand.Add(c)
 		}
-	} else {
-		operand = v.evaluate(n.operand)
 	}
-	return v.conceptFilter(operand, n.criteria)
-}
-
-func (v *evaluation) conceptFilter(operand bitset.Set, criteria []criterion) bitset.Set {
-	result := v.clone(operand)
-	for i := range criteria {
-		c := &criteria[i]
-		if c.field == "active" {
-			v.filterActive(result, c)
-			continue
-		}
-		isStatus, matches := v.statusTest(c), func(uint64) bool { return false }
-		if isStatus == nil {
-			matches = v.idTest(c.operator, c.values)
-		}
-		result.Each(func(concept uint32) {
-			m := v.content.Metadata(concept)
-			if isStatus != nil && !isStatus(status{module: m.Module, effectiveTime: m.EffectiveTime}) || isStatus == nil && !matches(m.DefinitionStatus) {
-				result.Remove(concept)
-			}
-		})
-		v.charge(result.Count() / 4)
+	var tests []test[status]
+	for i := range n.criteria {
+		tests = append(tests, v.statusTest(&n.criteria[i]))
 	}
+	matches, active := all(tests), v.content.Active()
+	v.charge(1 + operand.Count()*testSteps(n.criteria)/2)
+	operand.Each(func(c uint32) {
+		m := v.content.Metadata(c)
+		if matches(status{active.Has(c), m.Module, m.DefinitionStatus, m.EffectiveTime}) {
+			result.Add(c)
+		}
+	})
 	return result
 }
 
-// filterActive applies a criterion for active concepts to a set.
-func (v *evaluation) filterActive(s bitset.Set, c *criterion) {
-	isActive := v.statusTest(c)
-	if !isActive(status{active: true}) {
-		s.Subtract(v.content.Active())
-	}
-	if !isActive(status{active: false}) {
-		s.Intersect(v.content.Active())
-	}
-}
-
 func (v *evaluation) descriptionFilter(n *filtered) bitset.Set {
-	var tests []test[Description]
+	var tests []test[*Description]
 	if !hasActiveCriterion(n.criteria) {
 		tests = append(tests, func(d *Description) bool { return d.Active })
 	}
@@ -134,10 +124,11 @@ func (v *evaluation) descriptionFilter(n *filtered) bitset.Set {
 	if !hasActiveCriterion(n.criteria) {
 		operand = v.withWords(operand, n.criteria)
 	}
+	perDescription := testSteps(n.criteria)
 	operand.Each(func(concept uint32) {
 		steps := 1
 		v.content.EachDescription(concept, func(d *Description) bool {
-			steps += 1 + len(d.Term)/32
+			steps += perDescription * (1 + len(d.Term)/32)
 			if matches(d) {
 				result.Add(concept)
 			}
@@ -174,7 +165,7 @@ func (v *evaluation) findTerms(terms []searchTerm) bitset.Set {
 		found, ok, err := v.content.FindWords(words, func(steps int) error { v.charge(steps); return nil })
 		switch {
 		case err != nil:
-			panic(stopped{err})
+			panic(failure{err})
 		case !ok:
 			return nil
 		}
@@ -183,9 +174,11 @@ func (v *evaluation) findTerms(terms []searchTerm) bitset.Set {
 	return result
 }
 
-func (v *evaluation) descriptionTest(c *criterion) test[Description] {
+func (v *evaluation) descriptionTest(c *criterion) test[*Description] {
 	if isStatus := v.statusTest(c); isStatus != nil {
-		return func(d *Description) bool { return isStatus(status{d.Active, d.Module, d.EffectiveTime}) }
+		return func(d *Description) bool {
+			return isStatus(status{active: d.Active, module: d.Module, effectiveTime: d.EffectiveTime})
+		}
 	}
 	isEqual := c.operator == "="
 	switch c.field {
@@ -206,9 +199,9 @@ func (v *evaluation) descriptionTest(c *criterion) test[Description] {
 
 // dialectTest returns the condition that a row of a language reference set matches one of the alternatives.
 func (v *evaluation) dialectTest(list []dialectCriterion) func(Dialect) bool {
-	refsets := make([]func(uint64) bool, len(list))
-	for i, c := range list {
-		refsets[i] = v.idTest("=", c.refsets)
+	var refsets []func(id uint64) bool
+	for _, c := range list {
+		refsets = append(refsets, v.idTest("=", c.refsets))
 	}
 	return func(d Dialect) bool {
 		for i, isRefset := range refsets {
@@ -235,7 +228,7 @@ func (v *evaluation) memberOf(n *memberOf) bitset.Set {
 	if n.containing {
 		return v.refsetsContaining(n)
 	}
-	result, columns := v.newSet(), &columnUse{fields: make(map[string]bool)}
+	result, use := v.newSet(), columns{}
 	refsets := v.refsetsIn(n.operand)
 	for _, refset := range refsets {
 		if len(n.filters) == 0 && len(n.fields) == 0 {
@@ -246,55 +239,60 @@ func (v *evaluation) memberOf(n *memberOf) bitset.Set {
 			}
 			continue
 		}
-		v.addMembers(result, refset, n, columns)
+		v.addMembers(result, refset, n, use)
 	}
 	if len(refsets) > 0 {
-		columns.check(v)
+		use.check(v)
 	}
 	return result
 }
 
-// columnUse records whether the columns in an expression exist in at least one of the reference sets: otherwise, the expression is
-// erroneous (section 6.1).
-type columnUse struct{ fields map[string]bool }
+// columns records by name whether a column of an expression exists in at least one of the reference sets. Otherwise, the
+// expression is erroneous (section 6.1).
+type columns map[string]bool
 
-func (u *columnUse) check(v *evaluation) {
-	for field, exists := range u.fields {
+func (u columns) check(v *evaluation) {
+	for name, exists := range u {
 		if !exists {
-			v.fail("the reference sets have no column %s", field)
+			v.fail("the reference sets have no column %s", name)
 		}
 	}
 }
 
-// column returns the index of a column in the additional columns of a reference set: -1 for referencedComponentId, -2 for an
-// unknown column.
-func (u *columnUse) column(field string, columns []string) int {
-	i := slices.IndexFunc(columns, func(name string) bool { return strings.EqualFold(name, field) })
-	if i < 0 && !strings.EqualFold(field, "referencedComponentId") {
-		i = -2
+// value returns a function for the text in a column, or nil if the reference set does not have it.
+func (u columns) value(v *evaluation, refset uint32, name string) func(m *Member) []byte {
+	i := slices.IndexFunc(v.content.MemberFields(refset), func(field string) bool { return strings.EqualFold(field, name) })
+	isComponent := strings.EqualFold(name, "referencedComponentId")
+	u[name] = u[name] || i >= 0 || isComponent
+	switch {
+	case i >= 0:
+		return func(m *Member) []byte { return m.Fields[i] }
+	case isComponent:
+		return func(m *Member) []byte {
+			if m.Component == NoConcept {
+				return nil
+			}
+			return strconv.AppendUint(nil, v.content.ID(m.Component), 10)
+		}
 	}
-	u.fields[field] = u.fields[field] || i > -2
-	return i
+	return nil
 }
 
 // addMembers adds the selected column of the rows that match all filters.
-func (v *evaluation) addMembers(result bitset.Set, refset uint32, n *memberOf, use *columnUse) {
-	columns := v.content.MemberFields(refset)
-	selected := append([]string(nil), n.fields...)
-	switch {
-	case len(selected) == 0 || selected[0] == "*" && len(columns) == 0:
-		selected = []string{"referencedComponentId"}
-	case len(selected) > 1 || selected[0] == "*":
+func (v *evaluation) addMembers(result bitset.Set, refset uint32, n *memberOf, use columns) {
+	name := "referencedComponentId"
+	if len(n.fields) > 0 && (n.fields[0] != "*" || len(v.content.MemberFields(refset)) > 0) {
+		name = n.fields[0]
+	}
+	if len(n.fields) > 1 || name == "*" {
 		v.fail("a value set has concepts, not rows: select one column of the reference sets")
 	}
-	column := use.column(selected[0], columns)
+	value := use.value(v, refset, name)
 	v.eachMember(refset, n.filters, use, func(m *Member) bool {
-		value := m.Component
-		if column >= 0 {
-			value = v.fieldConcept(m.Fields[column])
-		}
-		if column > -2 && value != NoConcept {
-			result.Add(value)
+		if value != nil {
+			if c := v.fieldConcept(value(m)); c != NoConcept {
+				result.Add(c)
+			}
 		}
 		return true
 	})
@@ -312,7 +310,7 @@ func (v *evaluation) fieldConcept(text []byte) uint32 {
 
 // refsetsContaining returns the reference sets with a row for one of the concepts.
 func (v *evaluation) refsetsContaining(n *memberOf) bitset.Set {
-	result, operand, use := v.newSet(), v.evaluate(n.operand), &columnUse{fields: make(map[string]bool)}
+	result, operand, use := v.newSet(), v.evaluate(n.operand), columns{}
 	for _, refset := range v.content.Refsets() {
 		if len(n.filters) > 0 {
 			v.eachMember(refset, n.filters, use, func(m *Member) bool {
@@ -335,55 +333,34 @@ func (v *evaluation) refsetsContaining(n *memberOf) bitset.Set {
 }
 
 // eachMember calls visit with the rows of a reference set that satisfy all filters, until visit returns false.
-func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use *columnUse, visit func(m *Member) bool) {
-	columns := v.content.MemberFields(refset)
-	var tests []test[Member]
-	isActive := test[Member](func(m *Member) bool { return m.Active })
+func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use columns, visit func(m *Member) bool) {
+	var tests []test[*Member]
+	isActive, steps := true, 1
 	for _, criteria := range filters {
+		steps += testSteps(criteria)
 		for i := range criteria {
-			tests = append(tests, v.memberTest(&criteria[i], use.column, columns))
+			tests = append(tests, v.memberTest(&criteria[i], refset, use))
 		}
-		if hasActiveCriterion(criteria) {
-			isActive = nil
-		}
-	}
-	if isActive != nil {
-		tests = append(tests, isActive)
+		isActive = isActive && !hasActiveCriterion(criteria)
 	}
 	matches := all(tests)
 	v.content.EachMember(refset, func(m *Member) bool {
-		v.charge(1 + len(m.Fields))
-		return !matches(m) || visit(m)
+		v.charge(steps)
+		return isActive && !m.Active || !matches(m) || visit(m)
 	})
 }
 
-func (v *evaluation) memberTest(c *criterion, column func(string, []string) int, columns []string) test[Member] {
+func (v *evaluation) memberTest(c *criterion, refset uint32, use columns) test[*Member] {
 	if isStatus := v.statusTest(c); isStatus != nil {
-		return func(m *Member) bool { return isStatus(status{m.Active, m.Module, m.EffectiveTime}) }
+		return func(m *Member) bool {
+			return isStatus(status{active: m.Active, module: m.Module, effectiveTime: m.EffectiveTime})
+		}
 	}
-	switch i := column(c.field, columns); i {
-	case -2:
-		return func(*Member) bool { return false }
-	case -1:
-		matches := v.componentTest(c)
-		return func(m *Member) bool { return m.Component != NoConcept && matches(m.Component) }
-	default:
-		matches := v.fieldTest(c)
-		return func(m *Member) bool { return matches(m.Fields[i]) }
-	}
+	value, matches := use.value(v, refset, c.field), v.fieldTest(c)
+	return func(m *Member) bool { return value != nil && matches(value(m)) }
 }
 
-// componentTest returns the test of a criterion for referencedComponentId.
-func (v *evaluation) componentTest(c *criterion) func(component uint32) bool {
-	if c.values == nil {
-		matches := v.fieldTest(c)
-		return func(component uint32) bool { return matches(strconv.AppendUint(nil, v.content.ID(component), 10)) }
-	}
-	isAny, s := isWildcard(c.values), v.evaluate(c.values)
-	return func(component uint32) bool { return (isAny || s.Has(component)) == (c.operator == "=") }
-}
-
-// fieldTest returns the test of a criterion for an additional column.
+// fieldTest returns the test of a criterion for a column of a reference set.
 func (v *evaluation) fieldTest(c *criterion) func(value []byte) bool {
 	isEqual := c.operator == "="
 	switch {
@@ -397,7 +374,7 @@ func (v *evaluation) fieldTest(c *criterion) func(value []byte) bool {
 		matches := anyTerm(c.terms)
 		return func(value []byte) bool { return matches(value) == isEqual }
 	case c.words[0] == "true" || c.words[0] == "false":
-		return func(value []byte) bool { return fieldBoolean(value) == c.words[0] == isEqual }
+		return func(value []byte) bool { return (fieldBoolean(value) == c.words[0]) == isEqual }
 	}
 	number, ok := parseNumber(c.words[0])
 	if !ok {

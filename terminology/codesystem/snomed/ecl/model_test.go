@@ -66,7 +66,7 @@ type memoryContent struct {
 	members            map[uint32][]uint32
 	ofRefset           map[uint32][]int // rows
 	components, target map[uint32][]uint32
-	words              map[string]bitset.Set // by word prefix of up to three letters
+	words              map[string][]uint32 // concepts by word prefix of up to three letters
 }
 
 func newMemoryContent(m *model) *memoryContent {
@@ -74,7 +74,7 @@ func newMemoryContent(m *model) *memoryContent {
 	c := &memoryContent{
 		model: m, numbers: make(map[uint64]uint32), active: bitset.New(n), parents: make([][]uint32, n), children: make([][]uint32, n),
 		ofConcept: make([][]int, n), members: make(map[uint32][]uint32), ofRefset: make(map[uint32][]int),
-		components: make(map[uint32][]uint32), target: make(map[uint32][]uint32), words: make(map[string]bitset.Set),
+		components: make(map[uint32][]uint32), target: make(map[uint32][]uint32), words: make(map[string][]uint32),
 	}
 	for i, x := range m.concepts {
 		c.numbers[x.id] = uint32(i)
@@ -87,7 +87,7 @@ func newMemoryContent(m *model) *memoryContent {
 		c.children[pair[1]] = append(c.children[pair[1]], uint32(pair[0]))
 	}
 	c.indexRelations(n)
-	c.indexDescriptions(n)
+	c.indexDescriptions()
 	c.indexRows()
 	return c
 }
@@ -117,7 +117,7 @@ func (c *memoryContent) indexRelations(n int) {
 	x.Value = func(row int) []byte { return []byte(c.values[row].value) }
 }
 
-func (c *memoryContent) indexDescriptions(n int) {
+func (c *memoryContent) indexDescriptions() {
 	for i, d := range c.descriptions {
 		c.ofConcept[d.concept] = append(c.ofConcept[d.concept], i)
 		if !d.Active {
@@ -125,10 +125,7 @@ func (c *memoryContent) indexDescriptions(n int) {
 		}
 		for word := range strings.FieldsSeq(textindex.Fold(string(d.Term))) {
 			for length := 1; length <= min(3, len(word)); length++ {
-				if c.words[word[:length]] == nil {
-					c.words[word[:length]] = bitset.New(n)
-				}
-				c.words[word[:length]].Add(uint32(d.concept))
+				c.words[word[:length]] = append(c.words[word[:length]], uint32(d.concept))
 			}
 		}
 	}
@@ -210,16 +207,19 @@ func (c *memoryContent) EachDescription(concept uint32, visit func(d *Descriptio
 func (c *memoryContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
 	var result bitset.Set
 	for _, word := range words {
-		found := c.words[word[:min(3, len(word))]]
-		if found == nil {
-			return bitset.New(len(c.concepts)), true, spend(1)
+		found, list := bitset.New(len(c.concepts)), c.words[word[:min(3, len(word))]]
+		for _, concept := range list {
+			found.Add(concept)
 		}
-		if result == nil {
-			result = slices.Clone(found)
+		if err := spend(1 + len(list)/16); err != nil {
+			return nil, true, err
 		}
-		result.Intersect(found)
+		if result != nil {
+			found.Intersect(result)
+		}
+		result = found
 	}
-	return result, true, spend(1)
+	return result, true, nil
 }
 
 // SCTIDs of the model. Concept i has the SCTID firstID+i unless it is listed.

@@ -164,7 +164,8 @@ func (g *generator) subexpression(depth, low int) generated {
 }
 
 func (g *generator) history(depth int, x generated) generated {
-	inner, brief, long := x.evaluate, "", ""
+	inner := x.evaluate
+	var brief, long string
 	refsets := func() set { return set{1: true, 2: true, 3: true} }
 	switch g.IntN(4) {
 	case 0:
@@ -500,7 +501,7 @@ func (g *generator) conceptFilter(x generated) generated {
 		briefs, longs = append(briefs, s.brief), append(longs, s.long)
 		tests = append(tests, func(c int) bool {
 			m := &g.concepts[c]
-			return s.holds(status{m.active, m.Module, m.EffectiveTime})
+			return s.holds(status{active: m.active, module: m.Module, effectiveTime: m.Metadata.EffectiveTime})
 		})
 	}
 	brief, long := g.filter(x, "C", briefs, longs)
@@ -553,7 +554,7 @@ func (g *generator) descriptionCriterion() generatedCriterion[*Description] {
 		text := pick(g, "heart", "att he", "HEP", "f b", "structure of")
 		c.brief, c.long = "term"+operator+strconv.Quote(text), g.anyCase("term")+operator+g.anyCase("match")+":"+strconv.Quote(" "+text+" ")
 		holds = func(d *Description) bool {
-			for _, word := range strings.Fields(strings.ToLower(text)) {
+			for word := range strings.FieldsSeq(strings.ToLower(text)) {
 				if !slices.ContainsFunc(strings.Fields(strings.ToLower(string(d.Term))), func(w string) bool { return strings.HasPrefix(w, word) }) {
 					return false
 				}
@@ -585,7 +586,9 @@ func (g *generator) descriptionCriterion() generatedCriterion[*Description] {
 		}
 	default:
 		s := g.statusCriterion()
-		return generatedCriterion[*Description]{s.brief, s.long, func(d *Description) bool { return s.holds(status{d.Active, d.Module, d.EffectiveTime}) }, s.isActive}
+		return generatedCriterion[*Description]{s.brief, s.long, func(d *Description) bool {
+			return s.holds(status{active: d.Active, module: d.Module, effectiveTime: d.EffectiveTime})
+		}, s.isActive}
 	}
 	c.holds = func(d *Description) bool { return holds(d) == isEqual }
 	return c
@@ -657,7 +660,9 @@ func (g *generator) memberOf() generated {
 func (g *generator) memberCriterion(refset int) generatedCriterion[modelRow] {
 	if refset != mapRefset || g.IntN(3) == 0 {
 		s := g.statusCriterion()
-		return generatedCriterion[modelRow]{s.brief, s.long, func(row modelRow) bool { return s.holds(status{row.active, row.module, row.time}) }, s.isActive}
+		return generatedCriterion[modelRow]{s.brief, s.long, func(row modelRow) bool {
+			return s.holds(status{active: row.active, module: row.module, effectiveTime: row.time})
+		}, s.isActive}
 	}
 	operator := pick(g, "=", "!=")
 	isEqual := operator == "="

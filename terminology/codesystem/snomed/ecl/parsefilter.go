@@ -36,27 +36,30 @@ var keywords = map[byte][]string{
 // filterKind returns the kind of the filter that follows (C, D, M or + for a history supplement), or 0. A filter without a kind
 // is a description filter.
 func (p *parser) filterKind() byte {
-	if !p.next("{{") {
-		return 0
-	}
-	at := p.pos
-	defer func() { p.pos = at }()
-	p.pos += 2
-	word := strings.ToLower(p.word())
-	switch {
-	case p.at() == '+':
-		return '+'
-	case word != "" && strings.Contains("cdm", word[:1]) && !slices.ContainsFunc(keywords['D'], func(w string) bool { return strings.EqualFold(w, word) }):
-		return word[0] - 'a' + 'A'
-	}
-	return 'D'
+	var kind byte
+	p.space()
+	p.ahead(func() bool {
+		if !p.next("{{") {
+			return false
+		}
+		p.pos += 2
+		kind = 'D'
+		switch word := strings.ToUpper(p.word()); {
+		case p.at() == '+':
+			kind = '+'
+		case word != "" && strings.Contains("CM", word[:1]) && p.keyword(word, 'D') == "":
+			kind = word[0]
+		}
+		return true
+	})
+	return kind
 }
 
 // criteria parses a filter.
 func (p *parser) criteria(kind byte) (list []criterion) {
 	p.require("{{")
-	if word := p.word(); word != "" && word[0]&^0x20 == kind && p.keyword(word, 'D') == "" {
-		p.pos++
+	if word := p.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || p.keyword(word[1:], kind) != "") {
+		p.pos++ // white space may be missing: {{Cactive=1}}
 	}
 	p.emit(string(kind))
 	for {
@@ -112,9 +115,13 @@ func (p *parser) operand(c *criterion) {
 	case "typeId", "definitionStatusId", "moduleId":
 		c.values = p.conceptValues()
 	case "dialect":
-		c.field, c.dialects = "dialectId", p.dialects(p.isAliasSet(), p.alias)
+		c.field, c.dialects = "dialectId", p.dialects(p.next("("), p.alias)
 	case "dialectId":
-		c.dialects = p.dialects(p.isConceptSet("("), p.conceptReference)
+		if p.isConceptSet("(") {
+			c.dialects = p.dialects(true, p.conceptReference)
+		} else {
+			c.dialects = p.dialects(false, p.subexpression)
+		}
 	case "effectiveTime":
 		c.words = parseSet(p, p.date)
 	case "active":
@@ -148,17 +155,10 @@ func (p *parser) column(name string) criterion {
 
 // isText reports whether a search term or a set of them follows.
 func (p *parser) isText() bool {
-	at := p.pos
-	defer func() { p.pos = at }()
-	if p.next("(") {
-		p.pos++
-	}
-	if p.next(`"`) {
-		return true
-	}
-	kind := p.word()
-	p.pos += len(kind)
-	return slices.ContainsFunc(searchKinds, func(k string) bool { return strings.EqualFold(k, kind) }) && p.next(":")
+	return p.ahead(func() bool {
+		p.skip("(")
+		return p.next(`"`) || p.acceptWord(searchKinds...) >= 0 && p.next(":")
+	})
 }
 
 // searchKinds are the kinds of search terms. exact is an extension: it compares the whole text and its case.
@@ -169,9 +169,7 @@ func (p *parser) searchTerm() searchTerm {
 	t := searchTerm{kind: "match"}
 	if i := p.acceptWord(searchKinds...); i >= 0 {
 		t.kind = searchKinds[i]
-		if !p.skip(":") {
-			p.failExpected(`":"`)
-		}
+		p.requireSilently(":")
 	}
 	p.space()
 	at := p.pos
@@ -251,25 +249,18 @@ func (p *parser) conceptValues() node {
 // isConceptSet reports whether a parenthesis follows with a concept and, without operator, another concept or one of the bytes
 // in others.
 func (p *parser) isConceptSet(others string) bool {
-	at := p.pos
-	defer func() { p.pos = at }()
-	if !p.next("(") {
-		return false
-	}
-	p.pos++
-	p.space()
-	digits := p.run(isDigit)
-	p.pos += len(digits)
-	if digits == "" {
-		return false
-	}
-	p.term()
-	p.space()
-	return isDigit(p.at()) || p.at() != 0 && strings.IndexByte(others, p.at()) >= 0
+	return p.ahead(func() bool {
+		if !p.skip("(") {
+			return false
+		}
+		p.space()
+		digits := p.run(isDigit)
+		p.pos += len(digits)
+		p.term()
+		p.space()
+		return digits != "" && (isDigit(p.at()) || p.at() != 0 && strings.IndexByte(others, p.at()) >= 0)
+	})
 }
-
-// isAliasSet reports whether a set of dialects follows.
-func (p *parser) isAliasSet() bool { return p.next("(") }
 
 // dialects parses dialects with acceptabilities. An acceptability after a set applies to the dialects without one of their own.
 func (p *parser) dialects(isSet bool, dialect func() node) []dialectCriterion {
@@ -349,8 +340,8 @@ func (p *parser) active() string {
 	if i < 0 {
 		p.failExpected("true or false")
 	}
-	if quoted && !p.skip(`"`) {
-		p.failExpected(`"\""`)
+	if quoted {
+		p.requireSilently(`"`)
 	}
 	value := "01*"[i : i+1]
 	p.emit(value)

@@ -26,22 +26,14 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Message) }
 
 // Parse parses an expression constraint in brief or long syntax. The error is a *SyntaxError.
-func Parse(text string) (e *Expression, err error) {
+func Parse(text string) (x *Expression, err error) {
 	p := parser{text: text}
-	defer func() {
-		if r := recover(); r != nil {
-			syntaxError, ok := r.(*SyntaxError)
-			if !ok {
-				panic(r)
-			}
-			e, err = nil, syntaxError
-		}
-	}()
+	defer recoverFailure(&err)
 	if len(text) > MaxLength {
 		p.fail(MaxLength, "expression is longer than %d bytes", MaxLength)
 	}
-	if i := invalidUTF8(text); i >= 0 {
-		p.fail(i, "expression is not UTF-8")
+	if !utf8.ValidString(text) {
+		p.fail(strings.IndexRune(text, utf8.RuneError), "expression is not UTF-8")
 	}
 	root := p.expression()
 	if p.space(); p.pos < len(text) {
@@ -50,28 +42,32 @@ func Parse(text string) (e *Expression, err error) {
 	return &Expression{root: root, canonical: string(p.canonical)}, nil
 }
 
-func invalidUTF8(text string) int {
-	for i, r := range text {
-		if r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD") {
-			return i
-		}
+// failure is the panic value with which the parser and the evaluator return an error to their callers.
+type failure struct{ err error }
+
+// recoverFailure sets err to the error of a failure.
+func recoverFailure(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		*err = r.err
+	default:
+		panic(r)
 	}
-	return -1
 }
 
 // parser is a recursive descent parser without tokens, because the meaning of characters depends on the context. It panics with
-// a *SyntaxError, so that the functions of the grammar return nodes only.
+// a failure, so that the functions of the grammar return nodes only.
 type parser struct {
 	text  string
 	pos   int // byte offset
 	depth int
 
-	expected   []string // what was sought in vain at expectedAt
+	expected   []string // labels of tokens that were not found at the offset expectedAt
 	expectedAt int
+	isAhead    bool // ahead is reading: labels are not recorded
 
 	canonical []byte
-
-	closings map[int]int // offset of ) by offset of (; computed on first use
 }
 
 // emit appends a token to the canonical text.
@@ -90,44 +86,33 @@ func (p *parser) cacheable(from int, n node) node {
 // fail reports an error at a byte offset.
 func (p *parser) fail(at int, format string, args ...any) {
 	at = min(at, len(p.text))
-	panic(&SyntaxError{Column: utf8.RuneCountInString(p.text[:at]) + 1, Message: fmt.Sprintf(format, args...)})
+	panic(failure{&SyntaxError{Column: utf8.RuneCountInString(p.text[:at]) + 1, Message: fmt.Sprintf(format, args...)}})
 }
 
-// failExpected reports that neither label nor what was sought before at this position was found.
+// failExpected reports that neither label nor a token that was recorded at the current position was found.
 func (p *parser) failExpected(label string) {
+	p.isAhead = false
 	p.expect(label)
-	list := p.expected
-	what := list[0]
-	if last := len(list) - 1; last > 0 {
-		what = strings.Join(list[:last], ", ") + " or " + list[last]
+	found := "the end"
+	if fields := strings.Fields(p.text[p.pos:]); len(fields) > 0 {
+		found = fmt.Sprintf("%.32q", fields[0])
 	}
-	p.fail(p.pos, "expected %s, found %s", what, p.found())
+	last := len(p.expected) - 1
+	list := strings.Join(p.expected[:last], ", ")
+	p.fail(p.pos, "expected %s, found %s", strings.TrimPrefix(list+" or "+p.expected[last], " or "), found)
 }
 
-// expect records what was sought in vain at the current position.
+// expect records the label of a token that was not found at the current position.
 func (p *parser) expect(label string) {
+	if p.isAhead {
+		return
+	}
 	if p.pos != p.expectedAt {
 		p.expected, p.expectedAt = p.expected[:0], p.pos
 	}
 	if !slices.Contains(p.expected, label) {
 		p.expected = append(p.expected, label)
 	}
-}
-
-// found describes the text at the current position for error messages.
-func (p *parser) found() string {
-	rest := p.text[p.pos:]
-	if rest == "" {
-		return "the end"
-	}
-	end := strings.IndexFunc(rest, isNotCodeRune)
-	if end < 0 {
-		end = len(rest)
-	}
-	if end == 0 {
-		_, end = utf8.DecodeRuneInString(rest)
-	}
-	return strconv.Quote(rest[:min(end, 32)])
 }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
@@ -189,9 +174,15 @@ func (p *parser) accept(token string) bool {
 	return true
 }
 
-// require skips token, or fails.
+// require skips and emits token, or fails.
 func (p *parser) require(token string) {
-	if !p.accept(token) {
+	p.requireSilently(token)
+	p.emit(token)
+}
+
+// requireSilently skips token, or fails.
+func (p *parser) requireSilently(token string) {
+	if !p.skip(token) {
 		p.failExpected(strconv.Quote(token))
 	}
 }
@@ -230,6 +221,14 @@ func (p *parser) enter() (leave func()) {
 	return func() { p.depth-- }
 }
 
+// ahead returns the result of read and restores the position.
+func (p *parser) ahead(read func() bool) bool {
+	at := p.pos
+	p.isAhead = true
+	defer func() { p.pos, p.isAhead = at, false }()
+	return read()
+}
+
 // expression parses an expressionConstraint.
 func (p *parser) expression() node {
 	defer p.enter()()
@@ -253,20 +252,26 @@ func (p *parser) dotted(n node) node {
 }
 
 func (p *parser) compound(first node) node {
-	operator := p.connective("AND", "OR", "MINUS")
+	operator, operands := parseOperands(p, first, p.subexpression, "AND", "OR", "MINUS")
 	if operator == "" {
 		return first
 	}
-	n := &compound{operator: operator, operands: []node{first}}
+	return &compound{operator: operator, operands: operands}
+}
+
+// parseOperands parses operands after the first one. It returns an empty operator if no operator follows.
+func parseOperands[T any](p *parser, first T, parse func() T, operators ...string) (operator string, operands []T) {
+	operands = []T{first}
+	operator = p.connective(operators...)
 	for next := operator; next != ""; {
-		n.operands = append(n.operands, p.subexpression())
+		operands = append(operands, parse())
 		p.space()
 		at := p.pos
-		if next = p.connective("AND", "OR", "MINUS"); next != "" && (next != operator || operator == "MINUS") {
+		if next = p.connective(operators...); next != "" && (next != operator || operator == "MINUS") {
 			p.fail(at, "expected parentheses: %s cannot follow %s without them", next, operator)
 		}
 	}
-	return n
+	return operator, operands
 }
 
 // connective skips one of the operators and returns it, or "". A comma means AND.
@@ -413,7 +418,7 @@ func (p *parser) identifier() uint64 {
 		p.failExpected("an identifier")
 	}
 	if len(digits) < 6 || len(digits) > 18 || digits[0] == '0' {
-		p.fail(p.pos, "expected an identifier of 6 to 18 digits, found %s", p.found())
+		p.fail(p.pos, "expected an identifier of 6 to 18 digits, found %.32q", digits)
 	}
 	p.pos += len(digits)
 	p.emit(digits)
@@ -452,32 +457,24 @@ func (p *parser) scheme() string {
 
 // alternateIdentifier parses an altIdentifier. The code, or scheme and code, may be quoted.
 func (p *parser) alternateIdentifier() node {
-	allQuoted := p.at() == '"'
-	if allQuoted {
-		p.pos++
-	}
+	allQuoted := p.skip(`"`)
 	if !p.isAlternateID() {
 		p.failExpected("the alias of an identifier scheme and #")
 	}
 	n := &alternateID{scheme: p.scheme()}
 	p.pos += len(n.scheme) + 1
-	quoted := allQuoted || p.at() == '"'
-	if quoted && !allQuoted {
-		p.pos++
-	}
+	quoted := allQuoted || p.at() == '"' && p.skip(`"`)
 	n.code = p.run(func(c byte) bool { return quoted && c != '"' && c != '\\' || !quoted && !isNotCodeRune(rune(c)) })
 	p.pos += len(n.code)
-	switch {
-	case n.code == "":
+	if n.code == "" {
 		p.failExpected("the code of an alternate identifier")
-	case !quoted:
-		p.emit(n.scheme + "#" + n.code)
-	case p.at() != '"':
-		p.failExpected(`"\""`)
-	default:
-		p.pos++
-		p.emit(n.scheme + `#"` + n.code + `"`)
 	}
+	quote := ""
+	if quoted {
+		quote = `"`
+		p.requireSilently(quote)
+	}
+	p.emit(n.scheme + "#" + quote + n.code + quote)
 	p.term()
 	return n
 }

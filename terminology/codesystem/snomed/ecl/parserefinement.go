@@ -9,21 +9,12 @@ import (
 
 // refinement parses an eclRefinement, or an eclAttributeSet if inGroup is set.
 func (p *parser) refinement(inGroup bool) refinement {
-	first := p.subrefinement(inGroup)
-	operator := p.connective("AND", "OR")
+	parse := func() refinement { return p.subrefinement(inGroup) }
+	operator, parts := parseOperands(p, parse(), parse, "AND", "OR")
 	if operator == "" {
-		return first
+		return parts[0]
 	}
-	r := &refinements{operator: operator, parts: []refinement{first}}
-	for next := operator; next != ""; {
-		r.parts = append(r.parts, p.subrefinement(inGroup))
-		p.space()
-		at := p.pos
-		if next = p.connective("AND", "OR"); next != "" && next != operator {
-			p.fail(at, "expected parentheses: %s cannot follow %s without them", next, operator)
-		}
-	}
-	return r
+	return &refinements{operator: operator, parts: parts}
 }
 
 func (p *parser) subrefinement(inGroup bool) refinement {
@@ -45,68 +36,55 @@ func (p *parser) subrefinement(inGroup bool) refinement {
 
 // isNestedRefinement reports whether a parenthesis follows that encloses a refinement, and not the name of an attribute.
 func (p *parser) isNestedRefinement() bool {
-	if !p.next("(") {
-		return false
-	}
-	closing, ok := p.closing(p.pos)
-	if !ok {
-		return true // the error is reported at the missing parenthesis
-	}
-	at := p.pos
-	defer func() { p.pos = at }()
-	p.pos = closing + 1
-	p.space()
-	return !strings.ContainsRune("=!<>", rune(p.at())) && !p.next("{{") && !strings.EqualFold(p.word(), "not")
+	return p.next("(") && p.ahead(func() bool {
+		p.pos = closingParenthesis(p.text, p.pos) + 1
+		p.space()
+		return !strings.ContainsRune("=!<>", rune(p.at())) && !p.next("{{") && !strings.EqualFold(p.word(), "not")
+	})
 }
 
-// closing returns the offset of the parenthesis that closes the one at the offset open.
-func (p *parser) closing(open int) (int, bool) {
-	if p.closings == nil {
-		p.closings = matchParentheses(p.text)
-	}
-	closing, ok := p.closings[open]
-	return closing, ok
-}
-
-// matchParentheses returns the offset of each closing parenthesis by the offset of its opening parenthesis. It ignores
-// parentheses in terms, strings and comments.
-func matchParentheses(text string) map[int]int {
-	matches := make(map[int]int)
-	var open []int
-	for i := 0; i < len(text); i++ {
+// closingParenthesis returns the offset of the parenthesis that closes the one at the offset i, or the offset of the last byte. It
+// ignores parentheses in terms, strings and comments.
+func closingParenthesis(text string, i int) int {
+	for open := 0; i < len(text); i++ {
 		switch text[i] {
 		case '|', '"', '/':
 			i = skipText(text, i)
 		case '(':
-			open = append(open, i)
+			open++
 		case ')':
-			if last := len(open) - 1; last >= 0 {
-				matches[open[last]] = i
-				open = open[:last]
+			if open--; open == 0 {
+				return i
 			}
 		}
 	}
-	return matches
+	return len(text) - 1
 }
 
-// skipText returns the offset of the last byte of the term, string or comment that begins at i.
+// skipText returns the offset of the last byte of the term, string or comment that begins at i. Without an end, this is the last
+// byte of text, so that each byte is read once.
 func skipText(text string, i int) int {
 	end := 0
 	switch {
 	case text[i] == '|':
 		end = strings.IndexByte(text[i+1:], '|') + 1
-	case strings.HasPrefix(text[i:], "/*"):
-		if end = strings.Index(text[i+2:], "*/"); end >= 0 {
-			end += 3
-		}
 	case text[i] == '"':
 		for end = 1; i+end < len(text) && text[i+end] != '"'; end++ {
 			if text[i+end] == '\\' {
 				end++
 			}
 		}
+	case strings.HasPrefix(text[i:], "/*"):
+		if end = strings.Index(text[i+2:], "*/") + 1; end > 0 {
+			end += 2
+		}
+	default:
+		return i
 	}
-	return i + max(end, 0)
+	if end == 0 {
+		return len(text) - 1
+	}
+	return i + end
 }
 
 // cardinality parses an optional cardinality.
@@ -128,9 +106,7 @@ func (p *parser) cardinality() cardinality {
 	if c.min > c.max {
 		p.fail(at, "expected a minimum cardinality that is not greater than the maximum")
 	}
-	if !p.skip("]") {
-		p.failExpected(`"]"`)
-	}
+	p.requireSilently("]")
 	if c.min != 1 || c.max != many {
 		p.emit(fmt.Sprintf("[%d..%s]", c.min, upper))
 	}
@@ -204,7 +180,7 @@ func (p *parser) concreteValue() (v concrete) {
 	switch c := p.at(); {
 	case c == '#':
 		v.literal = p.number()
-	case c == '"' || c == '(' && p.isStringSet():
+	case p.ahead(func() bool { return p.skip("(") && p.next(`"`) || c == '"' }):
 		v.texts = parseSet(p, p.concreteString)
 	case strings.EqualFold(p.word(), "true") || strings.EqualFold(p.word(), "false"):
 		if !p.isAlternateID() {
@@ -214,13 +190,6 @@ func (p *parser) concreteValue() (v concrete) {
 		p.expect("a concrete value")
 	}
 	return v
-}
-
-func (p *parser) isStringSet() bool {
-	at := p.pos
-	defer func() { p.pos = at }()
-	p.pos++
-	return p.next(`"`)
 }
 
 // lowerWord skips and emits a word and returns it in lower case.
@@ -274,9 +243,7 @@ func (p *parser) concreteString() string {
 
 // quoted parses a string in double quotes and returns it with its escapes: \" and \\, and \* if stars can be escaped.
 func (p *parser) quoted(stars bool) string {
-	if !p.skip(`"`) {
-		p.failExpected(`"\""`)
-	}
+	p.requireSilently(`"`)
 	from := p.pos
 	for ; p.at() != '"'; p.pos++ {
 		if p.pos >= len(p.text) {

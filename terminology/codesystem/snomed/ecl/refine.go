@@ -36,7 +36,7 @@ func (v *evaluation) condition(r refinement) condition {
 			a.types = v.evaluate(r.name)
 		}
 		if r.value == nil {
-			a.matchesText = v.concreteTest(r.operator, r.concrete)
+			a.matchesText = concreteTest(r.operator, r.concrete)
 		} else if !a.isAnyValue {
 			a.values = v.evaluate(r.value)
 		}
@@ -51,8 +51,12 @@ func isWildcard(n node) bool {
 }
 
 // concreteTest returns the condition that a concrete value satisfies a comparison. Numbers differ from texts in any case.
-func (v *evaluation) concreteTest(operator string, c concrete) func(value []byte) bool {
+func concreteTest(operator string, c concrete) func(value []byte) bool {
 	number, isNumber := parseNumber(c.literal)
+	texts := make(map[string]bool, len(c.texts))
+	for _, text := range c.texts {
+		texts[text] = true
+	}
 	return func(value []byte) bool {
 		switch n, ok := parseNumber(string(value)); {
 		case isNumber:
@@ -62,7 +66,7 @@ func (v *evaluation) concreteTest(operator string, c concrete) func(value []byte
 		case len(value) < 2 || value[0] != '"':
 			return false
 		}
-		return slices.Contains(c.texts, string(value[1:len(value)-1])) == (operator == "=")
+		return texts[string(value[1:len(value)-1])] == (operator == "=")
 	}
 }
 
@@ -155,7 +159,7 @@ func (v *evaluation) counted(within, candidates bitset.Set, c cardinality, count
 
 // groupRows appends the rows of a concept, sorted by group.
 func (v *evaluation) groupRows(rows []groupRow, c uint32) []groupRow {
-	r, x := v.content.Relationships(), v.content.ConcreteValues()
+	r, x := v.rels, v.values
 	for row := r.From[c]; row < r.From[c+1]; row++ {
 		rows = append(rows, groupRow{key: groupKey(r.Group[row], len(rows)), row: row})
 	}
@@ -197,13 +201,13 @@ type attributeCondition struct {
 
 // matches reports whether the type of a relationship and the concept at its other end match.
 func (a *attributeCondition) matches(row, other uint32) bool {
-	return a.hasType(a.content.Relationships().Type[row]) && (a.isAnyValue || a.values.Has(other)) == (a.operator == "=")
+	return a.hasType(a.rels.Type[row]) && (a.isAnyValue || a.values.Has(other)) == (a.operator == "=")
 }
 
 func (a *attributeCondition) hasType(kind uint32) bool { return a.isAnyType || a.types.Has(kind) }
 
 func (a *attributeCondition) matchesConcrete(row int) bool {
-	x := a.content.ConcreteValues()
+	x := a.evaluation.values
 	return a.hasType(x.Type[row]) && a.matchesText(x.Value(row))
 }
 
@@ -226,11 +230,12 @@ func (a *attributeCondition) inGroup(c uint32, rows []groupRow) bool {
 	if a.reverse { // incoming relationships do not belong to groups of the concept
 		return a.cardinality.allows(a.count(c))
 	}
+	a.charge(1 + len(rows)/8)
 	n := uint32(0)
 	for _, r := range rows {
 		switch {
 		case r.isConcrete != (a.matchesText != nil):
-		case r.isConcrete && a.matchesConcrete(int(r.row)), !r.isConcrete && a.matches(r.row, a.content.Relationships().Destination[r.row]):
+		case r.isConcrete && a.matchesConcrete(int(r.row)), !r.isConcrete && a.matches(r.row, a.rels.Destination[r.row]):
 			n++
 		}
 	}
@@ -240,7 +245,7 @@ func (a *attributeCondition) inGroup(c uint32, rows []groupRow) bool {
 // count returns the number of matching relationships of a concept, or of matching sources if the attribute is reversed.
 func (a *attributeCondition) count(c uint32) (n uint32) {
 	if a.matchesText != nil {
-		from, to := a.content.ConcreteValues().rows(c)
+		from, to := a.evaluation.values.rows(c)
 		for row := from; row < to; row++ {
 			if a.matchesConcrete(row) {
 				n++
@@ -248,28 +253,34 @@ func (a *attributeCondition) count(c uint32) (n uint32) {
 		}
 		return n
 	}
-	last := NoConcept
-	a.eachRow(c, a.reverse, func(row, other uint32) {
+	r, last := a.rels, NoConcept
+	from, to := r.rows(c, a.reverse)
+	a.charge(1 + int(to-from)/8)
+	for i := from; i < to; i++ {
+		row, other := r.row(i, a.reverse)
 		if a.matches(row, other) && (!a.reverse || other != last) {
 			last = other
 			n++
 		}
-	})
+	}
 	return n
 }
 
-// eachRow calls visit with the outgoing or incoming relationships of a concept and the concept at the other end.
-func (v *evaluation) eachRow(c uint32, incoming bool, visit func(row, other uint32)) {
-	r := v.content.Relationships()
+// rows returns the range of the outgoing or incoming relationships of a concept.
+func (r *Relationships) rows(c uint32, incoming bool) (from, to uint32) {
 	if incoming {
-		for _, row := range r.ByDestination[r.To[c]:r.To[c+1]] {
-			visit(row, r.Source[row])
-		}
-		return
+		return r.To[c], r.To[c+1]
 	}
-	for row := r.From[c]; row < r.From[c+1]; row++ {
-		visit(row, r.Destination[row])
+	return r.From[c], r.From[c+1]
+}
+
+// row returns the row at a position in a range, and the concept at the other end.
+func (r *Relationships) row(i uint32, incoming bool) (row, other uint32) {
+	if incoming {
+		row = r.ByDestination[i]
+		return row, r.Source[row]
 	}
+	return i, r.Destination[i]
 }
 
 // withMatch returns the members of a set with at least one matching relationship.
@@ -278,15 +289,12 @@ func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
 	switch {
 	case a.matchesText != nil:
 		a.addConcrete(result, within)
-	case a.values != nil && a.operator == "=" && a.rowCount(a.values, !a.reverse) < a.rowCount(within, a.reverse):
-		a.addMatches(a.values, !a.reverse, func(value, row, other uint32) {
-			if within.Has(other) && a.hasType(a.content.Relationships().Type[row]) {
-				result.Add(other)
-			}
-		})
+	case a.values != nil && a.operator == "=" && a.isSelective(within):
+		a.addOthers(result, a.values, !a.reverse)
+		result.Intersect(within)
 	default:
-		a.addMatches(within, a.reverse, func(c, row, other uint32) {
-			if a.matches(row, other) {
+		within.Each(func(c uint32) {
+			if a.count(c) > 0 {
 				result.Add(c)
 			}
 		})
@@ -294,42 +302,45 @@ func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
 	return result
 }
 
+// isSelective reports whether few relationships have a value, so that reading them in random order is faster than reading the
+// relationships of the members of a set.
+func (a *attributeCondition) isSelective(within bitset.Set) bool {
+	return 8*a.rowCount(a.values, !a.reverse) < a.rowCount(within, a.reverse)
+}
+
 func (a *attributeCondition) addConcrete(result, within bitset.Set) {
-	x := a.content.ConcreteValues()
-	for row, c := range x.Source {
+	a.charge(len(a.evaluation.values.Source))
+	for row, c := range a.evaluation.values.Source {
 		if within.Has(c) && a.matchesConcrete(row) {
 			result.Add(c)
 		}
 	}
-	a.charge(len(x.Source))
 }
 
-// addMatches calls visit with the relationships of the members of a set.
-func (a *attributeCondition) addMatches(of bitset.Set, incoming bool, visit func(c, row, other uint32)) {
+// addOthers adds the concepts at the other end of the relationships of a set that have the type of the attribute.
+func (a *attributeCondition) addOthers(result, of bitset.Set, incoming bool) {
 	a.charge(a.rowCount(of, incoming) / 4)
+	r := a.rels
 	of.Each(func(c uint32) {
-		a.eachRow(c, incoming, func(row, other uint32) { visit(c, row, other) })
+		from, to := r.rows(c, incoming)
+		for i := from; i < to; i++ {
+			if row, other := r.row(i, incoming); a.hasType(r.Type[row]) {
+				result.Add(other)
+			}
+		}
 	})
 }
 
 // rowCount returns the number of relationships of the members of a set.
 func (v *evaluation) rowCount(of bitset.Set, incoming bool) (n int) {
-	offsets := v.content.Relationships().From
+	offsets := v.rels.From
 	if incoming {
-		offsets = v.content.Relationships().To
+		offsets = v.rels.To
 	}
 	v.charge(1 + len(of)/8)
 	for i, word := range of {
-		if word == 0 {
-			continue
-		}
-		first := i * 64
-		if bits.OnesCount64(word) == 64 {
-			n += int(offsets[first+64] - offsets[first])
-			continue
-		}
 		for ; word != 0; word &= word - 1 {
-			c := first + bits.TrailingZeros64(word)
+			c := i*64 + bits.TrailingZeros64(word)
 			n += int(offsets[c+1] - offsets[c])
 		}
 	}
@@ -343,10 +354,6 @@ func (v *evaluation) dotted(n *dotted) bitset.Set {
 		a.types = v.evaluate(n.attribute)
 	}
 	result := v.newSet()
-	a.addMatches(operand, false, func(_, row, other uint32) {
-		if a.hasType(v.content.Relationships().Type[row]) {
-			result.Add(other)
-		}
-	})
+	a.addOthers(result, operand, false)
 	return result
 }

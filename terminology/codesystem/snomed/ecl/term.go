@@ -2,6 +2,7 @@ package ecl
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,17 +12,12 @@ import (
 
 // anyTerm returns the condition that a text matches one of the search terms.
 func anyTerm(terms []searchTerm) func(text []byte) bool {
-	matchers := make([]func(text []byte) bool, len(terms))
-	for i, t := range terms {
-		matchers[i] = t.matcher()
+	var matchers []func(text []byte) bool
+	for _, t := range terms {
+		matchers = append(matchers, t.matcher())
 	}
 	return func(text []byte) bool {
-		for _, matches := range matchers {
-			if matches(text) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(matchers, func(matches func([]byte) bool) bool { return matches(text) })
 	}
 }
 
@@ -34,34 +30,28 @@ func (t searchTerm) matcher() func(text []byte) bool {
 		return wildMatcher(splitWild(t.text))
 	}
 	var words [][]byte
-	for _, word := range strings.Fields(unescape(t.text)) {
-		words = append(words, decompose([]byte(word)))
+	for word := range strings.FieldsSeq(unescape(t.text)) {
+		words = append(words, fold(nil, []byte(word), norm.NFKD))
 	}
+	var buffer []byte
 	return func(text []byte) bool {
-		text = decompose(text)
-		for _, word := range words {
-			if !hasWord(text, word) {
-				return false
-			}
-		}
-		return true
+		buffer = fold(buffer[:0], text, norm.NFKD)
+		return !slices.ContainsFunc(words, func(word []byte) bool { return !hasWord(buffer, word) })
 	}
 }
 
-// decompose returns a text in lower case with marks separate from letters. It returns s if that is its form already.
-func decompose(s []byte) []byte {
-	isASCII, isLower := true, true
+// fold appends a text in lower case and in a normal form: NFKD separates marks from letters.
+func fold(dst, s []byte, form norm.Form) []byte {
 	for _, c := range s {
-		isASCII = isASCII && c < utf8.RuneSelf
-		isLower = isLower && (c < 'A' || c > 'Z')
+		switch {
+		case c >= utf8.RuneSelf:
+			return append(dst[:0], bytes.ToLower(form.Bytes(s))...)
+		case c >= 'A' && c <= 'Z':
+			c |= 0x20
+		}
+		dst = append(dst, c)
 	}
-	switch {
-	case !isASCII:
-		return bytes.ToLower(norm.NFKD.Bytes(s))
-	case !isLower:
-		return bytes.ToLower(s)
-	}
-	return s
+	return dst
 }
 
 // hasWord reports whether a word in text begins with prefix. Both are decomposed. A letter without marks in prefix matches the
@@ -92,13 +82,15 @@ func hasPrefix(text, prefix []byte) bool {
 	return true
 }
 
-// splitWild splits a pattern at its stars and removes escapes.
+// splitWild splits a pattern at its stars and removes escapes. Adjacent stars count as one.
 func splitWild(pattern string) (parts [][]byte) {
 	part := []byte{}
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
 		case '*':
-			parts, part = append(parts, part), []byte{}
+			if len(part) > 0 || len(parts) == 0 {
+				parts, part = append(parts, part), []byte{}
+			}
 			continue
 		case '\\':
 			i++
@@ -111,11 +103,13 @@ func splitWild(pattern string) (parts [][]byte) {
 // wildMatcher returns the condition that a text consists of parts with any text between them, ignoring case.
 func wildMatcher(parts [][]byte) func(text []byte) bool {
 	for i, part := range parts {
-		parts[i] = bytes.ToLower(part)
+		parts[i] = fold(nil, part, norm.NFC)
 	}
 	first, last := parts[0], parts[len(parts)-1]
+	var buffer []byte
 	return func(text []byte) bool {
-		text = bytes.ToLower(text)
+		buffer = fold(buffer[:0], text, norm.NFC)
+		text = buffer
 		if len(parts) == 1 {
 			return bytes.Equal(text, first)
 		}
