@@ -10,6 +10,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
+var (
+	_ codesystem.FilterEvaluator = (*System)(nil)
+	_ codesystem.FilterReader    = (*System)(nil)
+)
+
 // EvaluateFilter implements [codesystem.FilterEvaluator] for filters on the hierarchy, on links to concepts, and on copyrights
 // (Using LOINC with HL7 Standards, "LOINC Filters").
 func (s *System) EvaluateFilter(property, op, value string, spend func(steps int) error) (set bitset.Set, ok bool, err error) {
@@ -34,6 +39,11 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 		}
 	}
 	return set, true, nil
+}
+
+// MatchesFilter implements [codesystem.FilterEvaluator]. There are no unlisted concepts.
+func (s *System) MatchesFilter(codesystem.Concept, string, string, string, func(int) error) (matches, ok bool, err error) {
+	return false, false, nil
 }
 
 // matcher adds the concepts with a value of a property to a set. It charges the cost with spend.

@@ -23,7 +23,7 @@ func content(s *System) *definitions.ReleaseContent {
 			Copyright: "This material contains content from LOINC (http://loinc.org). LOINC is copyright © Regenstrief Institute, Inc. and the " +
 				"Logical Observation Identifiers Names and Codes (LOINC) Committee and is available at no cost under the license at " +
 				"http://loinc.org/license. LOINC® is a registered United States trademark of Regenstrief Institute, Inc.",
-			Members: `{"id":"loinc-` + s.version + `","publisher":"Regenstrief Institute, Inc.","hierarchyMeaning":"is-a","compositional":false,"versionNeeded":false}`,
+			Members: `{"id":"loinc-` + s.version + `","experimental":false,"publisher":"Regenstrief Institute, Inc.","hierarchyMeaning":"is-a","compositional":false,"versionNeeded":false}`,
 		}},
 		ValueSet: s.valueSet,
 	}

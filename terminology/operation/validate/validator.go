@@ -708,12 +708,15 @@ func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
 }
 
 // selectsInactive reports whether a value set selects concepts by their status or with an expression constraint, and so contains
-// inactive concepts on purpose. HL7's tests for SNOMED CT require no warning then.
+// inactive concepts on purpose. HL7's tests for SNOMED CT and LOINC require no warning then.
 func selectsInactive(vs *definitions.ValueSet) bool {
 	return vs != nil && slices.ContainsFunc(vs.Include, func(set definitions.ConceptSet) bool {
-		return slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "inactive" || f.Property == "constraint" })
+		return slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return slices.Contains(selectingProperties, f.Property) })
 	})
 }
+
+// selectingProperties are the properties of filters that may select inactive concepts on purpose. STATUS is the status in LOINC.
+var selectingProperties = []string{"inactive", "constraint", "STATUS"}
 
 // inactiveStatus appends "and inactive" to a status, except LOINC's DISCOURAGED, which implies it.
 func inactiveStatus(status string) string {
