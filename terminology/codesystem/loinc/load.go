@@ -1,7 +1,6 @@
 package loinc
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -185,15 +184,14 @@ type codeKey uint64
 
 // parseCode parses a code: digits, a hyphen and a check digit, with two letters before them unless it is a term.
 func parseCode(code []byte) (key codeKey, ok bool) {
-	digits := bytes.TrimLeft(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	digits := code
+	for len(digits) > 0 && 'A' <= digits[0] && digits[0] <= 'Z' {
+		key, digits = key<<8|codeKey(digits[0]), digits[1:]
+	}
 	n := len(digits) - 2
 	if n < 1 || n > maxDigits || digits[n] != '-' || digits[0] == '0' || len(code) > len(digits)+2 {
 		return 0, false
 	}
-	for _, letter := range code[:len(code)-len(digits)] {
-		key = key<<8 | codeKey(letter)
-	}
-	key <<= 48
 	number := codeKey(0)
 	for i, digit := range digits {
 		switch {
@@ -204,7 +202,7 @@ func parseCode(code []byte) (key codeKey, ok bool) {
 			number = number*10 + codeKey(digit-'0')
 		}
 	}
-	return key | number, true
+	return key<<48 | number, true
 }
 
 // maxDigits is the maximum number of digits of a code besides the check digit, so that it is less than 1<<48 with it. Codes have
@@ -326,6 +324,7 @@ func (l *loader) readTerms(file string) error {
 	}
 	err = f.each(func() error { return r.readTerm(at) })
 	l.terms = uint32(len(l.concepts))
+	l.links = make([]linkRow, 0, len(l.concepts)*typicalLinks)
 	return err
 }
 
@@ -349,6 +348,9 @@ func (r *termReader) readTerm(at []int) error {
 	r.addVersion(r.optional(r.lastChanged))
 	return nil
 }
+
+// typicalLinks is the usual number of links per term.
+const typicalLinks = 16
 
 // addVersion sets the newest version of a term.
 func (l *loader) addVersion(version []byte) {
