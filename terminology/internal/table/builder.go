@@ -327,8 +327,18 @@ func (s *source) addPropertyRelations() {
 	}
 }
 
+// flagProperties are the standard properties on which flags depend.
+var flagProperties = []string{"notSelectable", "user-assigned", "inactive", "status", "deprecated", "deprecationDate"}
+
 func (s *source) setFlags() {
+	hasFlags := make([]bool, len(s.properties.list))
+	for i, p := range s.properties.list {
+		hasFlags[i] = slices.ContainsFunc(flagProperties, p.IsStandard)
+	}
 	for _, row := range s.properties.rows {
+		if !hasFlags[row.property] {
+			continue
+		}
 		s.concepts.flags[row.concept] |= flagsOf(s.properties.list[row.property], string(s.concepts.texts.At(row.value)))
 	}
 	for _, d := range s.reader.Designations {
