@@ -421,3 +421,26 @@ func TestErrors(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkExpand searches as a user types, and expands value sets.
+func BenchmarkExpand(b *testing.B) {
+	archive := filepath.Join(b.TempDir(), "Loinc_2.99.zip")
+	if err := (loinctest.Release{Terms: 100_000, Parts: 60_000, Languages: []string{"deDE"}}).WriteZip(archive); err != nil {
+		b.Fatal(err)
+	}
+	h := &api.Handler{Library: libraryOf(b, archive)}
+	for name, query := range map[string]string{
+		"search": "url=http://loinc.org/vs&filter=meas+emve+os", "german": "url=http://loinc.org/vs&displayLanguage=de&filter=dede+osme",
+		"answers": "url=http://loinc.org/vs/" + loinctest.List(7), "group": "url=http://loinc.org/vs/" + loinctest.Group(7), "part": "url=http://loinc.org/vs/" + loinctest.Class(7),
+		"search in a part": "filter=meas+em&url=http://loinc.org/vs/" + loinctest.Class(7),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				w, _ := terminologytest.Call(b, h, "GET", "/ValueSet/$expand?count=10&"+query, "")
+				if !strings.Contains(w.Body.String(), `"contains"`) {
+					b.Fatal(w.Body)
+				}
+			}
+		})
+	}
+}
