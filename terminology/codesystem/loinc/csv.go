@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -20,11 +21,13 @@ const (
 // csvFile reads a file of comma-separated values in UTF-8 (RFC 4180). The first record contains the column names. Columns are
 // found by name, because publishers add and move columns.
 type csvFile struct {
-	name    string
-	columns []string
-	fields  [][]byte // fields of the current record, valid until the next one is read
-	line    int      // line of the current record
-	lines   int      // lines before buffer[start]
+	name     string
+	columns  []string
+	required []string // columns to read
+	at       []int    // their indexes; -1 for a missing optional column
+	fields   [][]byte // fields of the current record, valid until the next one is read
+	line     int      // line of the current record
+	lines    int      // lines before buffer[start]
 
 	file       io.ReadCloser
 	buffer     []byte // unread bytes are buffer[start:]
@@ -33,53 +36,44 @@ type csvFile struct {
 	unescaped  []byte
 }
 
-// openCSV opens a file and reads its header, which must contain the required columns. It returns their indexes.
-func openCSV(r *definitions.Release, name string, required ...string) (*csvFile, []int, error) {
+// openCSV opens a file and reads its header. A question mark follows the name of a column that may be missing.
+func openCSV(r *definitions.Release, name string, columns []string) (*csvFile, error) {
 	file, err := r.Open(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	f := &csvFile{name: name, file: file, buffer: make([]byte, 0, 1<<18)}
-	at, err := f.readHeader(required)
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+	if err := f.readHeader(columns); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
-	return f, at, nil
+	return f, nil
 }
 
-func (f *csvFile) readHeader(required []string) ([]int, error) {
+func (f *csvFile) readHeader(columns []string) error {
 	ok, err := f.readRecord()
 	if err != nil || !ok {
-		return nil, f.errorf("no header: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		return f.errorf("no header: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	for _, name := range f.fields {
 		f.columns = append(f.columns, string(bytes.Trim(name, "\ufeff\"")))
 	}
-	at := make([]int, len(required))
-	for i, name := range required {
-		if at[i] = f.column(name); at[i] < 0 {
-			return nil, f.errorf("no column %s in the header", name)
+	for _, column := range columns {
+		name := strings.TrimSuffix(column, "?")
+		index := slices.IndexFunc(f.columns, func(other string) bool { return strings.EqualFold(name, other) })
+		if index < 0 && name == column {
+			return f.errorf("no column %s in the header", name)
 		}
+		f.required, f.at = append(f.required, name), append(f.at, index)
 	}
-	return at, nil
+	return nil
 }
 
-// column returns the index of a column, or -1.
-func (f *csvFile) column(name string) int {
-	for i, column := range f.columns {
-		if strings.EqualFold(column, name) {
-			return i
-		}
-	}
-	return -1
-}
-
-// optional returns the value of a column, or nil if its index is -1.
-func (f *csvFile) optional(column int) []byte {
-	if column < 0 {
+// value returns the value of the i-th column to read. It is nil if the column is missing.
+func (f *csvFile) value(i int) []byte {
+	if f.at[i] < 0 {
 		return nil
 	}
-	return f.fields[column]
+	return f.fields[f.at[i]]
 }
 
 // each calls visit for each record and closes the file.
@@ -235,4 +229,43 @@ func (f *csvFile) parseQuoted(data []byte) (field []byte, end int, err error) {
 		}
 		return field, end + 1, nil
 	}
+}
+
+// codeKey is a code as a number: the letters, the number and the check digit.
+type codeKey uint64
+
+// maxDigits is the maximum number of digits of a code besides the check digit, so that it is less than 1<<48 with it. Codes have
+// at most 7.
+const maxDigits = 13
+
+// parseCode parses a code: digits, a hyphen and a check digit, with two letters before them unless it is a term.
+func parseCode(code []byte) (key codeKey, ok bool) {
+	digits := code
+	for len(digits) > 0 && 'A' <= digits[0] && digits[0] <= 'Z' {
+		key, digits = key<<8|codeKey(digits[0]), digits[1:]
+	}
+	n := len(digits) - 2
+	if n < 1 || n > maxDigits || digits[n] != '-' || digits[0] == '0' || len(code) > len(digits)+2 {
+		return 0, false
+	}
+	number := codeKey(0)
+	for i, digit := range digits {
+		switch {
+		case i == n:
+		case digit < '0' || digit > '9':
+			return 0, false
+		default:
+			number = number*10 + codeKey(digit-'0')
+		}
+	}
+	return key<<48 | number, true
+}
+
+// code returns the key of the code in the i-th column to read.
+func (f *csvFile) code(i int) (codeKey, error) {
+	key, ok := parseCode(f.value(i))
+	if !ok {
+		return 0, f.errorf("%s is not a LOINC code: %q", f.required[i], f.value(i)[:min(len(f.value(i)), 40)])
+	}
+	return key, nil
 }

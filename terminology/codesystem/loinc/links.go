@@ -69,14 +69,6 @@ func (l *links) each(concept uint32, property uint16, reverse bool, visit func(o
 	}
 }
 
-// count returns the number of links from a concept, or to it if reverse is true.
-func (l *links) count(concept uint32, reverse bool) int {
-	if reverse {
-		return int(l.to[concept+1] - l.to[concept])
-	}
-	return int(l.from[concept+1] - l.from[concept])
-}
-
 // hasLink reports whether a property links a concept to any other.
 func (l *links) hasLink(concept uint32, property uint16) (found bool) {
 	l.each(concept, property, false, func(uint32) { found = true })
@@ -85,6 +77,10 @@ func (l *links) hasLink(concept uint32, property uint16) (found bool) {
 
 // addLinked adds the concepts that [links.each] visits to a set. It charges the cost with spend.
 func (l *links) addLinked(set bitset.Set, concept uint32, property uint16, reverse bool, spend func(steps int) error) error {
+	rows := l.from
+	if reverse {
+		rows = l.to
+	}
 	l.each(concept, property, reverse, set.Add)
-	return spend(1 + l.count(concept, reverse))
+	return spend(1 + int(rows[concept+1]-rows[concept]))
 }
