@@ -79,7 +79,7 @@ func (s *System) matchDirect(of func(concept uint32) []uint32) matcher {
 	return func(set bitset.Set, value string, spend func(steps int) error) error {
 		c, ok := s.Locate([]byte(value))
 		if !ok {
-			return nil
+			return spend(1)
 		}
 		for _, other := range of(c.Number) {
 			set.Add(other)
@@ -93,7 +93,7 @@ func (s *System) matchTransitive(of func(concept uint32, spend func(steps int) e
 	return func(set bitset.Set, value string, spend func(steps int) error) error {
 		c, ok := s.Locate([]byte(value))
 		if !ok {
-			return nil
+			return spend(1)
 		}
 		others, err := of(c.Number, spend)
 		set.Union(others)

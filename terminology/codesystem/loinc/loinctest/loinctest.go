@@ -4,12 +4,12 @@ package loinctest
 
 import (
 	"archive/zip"
-	"fmt"
-	"io"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -66,54 +66,37 @@ const (
 )
 
 // WriteZip writes the release to a zip archive.
-func (r Release) WriteZip(name string) error {
+func (r Release) WriteZip(name string) (err error) {
+	folder, err := os.MkdirTemp(filepath.Dir(name), "release")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if err := r.WriteFolder(folder); err != nil {
+		return err
+	}
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	archive := zip.NewWriter(f)
-	if err := r.write(archive.Create); err != nil {
-		return err
-	}
-	return archive.Close()
+	return errors.Join(archive.AddFS(os.DirFS(folder)), archive.Close(), f.Close())
 }
 
 // WriteFolder writes the release to a folder.
 func (r Release) WriteFolder(folder string) error {
-	var last *os.File
-	err := r.write(func(name string) (_ io.Writer, err error) {
-		if err := last.Close(); last != nil && err != nil {
-			return nil, err
-		}
-		name = filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return nil, err
-		}
-		last, err = os.Create(name)
-		return last, err
-	})
-	if err != nil {
-		return err
-	}
-	return last.Close()
-}
-
-// write writes all files. create is called for each file after the previous one is complete.
-func (r Release) write(create func(name string) (io.Writer, error)) error {
 	for _, file := range r.files() {
-		out, err := create(file.name)
-		if err != nil {
+		name := filepath.Join(folder, filepath.FromSlash(file.name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		w := &writer{out: out}
+		w := &writer{}
 		w.row(strings.Fields(file.header)...)
 		for i := range file.rows {
 			file.write(w, i)
 		}
-		w.flush()
-		if w.err != nil {
-			return fmt.Errorf("%s: %w", file.name, w.err)
+		if err := os.WriteFile(name, w.buffer, 0o600); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -130,7 +113,7 @@ func (r Release) files() []file {
 	const accessory = "AccessoryFiles/"
 	list := []file{
 		{"LoincTable/Loinc.csv", "LOINC_NUM COMPONENT PROPERTY TIME_ASPCT SYSTEM SCALE_TYP METHOD_TYP CLASS VersionLastChanged DefinitionDescription STATUS CLASSTYPE " +
-			"RELATEDNAMES2 SHORTNAME ORDER_OBS EXTERNAL_COPYRIGHT_NOTICE EXAMPLE_UCUM_UNITS LONG_COMMON_NAME COMMON_TEST_RANK PanelType VersionFirstReleased DisplayName", r.Terms, r.term},
+			"RELATEDNAMES2 SHORTNAME ORDER_OBS EXTERNAL_COPYRIGHT_NOTICE EXAMPLE_UCUM_UNITS LONG_COMMON_NAME COMMON_TEST_RANK VersionFirstReleased DisplayName", r.Terms, r.term},
 		{accessory + "PartFile/Part.csv", "PartNumber PartTypeName PartName PartDisplayName Status", classes + r.Parts, r.part},
 		{accessory + "PartFile/LoincPartLink_Primary.csv", "LoincNumber LongCommonName PartNumber PartName PartCodeSystem PartTypeName LinkTypeName Property", r.Terms, r.primaryLinks},
 		{accessory + "PartFile/LoincPartLink_Supplementary.csv", "LoincNumber LongCommonName PartNumber PartName PartCodeSystem PartTypeName LinkTypeName Property", r.Terms, r.supplementaryLinks},
@@ -191,26 +174,21 @@ func className(i int) string {
 }
 
 func (r Release) term(w *writer, i int) {
-	axes, status, notice, rank, panel := r.axes(i), "ACTIVE", "", "0", ""
+	axes, status, notice, rank := r.axes(i), "ACTIVE", "", "0"
 	switch {
 	case i%25 == 24:
 		status = "DEPRECATED"
 	case i%50 == 48:
 		status = "DISCOURAGED"
-	}
-	if i%10 == 7 {
+	case i%10 == 7:
 		notice = "Copyright © of publisher " + strconv.Itoa(i%1000)
-	}
-	if i%5 == 1 {
+	case i%5 == 1:
 		rank = strconv.Itoa(1 + i/5)
-	}
-	if i%100 == 0 {
-		panel = "Panel"
 	}
 	class := i % classes
 	related := strings.ReplaceAll(words(i, 22), " ", "; ")
 	w.row(Term(i), r.component(i), axes[0], axes[1], axes[2], axes[3], axes[4], className(class), "2.99", "", status, strconv.Itoa(1+class%4),
-		related, r.component(i)+" "+axes[2]+"-"+axes[0], []string{"Both", "Order", "Observation"}[i%3], notice, "mg/dL", r.longName(i), rank, panel, "1.0", r.component(i)+" "+axes[3])
+		related, r.component(i)+" "+axes[2]+"-"+axes[0], []string{"Both", "Order", "Observation"}[i%3], notice, "mg/dL", r.longName(i), rank, "1.0", r.component(i)+" "+axes[3])
 }
 
 func (r Release) part(w *writer, i int) {
@@ -227,14 +205,7 @@ func (r Release) part(w *writer, i int) {
 }
 
 // partOf returns the code of the part with a value of an axis.
-func partOf(value string) string {
-	for i, v := range values {
-		if v == value {
-			return Part(i)
-		}
-	}
-	return ""
-}
+func partOf(value string) string { return Part(slices.Index(values, value)) }
 
 const propertyURL = "http://loinc.org/property/"
 
@@ -322,14 +293,10 @@ func words(number, n int) string {
 	return text.String()
 }
 
-// writer writes the rows of a file.
-type writer struct {
-	out    io.Writer
-	buffer []byte
-	err    error
-}
+// writer contains the rows of a file.
+type writer struct{ buffer []byte }
 
-// row writes a row, with each value in quotes.
+// row adds a row, with each value in quotes.
 func (w *writer) row(values ...string) {
 	for i, value := range values {
 		if i > 0 {
@@ -337,14 +304,5 @@ func (w *writer) row(values ...string) {
 		}
 		w.buffer = append(append(append(w.buffer, '"'), strings.ReplaceAll(value, `"`, `""`)...), '"')
 	}
-	if w.buffer = append(w.buffer, "\r\n"...); len(w.buffer) > 1<<16 {
-		w.flush()
-	}
-}
-
-func (w *writer) flush() {
-	if w.err == nil {
-		_, w.err = w.out.Write(w.buffer)
-	}
-	w.buffer = w.buffer[:0]
+	w.buffer = append(w.buffer, "\r\n"...)
 }
