@@ -209,11 +209,10 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 	}
 	from, order := groupByOwner(len(position), d.owner)
 	rank := func(row uint32) int {
-		rank := int(r.flags[row]) * 2
-		if !isPreferredAnywhere(row) {
-			rank++
+		if isPreferredAnywhere(row) {
+			return int(r.flags[row]) * 2
 		}
-		return rank
+		return int(r.flags[row])*2 + 1
 	}
 	for concept := range position {
 		slices.SortStableFunc(order[from[concept]:from[concept+1]], func(a, b uint32) int { return rank(a) - rank(b) })

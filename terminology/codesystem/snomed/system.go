@@ -86,15 +86,7 @@ func (l *loader) build() (*System, error) {
 		s.modules = append(s.modules, uint64(id))
 	}
 	s.module, s.effective = permute(l.concepts.module, order), permute(l.concepts.effective, order)
-	s.active, s.defined = bitset.New(len(order)), bitset.New(len(order))
-	for number, old := range order {
-		if l.concepts.active[old] {
-			s.active.Add(uint32(number))
-		}
-		if l.concepts.defined[old] {
-			s.defined.Add(uint32(number))
-		}
-	}
+	s.active, s.defined = setOf(permute(l.concepts.active, order)), setOf(permute(l.concepts.defined, order))
 	s.attributes = l.sortedAttributes(position)
 	if s.Table, err = l.buildTable(s, order, position); err != nil {
 		return nil, err
@@ -104,6 +96,17 @@ func (l *loader) build() (*System, error) {
 	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(s.content(), eclCacheBytes) })
 	s.moveOffHeap()
 	return s, nil
+}
+
+// setOf returns the set of the indexes of true values.
+func setOf(values []bool) bitset.Set {
+	set := bitset.New(len(values))
+	for i, value := range values {
+		if value {
+			set.Add(uint32(i))
+		}
+	}
+	return set
 }
 
 // sortedAttributes returns the relationships sorted by source and destination.
@@ -152,34 +155,37 @@ func (l *loader) buildTable(s *System, order, position []uint32) (*table.Table, 
 	if len(dialects) > 0 {
 		first = dialects[0]
 	}
-	language := "en"
 	for number, old := range order {
-		var display, definition codesystem.TextRef
-		row := d.displayRow(uint32(number), dialects)
-		if row != none {
-			display = d.term[row]
-		}
-		from, to := d.rows(uint32(number))
-		for other := from; other < to && d.flags[other]&isInactive == 0; other++ {
-			switch {
-			case d.flags[other] == isDefinition && definition == 0:
-				definition = d.term[other]
-			case other != row && d.flags[other] == isSynonym:
-				l.table.AddDesignation(uint32(number), d.tagOf(other, first), synonymUse, d.term[other])
-			case other != row && d.flags[other] == isFSN:
-				l.table.AddDesignation(uint32(number), d.tagOf(other, first), fsnUse, d.term[other])
-			}
-		}
 		flags := codesystem.Flags(0)
 		if !l.concepts.active[old] {
 			flags = codesystem.FlagInactive | codesystem.FlagHasStatus
 		}
+		display, definition := l.addTexts(d, uint32(number), d.displayRow(uint32(number), dialects), first)
 		l.table.AddConcept(strconv.AppendUint(nil, uint64(l.index.ids[old]), 10), display, definition, flags)
 	}
 	for _, e := range l.isA {
 		l.table.AddParent(position[e.child], position[e.parent])
 	}
-	return l.table.Build(language, true)
+	return l.table.Build("en", true)
+}
+
+// addTexts adds the active descriptions of a concept as designations, except the display, and returns the display and the
+// definition. first is the dialect of the displays, or -1.
+func (l *loader) addTexts(d *descriptions, concept, displayRow uint32, first int) (display, definition codesystem.TextRef) {
+	from, to := d.rows(concept)
+	for row := from; row < to && d.flags[row]&isInactive == 0; row++ {
+		switch {
+		case row == displayRow:
+			display = d.term[row]
+		case d.flags[row] == isSynonym:
+			l.table.AddDesignation(concept, d.tagOf(row, first), synonymUse, d.term[row])
+		case d.flags[row] == isFSN:
+			l.table.AddDesignation(concept, d.tagOf(row, first), fsnUse, d.term[row])
+		case definition == 0:
+			definition = d.term[row]
+		}
+	}
+	return display, definition
 }
 
 // moveOffHeap moves large arrays off the heap.
