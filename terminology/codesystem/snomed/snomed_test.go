@@ -153,6 +153,28 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestSharedIndex checks which languages share the search index of requests without a language.
+func TestSharedIndex(t *testing.T) {
+	english, bilingual := systemOf(t, synthetic), systemOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
+	for list, want := range map[string][2]bool{
+		"":                       {true, true},
+		"en":                     {true, false},
+		"en-US,en;q=0.5":         {true, false},
+		"de,en":                  {true, false},
+		"en,*;q=0":               {true, false},
+		"en-GB":                  {false, false},
+		"sv":                     {false, false},
+		"de":                     {false, false},
+		"en-x-sctlang-123456789": {true, false},
+	} {
+		for i, s := range []*System{english, bilingual} {
+			if got := s.SearchIndex(list) == s.SearchIndex(""); got != want[i] {
+				t.Errorf("language %q, edition %d: shared %v", list, i, got)
+			}
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	s := systemOf(t, synthetic)
 	values := func(code, property string) (list []string) {

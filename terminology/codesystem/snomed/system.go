@@ -4,13 +4,16 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // URL is the URL of SNOMED CT.
@@ -28,6 +31,7 @@ type System struct {
 	modules         []uint64   // identifiers of modules
 
 	descriptions descriptions
+	tags         []string // languages of displays and designations, that of the displays first
 	attributes   attributes
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
@@ -155,32 +159,40 @@ func (l *loader) buildTable(s *System, order, position []uint32) (*table.Table, 
 	if len(dialects) > 0 {
 		first = dialects[0]
 	}
+	s.tags = []string{displayLanguage}
 	for number, old := range order {
 		flags := codesystem.Flags(0)
 		if !l.concepts.active[old] {
 			flags = codesystem.FlagInactive | codesystem.FlagHasStatus
 		}
-		display, definition := l.addTexts(d, uint32(number), d.displayRow(uint32(number), dialects), first)
+		display, definition := l.addTexts(s, uint32(number), d.displayRow(uint32(number), dialects), first)
 		l.table.AddConcept(strconv.AppendUint(nil, uint64(l.index.ids[old]), 10), display, definition, flags)
 	}
 	for _, e := range l.isA {
 		l.table.AddParent(position[e.child], position[e.parent])
 	}
-	return l.table.Build("en", true)
+	return l.table.Build(displayLanguage, true)
 }
+
+// displayLanguage is the language of displays unless another one is requested.
+const displayLanguage = "en"
 
 // addTexts adds the active descriptions of a concept as designations, except the display, and returns the display and the
 // definition. first is the dialect of the displays, or -1.
-func (l *loader) addTexts(d *descriptions, concept, displayRow uint32, first int) (display, definition codesystem.TextRef) {
+func (l *loader) addTexts(s *System, concept, displayRow uint32, first int) (display, definition codesystem.TextRef) {
+	d := &s.descriptions
 	from, to := d.rows(concept)
 	for row := from; row < to && d.flags[row]&isInactive == 0; row++ {
 		switch {
 		case row == displayRow:
 			display = d.term[row]
-		case d.flags[row] == isSynonym:
-			l.table.AddDesignation(concept, d.tagOf(row, first), synonymUse, d.term[row])
-		case d.flags[row] == isFSN:
-			l.table.AddDesignation(concept, d.tagOf(row, first), fsnUse, d.term[row])
+		case d.flags[row] != isDefinition:
+			use, tag := synonymUse, d.tagOf(row, first)
+			if d.flags[row] == isFSN {
+				use = fsnUse
+			}
+			l.table.AddDesignation(concept, tag, use, d.term[row])
+			definitions.AppendUnique(&s.tags, tag)
 		case definition == 0:
 			definition = d.term[row]
 		}
@@ -206,6 +218,18 @@ func (s *System) moveOffHeap() {
 		offheap.Move(m, &x.active)
 	}
 	offheap.ReleaseWhenCollected(s, m)
+}
+
+// SearchIndex returns the search index for a list of languages. If all texts are English, lists that change no displays share an
+// index: a browser requests en-US, which must not double the memory. Texts in other dialects remain searchable.
+func (s *System) SearchIndex(list string) *textindex.Index {
+	languages := codesystem.ParseLanguages(list)
+	key := []byte(languages.Key(s.tags)) // begins with the similarity of each tag to the first available language
+	isForeign := func(tag string) bool { return !strings.HasPrefix(tag, displayLanguage) }
+	if len(key) > len(s.tags) && key[0] > 0 && key[0] == slices.Max(key[:len(s.tags)]) && !slices.ContainsFunc(s.tags, isForeign) {
+		list = ""
+	}
+	return s.Table.SearchIndex(list)
 }
 
 // concept returns the number of a concept, or none.
