@@ -65,6 +65,7 @@ func TestCanonicalText(t *testing.T) {
 		{"^[ a,b ]100001 {{ m Active = TRUE }}", "^ [ a , b ] 100001 {{ M Active = 1 }}"},
 		{`* {{ term <> "a", language NOT = en }}`, `* {{ D term != "a" , language != en }}`},
 		{"*:[0..123456789]100001<>#5", "* : [0..123456789] 100001 != #5"},
+		{"/**/100001/***/", "100001"},
 		{"refsetcontainingany(100001)", "^R ( 100001 )"},
 		{"100001:[1 to many]reverseof any not = (100001 or 100002)", "100001 : R * != ( 100001 OR 100002 )"},
 		{"*:[0 TO 1]{100001=TRUE,100002<=#-1.50}", "* : [0..1] { 100001 = true AND 100002 <= #-1.5 }"},
