@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
 )
 
 // guide is a page in docs, or a section of a page, adapted to the addresses of the test.
@@ -150,6 +152,32 @@ func TestGuideExpand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(printed, `"Female"`) {
+		t.Error(printed)
+	}
+}
+
+// TestGuideSNOMED runs the gateway as in docs/guides/snomed-ct.md, with a synthetic edition and concept, and sends the request on
+// that page.
+func TestGuideSNOMED(t *testing.T) {
+	skipOnReplicas(t, "the guide starts one gateway")
+	address, folder := mustFreeAddress(t), t.TempDir()
+	_, port, _ := net.SplitHostPort(address)
+	archive, file := filepath.Join(folder, "SnomedCT.zip"), filepath.Join(folder, "Caddyfile")
+	if err := (snomedtest.Edition{Concepts: 1000}).WriteZip(archive); err != nil {
+		t.Fatal(err)
+	}
+	guide := readGuide(t, "guides/snomed-ct", ":8090", ":"+port, "/srv/snomed/SnomedCT_InternationalRF2_PRODUCTION_20260801T120000Z.zip", archive,
+		"50043002", snomedtest.ClinicalFinding, "filter=ast", "filter=clinical")
+	writeText(t, file, "{\n\tadmin {$CADDY_ADMIN}\n}\n"+guide.blocks("caddyfile"))
+	g := startGuide(t, "guide-snomed", folder, "http://"+address, nil, caddyBinary, "run", "--config", file)
+	var printed string
+	if err := g.process.ready(func() (err error) {
+		printed, err = g.shell(t, guide.blocks("sh"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(printed, `"Clinical finding"`) {
 		t.Error(printed)
 	}
 }

@@ -2,6 +2,7 @@ package standard_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -65,7 +66,8 @@ func runEcosystemWith(t *testing.T, l *terminology.Library, folder string, argum
 	t.Helper()
 	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: l, Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
 	defer server.Close()
-	arguments = append([]string{filepath.Join(filepath.Dir(folder), "tx-ecosystem", "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
+	runner := cmp.Or(os.Getenv("TX_ECOSYSTEM"), filepath.Join(filepath.Dir(folder), "tx-ecosystem"))
+	arguments = append([]string{filepath.Join(runner, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
 	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %v", arguments, err)

@@ -55,9 +55,9 @@ type dialect struct {
 // descriptionLoader reads descriptions and language reference sets.
 type descriptionLoader struct {
 	*loader
-	rows  descriptions // in the order of the files
-	index idIndex      // numbers of rows
-	owner []uint32     // concepts of rows, in the order of the files
+	rows     descriptions // in the order of the files
+	rowIndex idIndex      // numbers of rows
+	owner    []uint32     // concepts of rows, in the order of the files
 
 	accepted []acceptedRow
 }
@@ -94,7 +94,7 @@ func (d *descriptionLoader) readDescriptions(file string) error {
 		if err != nil {
 			return err
 		}
-		if !d.index.add(id) {
+		if !d.rowIndex.add(id) {
 			return f.errorf("description %d occurs twice", id)
 		}
 		effective, active, module, err := d.status(f, at[1:])
@@ -159,7 +159,7 @@ func (d *descriptionLoader) readLanguages(file string) error {
 		if err != nil {
 			return err
 		}
-		row := d.index.find(id)
+		row := d.rowIndex.find(id)
 		if row == none {
 			return nil // a description of a concept that the edition leaves out
 		}
@@ -209,11 +209,10 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 	}
 	from, order := groupByOwner(len(position), d.owner)
 	rank := func(row uint32) int {
-		rank := int(r.flags[row]) * 2
-		if !isPreferredAnywhere(row) {
-			rank++
+		if isPreferredAnywhere(row) {
+			return int(r.flags[row]) * 2
 		}
-		return rank
+		return int(r.flags[row])*2 + 1
 	}
 	for concept := range position {
 		slices.SortStableFunc(order[from[concept]:from[concept+1]], func(a, b uint32) int { return rank(a) - rank(b) })
@@ -223,7 +222,7 @@ func (d *descriptionLoader) sorted(position []uint32) descriptions {
 		module: permute(r.module, order), effective: permute(r.effective, order), languages: r.languages, dialects: r.dialects,
 	}
 	for i, row := range order {
-		s.id[i] = uint64(d.index.ids[row])
+		s.id[i] = uint64(d.rowIndex.ids[row])
 		s.acceptableFrom = append(s.acceptableFrom, uint32(len(s.acceptability)))
 		for _, at := range accepted[acceptedFrom[row]:acceptedFrom[row+1]] {
 			s.acceptability = append(s.acceptability, d.accepted[at].value)

@@ -10,7 +10,9 @@
 //
 //	system.go         System: a version of an edition
 //	values.go         properties for $lookup and filters
-//	filters.go        filters on reference sets and expressions
+//	filters.go        filters on reference sets and expression constraints
+//	ecl.go            evaluation of expression constraints; content.go is the content that package ecl reads
+//	expression.go     post-coordinated expressions; expressioncontent.go tests them against constraints
 //	implied.go        registration; implicit value sets
 //	maps.go           implicit concept maps
 //

@@ -294,53 +294,19 @@ func (s *System) relationships(e *expression) (list []relationship) {
 	return list
 }
 
-// subsumesExpression reports whether a concept subsumes an expression: one of its focus concepts, or all parts of the definition
-// of the concept.
+// subsumesExpression reports whether a concept subsumes an expression: it subsumes one of the focus concepts, or the expression
+// satisfies its definition.
 func (s *System) subsumesExpression(general uint32, e *expression, spend func(steps int) error) (bool, error) {
-	isBelow := func(special, general uint32) bool {
-		above, err := s.Above(special, func(int) error { return nil })
-		return special == general || err == nil && above.Has(general)
+	for _, focus := range e.focus {
+		above, err := s.Above(focus, spend)
+		if err != nil || focus == general || above.Has(general) {
+			return err == nil, err
+		}
 	}
-	hasFocus := func(general uint32) bool {
-		return slices.ContainsFunc(e.focus, func(focus uint32) bool { return isBelow(focus, general) })
-	}
-	if err := spend(1000 * len(e.focus)); err != nil || hasFocus(general) {
-		return err == nil, err
-	}
-	if !s.defined.Has(general) || slices.ContainsFunc(s.proximalPrimitives(general), func(p uint32) bool { return !hasFocus(p) }) {
+	if !s.defined.Has(general) {
 		return false, nil
 	}
-	has, a := s.relationships(e), &s.attributes
-	required := make(map[uint16][]relationship)
-	for row, end := a.rowsOf(general); row < end; row++ {
-		required[a.group[row]] = append(required[a.group[row]], relationship{kind: a.kind[row], destination: a.destination[row]})
-	}
-	if from, to := a.concreteRowsOf(general); from < to {
-		return false, nil // concrete values are not compared
-	}
-	for group, list := range required {
-		groups := make(map[uint16]int) // number of required attributes in each group of the expression
-		for _, r := range list {
-			seen := make(map[uint16]bool)
-			for _, h := range has {
-				if !seen[h.group] && isBelow(h.kind, r.kind) && isBelow(h.destination, r.destination) {
-					seen[h.group] = true
-					groups[h.group]++
-				}
-			}
-			if group == 0 && len(seen) == 0 {
-				return false, nil
-			}
-		}
-		isComplete := false
-		for _, count := range groups {
-			isComplete = isComplete || count == len(list)
-		}
-		if group > 0 && !isComplete {
-			return false, spend(1000 * len(list) * len(has))
-		}
-	}
-	return true, spend(1000 * len(has))
+	return s.satisfies(e, string(s.definitionConstraint(general)), spend)
 }
 
 // Locate returns the concept with an identifier, or the concept of an expression.

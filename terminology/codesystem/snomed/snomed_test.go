@@ -1,9 +1,12 @@
 package snomed
 
 import (
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -153,6 +156,28 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestSharedIndex checks which languages share the search index of requests without a language.
+func TestSharedIndex(t *testing.T) {
+	english, bilingual := systemOf(t, synthetic), systemOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
+	for list, want := range map[string][2]bool{
+		"":                       {true, true},
+		"en":                     {true, false},
+		"en-US,en;q=0.5":         {true, false},
+		"de,en":                  {true, false},
+		"en,*;q=0":               {true, false},
+		"en-GB":                  {false, false},
+		"sv":                     {false, false},
+		"de":                     {false, false},
+		"en-x-sctlang-123456789": {true, false},
+	} {
+		for i, s := range []*System{english, bilingual} {
+			if got := s.SearchIndex(list) == s.SearchIndex(""); got != want[i] {
+				t.Errorf("language %q, edition %d: shared %v", list, i, got)
+			}
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	s := systemOf(t, synthetic)
 	values := func(code, property string) (list []string) {
@@ -234,5 +259,57 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestDamagedFiles checks that changed bytes are either an error or yield a system that can be read.
+func TestDamagedFiles(t *testing.T) {
+	folder := folderOf(t, snomedtest.Edition{Concepts: 24, Swedish: true})
+	var files []string
+	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random, loaded := rand.New(rand.NewPCG(1, 1)), 0
+	for range 300 {
+		file := files[random.IntN(len(files))]
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := slices.Clone(text)
+		for range 1 + random.IntN(3) {
+			damaged[random.IntN(len(damaged))] = "0123456789\t\n #x\x00"[random.IntN(16)]
+		}
+		if err := os.WriteFile(file, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := definitions.Load(t.Context(), definitions.Options{Definitions: []string{folder}}); err == nil {
+			loaded++
+			s := l.Systems.CodeSystems[0].Concepts.System.(*System)
+			for concept := range uint32(s.Len()) {
+				c := codesystem.ConceptAt(concept)
+				s.AppendFormerTexts(s.AppendTexts(nil, c), c)
+				s.AppendValues(nil, c)
+			}
+			for id := range s.refsets {
+				if m, ok := s.conceptMap(URL + "?fhir_cm=" + strconv.Itoa(int(id))); ok {
+					_, _ = m.Groups[0].Find("x", true, func(int) error { return nil })
+				}
+			}
+			_, _, _ = s.EvaluateFilter("constraint", "=", `^ * {{ M active = 1 }} OR * {{ D term = "x" }} {{ + HISTORY-MAX }}`, func(int) error { return nil })
+			l.Use(func() {})
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if loaded == 0 || loaded == 300 {
+		t.Errorf("%d of 300 damaged releases are loaded", loaded)
 	}
 }

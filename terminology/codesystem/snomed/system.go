@@ -4,13 +4,16 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // URL is the URL of SNOMED CT.
@@ -28,6 +31,7 @@ type System struct {
 	modules         []uint64   // identifiers of modules
 
 	descriptions descriptions
+	tags         []string // languages of displays and designations, that of the displays first
 	attributes   attributes
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
@@ -86,15 +90,7 @@ func (l *loader) build() (*System, error) {
 		s.modules = append(s.modules, uint64(id))
 	}
 	s.module, s.effective = permute(l.concepts.module, order), permute(l.concepts.effective, order)
-	s.active, s.defined = bitset.New(len(order)), bitset.New(len(order))
-	for number, old := range order {
-		if l.concepts.active[old] {
-			s.active.Add(uint32(number))
-		}
-		if l.concepts.defined[old] {
-			s.defined.Add(uint32(number))
-		}
-	}
+	s.active, s.defined = setOf(permute(l.concepts.active, order)), setOf(permute(l.concepts.defined, order))
 	s.attributes = l.sortedAttributes(position)
 	if s.Table, err = l.buildTable(s, order, position); err != nil {
 		return nil, err
@@ -104,6 +100,17 @@ func (l *loader) build() (*System, error) {
 	s.constraints = sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(s.content(), eclCacheBytes) })
 	s.moveOffHeap()
 	return s, nil
+}
+
+// setOf returns the set of the indexes of true values.
+func setOf(values []bool) bitset.Set {
+	set := bitset.New(len(values))
+	for i, value := range values {
+		if value {
+			set.Add(uint32(i))
+		}
+	}
+	return set
 }
 
 // sortedAttributes returns the relationships sorted by source and destination.
@@ -152,34 +159,45 @@ func (l *loader) buildTable(s *System, order, position []uint32) (*table.Table, 
 	if len(dialects) > 0 {
 		first = dialects[0]
 	}
-	language := "en"
+	s.tags = []string{displayLanguage}
 	for number, old := range order {
-		var display, definition codesystem.TextRef
-		row := d.displayRow(uint32(number), dialects)
-		if row != none {
-			display = d.term[row]
-		}
-		from, to := d.rows(uint32(number))
-		for other := from; other < to && d.flags[other]&isInactive == 0; other++ {
-			switch {
-			case d.flags[other] == isDefinition && definition == 0:
-				definition = d.term[other]
-			case other != row && d.flags[other] == isSynonym:
-				l.table.AddDesignation(uint32(number), d.tagOf(other, first), synonymUse, d.term[other])
-			case other != row && d.flags[other] == isFSN:
-				l.table.AddDesignation(uint32(number), d.tagOf(other, first), fsnUse, d.term[other])
-			}
-		}
 		flags := codesystem.Flags(0)
 		if !l.concepts.active[old] {
 			flags = codesystem.FlagInactive | codesystem.FlagHasStatus
 		}
+		display, definition := l.addTexts(s, uint32(number), d.displayRow(uint32(number), dialects), first)
 		l.table.AddConcept(strconv.AppendUint(nil, uint64(l.index.ids[old]), 10), display, definition, flags)
 	}
 	for _, e := range l.isA {
 		l.table.AddParent(position[e.child], position[e.parent])
 	}
-	return l.table.Build(language, true)
+	return l.table.Build(displayLanguage, true)
+}
+
+// displayLanguage is the language of displays unless another one is requested.
+const displayLanguage = "en"
+
+// addTexts adds the active descriptions of a concept as designations, except the display, and returns the display and the
+// definition. first is the dialect of the displays, or -1.
+func (l *loader) addTexts(s *System, concept, displayRow uint32, first int) (display, definition codesystem.TextRef) {
+	d := &s.descriptions
+	from, to := d.rows(concept)
+	for row := from; row < to && d.flags[row]&isInactive == 0; row++ {
+		switch {
+		case row == displayRow:
+			display = d.term[row]
+		case d.flags[row] != isDefinition:
+			use, tag := synonymUse, d.tagOf(row, first)
+			if d.flags[row] == isFSN {
+				use = fsnUse
+			}
+			l.table.AddDesignation(concept, tag, use, d.term[row])
+			definitions.AppendUnique(&s.tags, tag)
+		case definition == 0:
+			definition = d.term[row]
+		}
+	}
+	return display, definition
 }
 
 // moveOffHeap moves large arrays off the heap.
@@ -200,6 +218,18 @@ func (s *System) moveOffHeap() {
 		offheap.Move(m, &x.active)
 	}
 	offheap.ReleaseWhenCollected(s, m)
+}
+
+// SearchIndex returns the search index for a list of languages. If all texts are English, lists that change no displays share an
+// index: a browser requests en-US, which must not double the memory. Texts in other dialects remain searchable.
+func (s *System) SearchIndex(list string) *textindex.Index {
+	languages := codesystem.ParseLanguages(list)
+	key := []byte(languages.Key(s.tags)) // begins with the similarity of each tag to the first available language
+	isForeign := func(tag string) bool { return !strings.HasPrefix(tag, displayLanguage) }
+	if len(key) > len(s.tags) && key[0] > 0 && key[0] == slices.Max(key[:len(s.tags)]) && !slices.ContainsFunc(s.tags, isForeign) {
+		list = ""
+	}
+	return s.Table.SearchIndex(list)
 }
 
 // concept returns the number of a concept, or none.

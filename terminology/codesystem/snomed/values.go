@@ -188,22 +188,37 @@ func (s *System) cellText(cell uint32, kind byte) []byte {
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with
 // or without terms.
 func (s *System) normalForm(concept uint32, terms bool) []byte {
-	reference := func(dst []byte, concept uint32) []byte {
-		dst = append(dst, s.code(concept)...)
-		if terms {
+	status := []byte("<<< ")
+	if s.defined.Has(concept) {
+		status = []byte("=== ")
+	}
+	return s.appendDefinition(status, concept, "+", func(dst []byte, concept uint32) []byte {
+		if dst = append(dst, s.code(concept)...); terms {
 			dst = append(append(append(dst, '|'), s.term(concept)...), '|')
 		}
 		return dst
-	}
-	dst := []byte("<<< ")
-	if s.defined.Has(concept) {
-		dst = []byte("=== ")
-	}
+	})
+}
+
+// definitionConstraint returns the definition of a concept as an expression constraint for what the concept subsumes.
+func (s *System) definitionConstraint(concept uint32) []byte {
+	return s.appendDefinition([]byte("("), concept, " AND ", func(dst []byte, concept uint32) []byte {
+		return append(append(dst, "<<"...), s.code(concept)...)
+	})
+}
+
+// appendDefinition appends the proximal primitive supertypes of a concept, separated by and, and its attributes. If dst ends with
+// a parenthesis, the supertypes are in parentheses. reference appends a concept.
+func (s *System) appendDefinition(dst []byte, concept uint32, and string, reference func(dst []byte, concept uint32) []byte) []byte {
+	isNested := bytes.HasSuffix(dst, []byte{'('})
 	for i, focus := range s.proximalPrimitives(concept) {
 		if i > 0 {
-			dst = append(dst, '+')
+			dst = append(dst, and...)
 		}
 		dst = reference(dst, focus)
+	}
+	if isNested {
+		dst = append(dst, ')')
 	}
 	var ungrouped [][]byte
 	groups := make(map[uint16][][]byte)

@@ -37,7 +37,7 @@ func NewEvaluator(content Content, cacheBytes int) *Evaluator {
 //
 // The wildcard means the active concepts of the hierarchy, so that *, << * and << 138875005 are equal (section 6.1); only the
 // filter {{ C active }} also sees other concepts. Hierarchy operators and refinements match active concepts only (section 6.9).
-// An attribute outside of relationship groups is a group of its own.
+// A relationship outside of relationship groups is a group of its own. Reverse attributes do not belong to groups.
 func (e *Evaluator) Evaluate(x *Expression, spend func(steps int) error) (set bitset.Set, err error) {
 	defer recoverFailure(&err)
 	v := &evaluation{Evaluator: e, rels: e.content.Relationships(), values: e.content.ConcreteValues(), canonical: x.canonical, spend: spend}
@@ -169,20 +169,36 @@ func (v *evaluation) hierarchy(n *hierarchy) bitset.Set {
 	operand, up := v.evaluate(n.operand), strings.Contains(n.operator, ">")
 	if strings.HasPrefix(n.operator, "!!") { // !!> X is X MINUS < X
 		result := v.clone(operand)
-		result.Subtract(v.closure(operand, !up))
+		result.Subtract(v.related(operand, !up, false))
 		return result
 	}
-	var result bitset.Set
-	if strings.HasSuffix(n.operator, "!") {
-		result = v.neighbors(operand, up)
-	} else {
-		result = v.closure(operand, up)
-	}
+	isDirect := strings.HasSuffix(n.operator, "!")
+	result := v.related(operand, up, isDirect)
 	if len(n.operator) > 1 && n.operator[1] == n.operator[0] {
 		result.Union(operand)
 	}
 	result.Intersect(v.content.Active())
 	return result
+}
+
+// related returns the ancestors or the descendants of the members of a set, or only the direct ones. Because parents have lower
+// numbers than children, one pass over the words is sufficient. It reads memory in order, which is several times faster than
+// following the hierarchy.
+func (v *evaluation) related(of bitset.Set, up, isDirect bool) bitset.Set {
+	reached := v.newSet()
+	starts := reached // concepts from which the pass continues
+	if isDirect {
+		starts = of
+	}
+	for i := range of {
+		if up {
+			i = len(of) - 1 - i
+		}
+		if of[i]|starts[i] != 0 {
+			v.addRelated(reached, of, starts, i, up)
+		}
+	}
+	return reached
 }
 
 // next returns the parents or the children of a concept.
@@ -193,38 +209,10 @@ func (v *evaluation) next(c uint32, up bool) []uint32 {
 	return v.content.Children(c)
 }
 
-// neighbors returns the parents or the children of the members of a set.
-func (v *evaluation) neighbors(of bitset.Set, up bool) bitset.Set {
-	result := v.newSet()
-	of.Each(func(c uint32) {
-		list := v.next(c, up)
-		v.charge(1 + len(list)/8)
-		for _, n := range list {
-			result.Add(n)
-		}
-	})
-	return result
-}
-
-// closure returns the ancestors or the descendants of the members of a set. Because parents have lower numbers than children, one
-// pass over the words is sufficient. It reads memory in order, which is several times faster than following the hierarchy.
-func (v *evaluation) closure(of bitset.Set, up bool) bitset.Set {
-	reached := v.newSet()
-	for i := range of {
-		if up {
-			i = len(of) - 1 - i
-		}
-		if of[i]|reached[i] != 0 {
-			v.closeWord(of, reached, i, up)
-		}
-	}
-	return reached
-}
-
-// closeWord adds the neighbors of the members in a word to reached, including members that it adds itself.
-func (v *evaluation) closeWord(of, reached bitset.Set, i int, up bool) {
+// addRelated adds the parents or the children of the members in a word, including those of members that it adds to starts.
+func (v *evaluation) addRelated(reached, of, starts bitset.Set, i int, up bool) {
 	for done := uint64(0); ; {
-		word := (of[i] | reached[i]) &^ done
+		word := (of[i] | starts[i]) &^ done
 		if word == 0 {
 			return
 		}
@@ -282,7 +270,7 @@ func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	}
 	s := v.newSet()
 	s.Add(historical)
-	v.closure(s, false).Each(func(c uint32) { list = append(list, c) })
+	v.related(s, false, false).Each(func(c uint32) { list = append(list, c) })
 	return list
 }
 

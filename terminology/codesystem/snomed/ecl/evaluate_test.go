@@ -110,6 +110,9 @@ func TestEvaluate(t *testing.T) {
 		{`^ 100016 {{ M mapPriority != #2 }}`, "4"},
 		{`^ 100016 {{ M effectiveTime > "20210101" }}`, "5"},
 		{"^ (100015 OR 100016) {{ M mapPriority = #2 }}", "5"},
+		{`^ 100016 {{ M mapPriority < "20200101" }}`, "4 5"},
+		{`^ 100016 {{ M mapTarget < "20200101" }}`, ""},
+		{"^ 100016 {{ M mapPriority = true }}", "4"},
 		{"^ 100016 {{ M referencedComponentId = << 100005 }}", "5"},
 		{"^ 900000000000527005 {{ M targetComponentId = << 100002 }}", "6"},
 		// combinations (sections 6.4 and 6.5)
@@ -177,6 +180,7 @@ func TestEvaluate(t *testing.T) {
 		{`< 100001 {{ dialect = (en-gb (accept) en-us (accept)) }}`, "4"},
 		{`<< 100004 {{ dialect != en-us }}`, "4"},
 		{`< 100001 {{ D active = 0 }}`, "5"},
+		{`< 100001 {{ D active = 0, term = "old" }}`, "5"},
 		{`< 100001 {{ D id = 7000007 }}`, "4"},
 		{`* {{ D id = 7000006 }}`, ""},
 		{"< 100001 {{ C definitionStatus = defined }}", "5"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
@@ -133,4 +134,28 @@ func equalSets(a, b set) bool {
 		}
 	}
 	return true
+}
+
+// TestConcurrentEvaluation evaluates the same expressions in several goroutines with a cache that evicts most results.
+func TestConcurrentEvaluation(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	m := newModel(r, 60)
+	g, e := newGenerator(r, m), NewEvaluator(newMemoryContent(m), 2000)
+	var expressions []*Expression
+	var want []set
+	for range 200 {
+		x := g.expression(2)
+		expressions, want = append(expressions, parseTwice(t, x.brief)), append(want, x.evaluate())
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for i, x := range expressions {
+				if got, err := e.Evaluate(x, nil); err != nil || !equalSets(toSet(got), want[i]) {
+					t.Errorf("%s: got %v, want %v, %v", x, toSet(got), want[i], err)
+				}
+			}
+		})
+	}
+	group.Wait()
 }

@@ -86,10 +86,20 @@ func newMemoryContent(m *model) *memoryContent {
 		c.parents[pair[0]] = append(c.parents[pair[0]], uint32(pair[1]))
 		c.children[pair[1]] = append(c.children[pair[1]], uint32(pair[0]))
 	}
+	flatten(c.parents)
+	flatten(c.children)
 	c.indexRelations(n)
 	c.indexDescriptions()
 	c.indexRows()
 	return c
+}
+
+// flatten moves lists to one array, as an edition stores them.
+func flatten(lists [][]uint32) {
+	all := slices.Concat(lists...)
+	for i, list := range lists {
+		lists[i], all = all[:len(list):len(list)], all[len(list):]
+	}
 }
 
 func (c *memoryContent) indexRelations(n int) {

@@ -35,22 +35,20 @@ var keywords = map[byte][]string{
 
 // filterKind returns the kind of the filter that follows (C, D, M or + for a history supplement), or 0. A filter without a kind
 // is a description filter.
-func (p *parser) filterKind() byte {
-	var kind byte
+func (p *parser) filterKind() (kind byte) {
 	p.space()
 	p.ahead(func() bool {
-		if !p.next("{{") {
-			return false
+		word := ""
+		if p.skip("{{") {
+			kind, word = 'D', strings.ToUpper(p.word())
 		}
-		p.pos += 2
-		kind = 'D'
-		switch word := strings.ToUpper(p.word()); {
-		case p.at() == '+':
+		switch {
+		case kind != 0 && p.at() == '+':
 			kind = '+'
 		case word != "" && strings.Contains("CM", word[:1]) && p.keyword(word, 'D') == "":
 			kind = word[0]
 		}
-		return true
+		return kind != 0
 	})
 	return kind
 }

@@ -64,7 +64,7 @@ func closingParenthesis(text string, i int) int {
 // skipText returns the offset of the last byte of the term, string or comment that begins at i. Without an end, this is the last
 // byte of text, so that each byte is read once.
 func skipText(text string, i int) int {
-	end := 0
+	var end int
 	switch {
 	case text[i] == '|':
 		end = strings.IndexByte(text[i+1:], '|') + 1

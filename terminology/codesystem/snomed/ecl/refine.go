@@ -253,9 +253,14 @@ func (a *attributeCondition) count(c uint32) (n uint32) {
 		}
 		return n
 	}
+	from, to := a.rels.rows(c, a.reverse)
+	a.charge(1 + int(to-from)/8)
+	return a.countRows(c)
+}
+
+func (a *attributeCondition) countRows(c uint32) (n uint32) {
 	r, last := a.rels, NoConcept
 	from, to := r.rows(c, a.reverse)
-	a.charge(1 + int(to-from)/8)
 	for i := from; i < to; i++ {
 		row, other := r.row(i, a.reverse)
 		if a.matches(row, other) && (!a.reverse || other != last) {
@@ -293,8 +298,9 @@ func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
 		a.addOthers(result, a.values, !a.reverse)
 		result.Intersect(within)
 	default:
+		a.charge(a.rowCount(within, a.reverse) / 4)
 		within.Each(func(c uint32) {
-			if a.count(c) > 0 {
+			if a.countRows(c) > 0 {
 				result.Add(c)
 			}
 		})

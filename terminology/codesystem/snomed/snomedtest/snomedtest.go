@@ -195,17 +195,25 @@ func (e Edition) conceptAt(i int) concept {
 	}
 	n := i - len(metadata)
 	c := concept{index: i, number: n, id: Concept(n), module: coreModule, random: rand.New(rand.NewPCG(2, uint64(n)))}
-	c.active, c.defined = n%12 != 11, c.random.IntN(2) == 0
+	c.active, c.defined = n == activeAt(n), c.random.IntN(2) == 0
 	if e.Swedish && n%10 == 9 {
 		c.module = SwedishModule
 	}
 	c.term = term(c.random)
 	for range 1 + c.random.IntN(5)/3 {
-		if parent := n/5 + c.random.IntN(n/4+1); parent < n && parent%12 != 11 {
+		if parent := activeAt(n/5 + c.random.IntN(n/4+1)); parent < n {
 			c.parents = append(c.parents, parent)
 		}
 	}
 	return c
+}
+
+// activeAt returns n, or the number before n if concept n is inactive.
+func activeAt(n int) int {
+	if n%12 == 11 {
+		return n - 1
+	}
+	return n
 }
 
 // syllables form the words of terms.

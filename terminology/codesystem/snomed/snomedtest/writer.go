@@ -137,9 +137,7 @@ func (w *writer) relationships(c *concept) {
 		if i%2 == 1 {
 			kind = AssociatedWith
 		}
-		if destination := c.random.IntN(c.number/8 + 1); destination%12 != 11 {
-			w.relationship(c, Concept(destination), i/2, kind)
-		}
+		w.relationship(c, Concept(activeAt(c.random.IntN(c.number/8+1))), i/2, kind)
 	}
 }
 
