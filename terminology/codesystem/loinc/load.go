@@ -46,7 +46,7 @@ type edge struct {
 
 // source is a kind of file.
 type source struct {
-	// names are patterns of file names (path.Match) in lower case, separated by spaces. Files that match the first of them are read.
+	// names are patterns of file names (path.Match), separated by spaces. Case is ignored. The first one that matches is used.
 	names string
 
 	// columns are the columns to read, separated by spaces. A question mark follows an optional column.
@@ -59,21 +59,21 @@ type source struct {
 // sources are the files to read, in this order. All except the first may be missing.
 var sources = []source{
 	{
-		"loinc.csv", "LOINC_NUM LONG_COMMON_NAME STATUS SHORTNAME? DisplayName? DefinitionDescription? COMMON_TEST_RANK? VersionFirstReleased? VersionLastChanged? " +
+		"Loinc.csv", "LOINC_NUM LONG_COMMON_NAME STATUS SHORTNAME? DisplayName? DefinitionDescription? COMMON_TEST_RANK? VersionFirstReleased? VersionLastChanged? " +
 			"COMPONENT? PROPERTY? TIME_ASPCT? SYSTEM? SCALE_TYP? METHOD_TYP? CLASS?", (*loader).beginTerms,
 	},
-	{"part.csv", "PartNumber PartName PartTypeName PartDisplayName? Status?", (*loader).beginParts},
-	{"loincpartlink_primary.csv loincpartlink.csv", "LoincNumber PartNumber Property", (*loader).beginPartLinks},
-	{"loincpartlink_supplementary.csv", "LoincNumber PartNumber Property", (*loader).beginPartLinks},
-	{"answerlist.csv", "AnswerListId AnswerListName AnswerStringId DisplayText Description?", (*loader).beginAnswers},
-	{"loincanswerlistlink.csv", "LoincNumber AnswerListId", beginLinks(propertyAnswerList)},
-	{"parentgroup.csv", "ParentGroupId ParentGroup ParentId?", (*loader).beginHierarchy},
-	{"group.csv", "GroupId Group ParentGroupId", (*loader).beginHierarchy},
-	{"grouploincterms.csv", "LoincNumber GroupId", beginLinks(propertyGroup)},
-	{"panelsandforms.csv", "ParentLoinc Loinc", beginLinks(propertyPanelMember)},
-	{"componenthierarchybysystem.csv multiaxialhierarchy.csv", "CODE CODE_TEXT IMMEDIATE_PARENT", (*loader).beginHierarchy},
-	{"consumername.csv", "LoincNumber ConsumerName", (*loader).beginConsumerNames},
-	{"*linguisticvariant.csv", "LOINC_NUM LONG_COMMON_NAME? LinguisticVariantDisplayName? SHORTNAME?", (*loader).beginVariant},
+	{"Part.csv", "PartNumber PartName PartTypeName PartDisplayName? Status?", (*loader).beginParts},
+	{"LoincPartLink_Primary.csv LoincPartLink.csv", "LoincNumber PartNumber Property", (*loader).beginPartLinks},
+	{"LoincPartLink_Supplementary.csv", "LoincNumber PartNumber Property", (*loader).beginPartLinks},
+	{"AnswerList.csv", "AnswerListId AnswerListName AnswerStringId DisplayText Description?", (*loader).beginAnswers},
+	{"LoincAnswerListLink.csv", "LoincNumber AnswerListId", beginLinks(propertyAnswerList)},
+	{"ParentGroup.csv", "ParentGroupId ParentGroup ParentId?", (*loader).beginHierarchy},
+	{"Group.csv", "GroupId Group ParentGroupId", (*loader).beginHierarchy},
+	{"GroupLoincTerms.csv", "LoincNumber GroupId", beginLinks(propertyGroup)},
+	{"PanelsAndForms.csv", "ParentLoinc Loinc", beginLinks(propertyPanelMember)},
+	{"ComponentHierarchyBySystem.csv MultiAxialHierarchy.csv", "CODE CODE_TEXT IMMEDIATE_PARENT", (*loader).beginHierarchy},
+	{"ConsumerName.csv", "LoincNumber ConsumerName", (*loader).beginConsumerNames},
+	{"*LinguisticVariant.csv", "LOINC_NUM LONG_COMMON_NAME? LinguisticVariantDisplayName? SHORTNAME?", (*loader).beginVariant},
 }
 
 // load reads a release.
@@ -135,7 +135,7 @@ func (l *loader) plan(ctx context.Context) (found [][]string, err error) {
 // match returns the files with a name that matches the first possible pattern. Of language variants, that of the country with the
 // name of the language comes first: a request for de prefers de-DE to de-AT.
 func (l *loader) match(patterns string) (files []string) {
-	for pattern := range strings.FieldsSeq(patterns) {
+	for pattern := range strings.FieldsSeq(strings.ToLower(patterns)) {
 		for _, file := range l.release.Files {
 			if ok, _ := path.Match(pattern, strings.ToLower(path.Base(file))); ok {
 				files = append(files, file)

@@ -158,7 +158,7 @@ func TestMissingFiles(t *testing.T) {
 	if got := valuesOf(t, s, loinctest.Term(3), "SYSTEM"); s.Len() != 400 || got != "CSF" {
 		t.Errorf("%d concepts, system %q", s.Len(), got)
 	}
-	if strings.Count(log.String(), "LOINC release incomplete") != 1 || !strings.Contains(log.String(), "part.csv") || !strings.Contains(log.String(), "*linguisticvariant.csv") {
+	if strings.Count(log.String(), "LOINC release incomplete") != 1 || !strings.Contains(log.String(), "Part.csv") || !strings.Contains(log.String(), "*LinguisticVariant.csv") {
 		t.Errorf("log: %s", &log)
 	}
 	if got := filtered(t, l, "SYSTEM", "=", "csf"); !strings.Contains(got, `"total":45`) {
