@@ -62,11 +62,18 @@ func (t *Table) Definition(c codesystem.Concept) []byte { return t.concepts.defi
 
 // AppendTexts appends the display and designations of a concept.
 func (t *Table) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
-	if display := t.concepts.displayOf(c.Number); len(display) > 0 {
+	return t.appendTexts(dst, c.Number, nil)
+}
+
+// appendTexts is like AppendTexts, but appends only designations in some languages. nil means all.
+func (t *Table) appendTexts(dst []codesystem.Text, concept uint32, inLanguage []bool) []codesystem.Text {
+	if display := t.concepts.displayOf(concept); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, IsDisplay: true})
 	}
-	for row, end := t.designations.from.rows(c.Number); row < end; row++ {
-		dst = append(dst, t.designations.text(row, t.concepts.texts))
+	for row, end := t.designations.from.rows(concept); row < end; row++ {
+		if inLanguage == nil || inLanguage[t.designations.language[row]] {
+			dst = append(dst, t.designations.text(row, t.concepts.texts))
+		}
 	}
 	return dst
 }
