@@ -329,7 +329,7 @@ func TestSearch(t *testing.T) {
 	wantResponses(t, l, [][]string{
 		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=measured", `"contains":[{"system":"http://loinc.org","code":"` + loinctest.Term(1) + `"`},
 		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=measured&displayLanguage=de", `"display":"deDE `}, // English names are found in every language
-		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=frFR", `"total":0`}, // names in other languages need displayLanguage
+		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=frFR", `"total":0`},                               // names in other languages need displayLanguage
 	})
 }
 
