@@ -470,7 +470,7 @@ func (p *propertyRows) sortByConcept(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}
 	}
-	from, order := sortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
+	from, order := SortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
 	values := propertyValues{rowOffsets: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
 	for i, row := range order {
 		r := p.rows[row]

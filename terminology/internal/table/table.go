@@ -267,7 +267,7 @@ func newDesignations(n int, read *codesystem.ConceptReader) designations {
 	if len(rows) == 0 {
 		return designations{languages: read.Languages, uses: read.Uses}
 	}
-	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
+	from, order := SortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
 	d := designations{
 		from: from, language: make([]uint16, len(rows)),
 		use: make([]uint16, len(rows)), value: make([]codesystem.TextRef, len(rows)),
