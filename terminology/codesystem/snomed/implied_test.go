@@ -134,6 +134,10 @@ func TestListedExpressions(t *testing.T) {
 
 func TestConceptMaps(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ConceptMap/$translate?system="+sct+"&code="+snomedtest.Concept(3)+"&url="+url.QueryEscape(sct+"?fhir_cm="+snomedtest.CTV3Map), "")
+	if strings.Contains(w.Body.String(), "dependsOn") || strings.Contains(w.Body.String(), "product") {
+		t.Errorf("a simple map has no rules or groups: %s", w.Body)
+	}
 	translate := func(refset, code, more string) string {
 		return "/ConceptMap/$translate?system=" + sct + "&code=" + code + "&url=" + url.QueryEscape(sct+"?fhir_cm="+refset) + more
 	}
