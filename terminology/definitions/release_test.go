@@ -112,6 +112,22 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// TestEditionOrder checks that, without a default edition, the one loaded last has precedence, in its latest version.
+func TestEditionOrder(t *testing.T) {
+	withListFormat(t)
+	folder := t.TempDir()
+	for i, version := range []string{"http://x/b/version/2027", "http://x/a/version/2026", "http://x/a/version/2025"} {
+		fixture.WriteFile(t, filepath.Join(folder, string(rune('1'+i))+".zip"), archiveOf(t, "codes.list", version+" a"))
+	}
+	l, err := Load(t.Context(), Options{Definitions: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Systems.CodeSystems[l.Systems.CodeSystem("http://x/list", "")].Version; got != "http://x/a/version/2026" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestReleaseProgress checks that the progress relative to the planned files is logged.
 func TestReleaseProgress(t *testing.T) {
 	withListFormat(t)

@@ -291,19 +291,15 @@ func privateTag(refset sctid) string {
 	return tag
 }
 
-// tagOf returns the language tag of a description: its language, or a dialect if it is preferred only there. first is the
-// dialect of the displays, or -1.
-func (d *descriptions) tagOf(row uint32, first int) string {
+// tagOf returns the language tag of a description: its language, or a dialect if it is preferred only there. It must not be the
+// display, which is preferred in the language.
+func (d *descriptions) tagOf(row uint32) string {
 	language, tag, count := d.language[row], "", 0
 	for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
-		if value&isPreferred == 0 || d.flags[row] != isSynonym {
-			continue
+		if value&isPreferred != 0 && d.flags[row] == isSynonym {
+			tag = cmp.Or(tag, d.dialects[value&^isPreferred].tag)
+			count++
 		}
-		if int(value&^isPreferred) == first {
-			return d.languages[language]
-		}
-		tag = cmp.Or(tag, d.dialects[value&^isPreferred].tag)
-		count++
 	}
 	if count == 0 || count > 1 && count == d.dialectCount(language) {
 		return d.languages[language]

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 )
 
 // none is the number of a component that the edition does not contain.
@@ -78,21 +80,9 @@ func (m *moduleIndex) add(id sctid) (uint16, error) {
 	return uint16(len(m.ids) - 1), nil
 }
 
-// groupByOwner is a stable counting sort of rows by their n owners. Rows order[from[i]:from[i+1]] belong to owner i.
+// groupByOwner sorts rows by their n owners. Rows order[from[i]:from[i+1]] belong to owner i, in their original order.
 func groupByOwner(n int, owners []uint32) (from, order []uint32) {
-	from, order = make([]uint32, n+1), make([]uint32, len(owners))
-	for _, owner := range owners {
-		from[owner+1]++
-	}
-	for i := range n {
-		from[i+1] += from[i]
-	}
-	next := slices.Clone(from)
-	for row, owner := range owners {
-		order[next[owner]] = uint32(row)
-		next[owner]++
-	}
-	return from, order
+	return table.SortByOwner(n, len(owners), func(row int) (owner, value uint32) { return owners[row], uint32(row) })
 }
 
 // permute returns the values in the given order.

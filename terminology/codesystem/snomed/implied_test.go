@@ -99,6 +99,25 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// TestInactive checks which inactive texts and concepts $validate-code reports.
+func TestInactive(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$lookup?system="+sct+"&code="+snomedtest.Concept(37), "")
+	_, rest, _ := strings.Cut(w.Body.String(), `"name":"display","valueString":"`)
+	term, _, _ := strings.Cut(rest, `"`)
+	validate := func(code, address string) string {
+		return "/ValueSet/$validate-code?system=" + sct + "&code=" + code + "&url=" + url.QueryEscape(address)
+	}
+	wantResponses(t, l, [][]string{
+		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=" + url.QueryEscape("Former "+term), `{"name":"result","valueBoolean":true}`, "INACTIVE_DISPLAY_FOUND", `one of \"` + term + `\",\"` + term + ` (finding)\"`},
+		{validate(snomedtest.Concept(23), sct+"?fhir_vs"), `{"name":"result","valueBoolean":true}`, "INACTIVE_CONCEPT_FOUND"},
+	})
+	w, _ = terminologytest.Call(t, &api.Handler{Library: l}, "GET", validate(snomedtest.Concept(23), sct+"?fhir_vs=ecl/^ "+snomedtest.ReplacedBy), "")
+	if got := w.Body.String(); !strings.Contains(got, `{"name":"result","valueBoolean":true}`) || strings.Contains(got, "INACTIVE") {
+		t.Errorf("a constraint selects the concept: %s", got)
+	}
+}
+
 // TestListedExpressions checks that expressions in a value set are listed beside their focus concept.
 func TestListedExpressions(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
@@ -115,6 +134,10 @@ func TestListedExpressions(t *testing.T) {
 
 func TestConceptMaps(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ConceptMap/$translate?system="+sct+"&code="+snomedtest.Concept(3)+"&url="+url.QueryEscape(sct+"?fhir_cm="+snomedtest.CTV3Map), "")
+	if strings.Contains(w.Body.String(), "dependsOn") || strings.Contains(w.Body.String(), "product") {
+		t.Errorf("a simple map has no rules or groups: %s", w.Body)
+	}
 	translate := func(refset, code, more string) string {
 		return "/ConceptMap/$translate?system=" + sct + "&code=" + code + "&url=" + url.QueryEscape(sct+"?fhir_cm="+refset) + more
 	}

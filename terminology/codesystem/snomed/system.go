@@ -155,17 +155,13 @@ func (l *loader) buildTable(s *System, order, position []uint32) (*table.Table, 
 		at := l.index.find(refset)
 		return at != none && l.modules.ids[l.concepts.module[at]] != coreModule
 	})
-	first := -1
-	if len(dialects) > 0 {
-		first = dialects[0]
-	}
 	s.tags = []string{displayLanguage}
 	for number, old := range order {
 		flags := codesystem.Flags(0)
 		if !l.concepts.active[old] {
 			flags = codesystem.FlagInactive | codesystem.FlagHasStatus
 		}
-		display, definition := l.addTexts(s, uint32(number), d.displayRow(uint32(number), dialects), first)
+		display, definition := l.addTexts(s, uint32(number), d.displayRow(uint32(number), dialects))
 		l.table.AddConcept(strconv.AppendUint(nil, uint64(l.index.ids[old]), 10), display, definition, flags)
 	}
 	for _, e := range l.isA {
@@ -178,8 +174,8 @@ func (l *loader) buildTable(s *System, order, position []uint32) (*table.Table, 
 const displayLanguage = "en"
 
 // addTexts adds the active descriptions of a concept as designations, except the display, and returns the display and the
-// definition. first is the dialect of the displays, or -1.
-func (l *loader) addTexts(s *System, concept, displayRow uint32, first int) (display, definition codesystem.TextRef) {
+// definition.
+func (l *loader) addTexts(s *System, concept, displayRow uint32) (display, definition codesystem.TextRef) {
 	d := &s.descriptions
 	from, to := d.rows(concept)
 	for row := from; row < to && d.flags[row]&isInactive == 0; row++ {
@@ -187,7 +183,7 @@ func (l *loader) addTexts(s *System, concept, displayRow uint32, first int) (dis
 		case row == displayRow:
 			display = d.term[row]
 		case d.flags[row] != isDefinition:
-			use, tag := synonymUse, d.tagOf(row, first)
+			use, tag := synonymUse, d.tagOf(row)
 			if d.flags[row] == isFSN {
 				use = fsnUse
 			}

@@ -423,13 +423,13 @@ func (d *displayChecker) addFormerDisplay(c *parameters.Coding, texts []codesyst
 	var correct []string
 	for i := range texts {
 		if !texts[i].IsFormer {
-			definitions.AppendUnique(&correct, `"`+string(texts[i].Value)+`"`)
+			definitions.AppendUnique(&correct, string(texts[i].Value))
 		}
 	}
 	slices.Sort(correct)
 	d.issues.addFormatted("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false,
-		"'%s' is no longer considered a correct display for code '%s' (status = inactive). The correct display is one of %s.",
-		c.Display, c.Code, strings.Join(correct, ","))
+		"'%s' is no longer considered a correct display for code '%s' (status = inactive). The correct display is one of \"%s\".",
+		c.Display, c.Code, strings.Join(correct, `","`))
 }
 
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }

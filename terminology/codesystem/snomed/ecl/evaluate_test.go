@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // clinic is a small edition for examples. Concepts are numbered from 100000; the comments name them.
@@ -41,6 +43,7 @@ func clinic() *model {
 	}
 	m.concepts[0].id, m.concepts[17].id = 138875005, sameAs
 	m.concepts[5].Metadata = Metadata{otherModule, 900000000000073002, 20260131}
+	m.concepts[13].Module = firstID + 11
 	m.relations = []modelRelation{
 		{4, 12, 8, 1}, {5, 13, 9, 1}, {5, 12, 8, 2}, {18, 12, 8, 1}, {18, 12, 10, 1}, {3, 12, 7, 0}, {3, 12, 10, 0},
 	}
@@ -189,6 +192,7 @@ func TestEvaluate(t *testing.T) {
 		{"< 100001 {{ C moduleId = (900000000000207008 |core| 731000124108) }}", "2 3 4 5 18"},
 		{"< 100001 {{ C moduleId = (900000000000207008 OR 100001) }}", "2 3 4 18"},
 		{"< 100001 {{ C moduleId != * }}", ""},
+		{"* {{ C moduleId = << 100011 }}", "13"},
 		{"< 100001 {{ D typeId = >> 100001 }}", ""},
 		{"< 100001 {{ D dialectId = (900000000000508004 |GB| (accept) 100001) }}", "4"},
 		{"< 100001 {{ D dialectId = 900000000000508004 (900000000000549004 |acceptable|) }}", "4"},
@@ -266,6 +270,21 @@ func TestEvaluationBudget(t *testing.T) {
 				t.Fatalf("%s: limit %d of %d: %v", text, limit, steps, err)
 			}
 		}
+	}
+}
+
+func TestCacheEntries(t *testing.T) {
+	r := cachedResult{"a", bitset.New(64)}
+	c := resultCache{capacity: r.bytes()}
+	for range 2 {
+		c.add(r.text, r.set)
+		if c.get("a") == nil || c.size != r.bytes() {
+			t.Fatalf("size %d, want %d", c.size, r.bytes())
+		}
+	}
+	c.add("b", bitset.New(128))
+	if c.get("b") != nil || c.get("a") == nil {
+		t.Error("a result that exceeds the capacity was added or evicted another one")
 	}
 }
 

@@ -37,6 +37,7 @@ func TestParseErrors(t *testing.T) {
 		{"parenthesis", "(100001", `column 8: expected "|", "{{", ":", ".", ",", AND, OR, MINUS or ")", found the end`},
 		{"term", "100001 |x", `column 10: expected "|" at the end of the term, found the end`},
 		{"empty term", "100001 ||", `column 9: expected a term, found "|"`},
+		{"slash", "100001 / 100002", `column 8: expected "|", "{{", ":", ".", ",", AND, OR, MINUS or the end, found "/"`},
 		{"comment", "100001 /* x", `column 8: comment has no end: expected "*/"`},
 		{"escape", `* {{ term = "a\n" }}`, `column 16: expected a character that can be escaped, found "n\""`},
 		{"empty search", `* {{ term = " " }}`, `column 13: expected words, or wild:"" for an empty text`},
