@@ -123,19 +123,14 @@ func (f *csvFile) readRecord() (ok bool, err error) {
 		f.start += n
 		f.lines += bytes.Count(record, []byte{'\n'})
 		if len(f.fields) > 1 || len(f.fields[0]) > 0 {
-			return true, checkText(record)
+			if bytes.IndexByte(record, 0) >= 0 {
+				err = errors.New("contains a NUL byte")
+			} else if !utf8.Valid(record) {
+				err = errors.New("not UTF-8")
+			}
+			return true, err
 		}
 	}
-}
-
-func checkText(record []byte) error {
-	switch {
-	case bytes.IndexByte(record, 0) >= 0:
-		return errors.New("contains a NUL byte")
-	case !utf8.Valid(record):
-		return errors.New("not UTF-8")
-	}
-	return nil
 }
 
 // fill reads more of the file into the buffer.

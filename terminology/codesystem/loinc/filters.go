@@ -53,17 +53,15 @@ type matcher func(set bitset.Set, value string, spend func(steps int) error) err
 func (s *System) matcherOf(property string) matcher {
 	switch property {
 	case "parent":
-		return s.matchDirect(s.Children)
+		return s.matchRelated(s.direct(s.Children))
 	case "child":
-		return s.matchDirect(s.Parents)
+		return s.matchRelated(s.direct(s.Parents))
 	case "ancestor":
-		return s.matchTransitive(s.Below)
+		return s.matchRelated(s.Below)
 	case "descendant":
-		return s.matchTransitive(s.Above)
-	case "LIST":
+		return s.matchRelated(s.Above)
+	case "LIST", "answers-for":
 		return s.matchAnswers
-	case "answers-for":
-		return s.matchAnswersFor
 	case "copyright":
 		return s.matchCopyright
 	}
@@ -74,22 +72,22 @@ func (s *System) matcherOf(property string) matcher {
 	return s.matchLinked(uint16(number))
 }
 
-// matchDirect returns a matcher for the parents or children that of returns.
-func (s *System) matchDirect(of func(concept uint32) []uint32) matcher {
-	return func(set bitset.Set, value string, spend func(steps int) error) error {
-		c, ok := s.Locate([]byte(value))
-		if !ok {
-			return spend(1)
-		}
-		for _, other := range of(c.Number) {
+// relatives returns the concepts that are related to a concept by the hierarchy.
+type relatives func(concept uint32, spend func(steps int) error) (bitset.Set, error)
+
+// direct returns the relatives that are parents or children.
+func (s *System) direct(of func(concept uint32) []uint32) relatives {
+	return func(concept uint32, spend func(steps int) error) (bitset.Set, error) {
+		set := bitset.New(s.Len())
+		for _, other := range of(concept) {
 			set.Add(other)
 		}
-		return spend(1 + len(of(c.Number)))
+		return set, spend(s.Len()/64 + len(of(concept)))
 	}
 }
 
-// matchTransitive returns a matcher for the ancestors or descendants that of returns.
-func (s *System) matchTransitive(of func(concept uint32, spend func(steps int) error) (bitset.Set, error)) matcher {
+// matchRelated returns a matcher for relatives of a concept.
+func (s *System) matchRelated(of relatives) matcher {
 	return func(set bitset.Set, value string, spend func(steps int) error) error {
 		c, ok := s.Locate([]byte(value))
 		if !ok {
@@ -101,17 +99,8 @@ func (s *System) matchTransitive(of func(concept uint32, spend func(steps int) e
 	}
 }
 
-// matchAnswers adds the answers of a list.
+// matchAnswers adds the answers of a list, or of all lists of a term.
 func (s *System) matchAnswers(set bitset.Set, value string, spend func(steps int) error) error {
-	c, ok := s.Locate([]byte(value))
-	if !ok {
-		return spend(1)
-	}
-	return s.links.addLinked(set, c.Number, propertyAnswer, false, spend)
-}
-
-// matchAnswersFor adds the answers of a list or of all lists of a term.
-func (s *System) matchAnswersFor(set bitset.Set, value string, spend func(steps int) error) error {
 	c, ok := s.Locate([]byte(value))
 	if !ok {
 		return spend(1)
