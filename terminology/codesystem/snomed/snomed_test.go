@@ -185,6 +185,23 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestDialectTags checks the tags of synonyms that are preferred in some or all dialects of their language.
+func TestDialectTags(t *testing.T) {
+	d := descriptions{
+		languages: []string{"en", "fr", "sv"},
+		dialects:  []dialect{{refset: usEnglish}, {refset: 20581000087109, language: 1}, {refset: 999000123456789, language: 1}, {refset: 46011000052107, language: 2}},
+		language:  []uint8{1, 1, 1, 1, 2, 0}, flags: []descriptionFlags{0, 0, 0, 0, 0, isFSN},
+		acceptableFrom: []uint32{0, 2, 3, 4, 5, 6, 7},
+		acceptability:  []acceptability{1 | isPreferred, 2 | isPreferred, 1 | isPreferred, 2 | isPreferred, 1, 3 | isPreferred, 0 | isPreferred},
+	}
+	d.nameDialects()
+	for row, want := range []string{"fr", "fr-CA", "fr-x-sctlang-99900012-3456789", "fr", "sv", "en"} {
+		if got := d.tagOf(uint32(row)); got != want {
+			t.Errorf("row %d: got %s, want %s", row, got, want)
+		}
+	}
+}
+
 // TestSharedIndex checks which languages share the search index of requests without a language.
 func TestSharedIndex(t *testing.T) {
 	english, bilingual := systemOf(t, synthetic), systemOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
