@@ -173,7 +173,7 @@ func TestGuideLOINC(t *testing.T) {
 	if err := (loinctest.Release{Terms: 1000, Parts: 500, Languages: []string{"deDE"}}).WriteZip(archive); err != nil {
 		t.Fatal(err)
 	}
-	followReleaseGuide(t, "loinc", `"display":"deDE `, "/srv/loinc/Loinc_2.82.zip", archive, "filter=gluc+bl", "filter=measured")
+	followReleaseGuide(t, "loinc", `"display":"deDE `, "/srv/loinc/Loinc_2.82.zip", archive, "filter=gluc+bl", "filter=dede")
 }
 
 // followReleaseGuide runs the gateway as in a guide and sends the request on that page. The response must contain want.

@@ -60,7 +60,7 @@ func (t *Text) CanBeDisplay() bool {
 	switch t.Use.Code {
 	case "display", "preferredForLanguage", synonymConcept:
 		return true
-	case "LONG_COMMON_NAME", "LinguisticVariantDisplayName", "SHORTNAME": // names of LOINC terms, which are displays in other languages
+	case "LONG_COMMON_NAME", "LinguisticVariantDisplayName", "SHORTNAME", "FullySpecifiedName": // names of LOINC terms, which are displays in other languages
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package loinc
 
 import (
+	"bytes"
 	"path"
 	"regexp"
 	"strconv"
@@ -182,7 +183,7 @@ func variantRank(file string) string {
 // nameColumns are the columns of variants with names, of which the first is preferred as the display.
 var nameColumns = []string{"LONG_COMMON_NAME", "LinguisticVariantDisplayName", "SHORTNAME"}
 
-// beginVariant reads names in another language.
+// beginVariant reads names in another language. Many variants translate only the axes, which form the fully specified name.
 func (l *loader) beginVariant(f *csvFile) func() error {
 	tag := variantLanguage(f.name)
 	return func() error {
@@ -190,8 +191,14 @@ func (l *loader) beginVariant(f *csvFile) func() error {
 		if !ok {
 			return err
 		}
+		hasName := false
 		for i, name := range nameColumns {
 			l.addName(term, tag, name, f.value(1+i))
+			hasName = hasName || len(f.value(1+i)) > 0
+		}
+		if !hasName && len(f.value(4)) > 0 {
+			axes := [][]byte{f.value(4), f.value(5), f.value(6), f.value(7), f.value(8), f.value(9)}
+			l.addName(term, tag, "FullySpecifiedName", bytes.TrimRight(bytes.Join(axes, []byte{':'}), ":"))
 		}
 		return nil
 	}

@@ -73,7 +73,10 @@ var sources = []source{
 	{"PanelsAndForms.csv", "ParentLoinc Loinc", beginLinks(propertyPanelMember)},
 	{"ComponentHierarchyBySystem.csv MultiAxialHierarchy.csv", "CODE CODE_TEXT IMMEDIATE_PARENT", (*loader).beginHierarchy},
 	{"ConsumerName.csv", "LoincNumber ConsumerName", (*loader).beginConsumerNames},
-	{"*LinguisticVariant.csv", "LOINC_NUM LONG_COMMON_NAME? LinguisticVariantDisplayName? SHORTNAME?", (*loader).beginVariant},
+	{
+		"*LinguisticVariant.csv", "LOINC_NUM LONG_COMMON_NAME? LinguisticVariantDisplayName? SHORTNAME? " +
+			"COMPONENT? PROPERTY? TIME_ASPCT? SYSTEM? SCALE_TYP? METHOD_TYP?", (*loader).beginVariant,
+	},
 }
 
 // load reads a release.

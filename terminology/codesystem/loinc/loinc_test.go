@@ -21,7 +21,7 @@ import (
 )
 
 // synthetic is the release of most tests.
-var synthetic = loinctest.Release{Terms: 400, Parts: 300, Languages: []string{"deAT", "deDE", "frFR"}}
+var synthetic = loinctest.Release{Terms: 400, Parts: 300, Languages: []string{"deAT", "deDE", "frFR", "itIT"}}
 
 // folderOf writes a release to a folder.
 func folderOf(t testing.TB, r loinctest.Release) string {
@@ -168,7 +168,7 @@ func TestMissingFiles(t *testing.T) {
 
 func TestDisplays(t *testing.T) {
 	s := systemOf(t, libraryOf(t, folderOf(t, synthetic)))
-	term := loinctest.Term(7)
+	term := loinctest.Term(6)
 	long := display(t, s, term, "")
 	if !strings.HasPrefix(long, "Measured ") {
 		t.Errorf("display %q", long)
@@ -177,6 +177,12 @@ func TestDisplays(t *testing.T) {
 		if got := display(t, s, term, language); !strings.HasPrefix(got, want) {
 			t.Errorf("language %s: %q", language, got)
 		}
+	}
+	if got, want := display(t, s, loinctest.Term(0), "fr"), ":MCnc:Pt:Ser/Plas:Qn"; !strings.HasPrefix(got, "frFR ") || !strings.HasSuffix(got, want) {
+		t.Errorf("fully specified name %q, want %q", got, want)
+	}
+	if got := display(t, s, loinctest.Term(7), "it"); !strings.HasPrefix(got, "Measured ") {
+		t.Errorf("a term without Italian names: %q", got)
 	}
 	var uses []string
 	for _, text := range s.AppendTexts(nil, concept(t, s, term)) {
@@ -320,16 +326,16 @@ func TestImplicitValueSets(t *testing.T) {
 func TestSearch(t *testing.T) {
 	l := libraryOf(t, folderOf(t, synthetic))
 	s := systemOf(t, l)
-	texts := s.AppendTexts(nil, concept(t, s, loinctest.Term(11)))
+	texts := s.AppendTexts(nil, concept(t, s, loinctest.Term(22)))
 	for use, language := range map[string]string{"LONG_COMMON_NAME": "en-US", "SHORTNAME": "en-US", "ConsumerName": "en-US", "": "de-DE"} {
 		i := slices.IndexFunc(texts, func(x codesystem.Text) bool { return x.Language == language && (use == "" || x.Use.Code == use) })
 		search := "/ValueSet/$expand?count=30&url=http://loinc.org/vs&displayLanguage=" + language + "&filter=" + url.QueryEscape(string(texts[i].Value))
-		wantResponses(t, l, [][]string{{search, `"code":"` + loinctest.Term(11) + `"`}})
+		wantResponses(t, l, [][]string{{search, `"code":"` + loinctest.Term(22) + `"`}})
 	}
 	wantResponses(t, l, [][]string{
 		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=measured", `"contains":[{"system":"http://loinc.org","code":"` + loinctest.Term(1) + `"`},
-		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=measured&displayLanguage=de", `"display":"deDE `}, // English names are found in every language
-		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=frFR", `"total":0`},                               // names in other languages need displayLanguage
+		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=dede&displayLanguage=de", `"display":"deDE `},
+		{"/ValueSet/$expand?count=2&url=http://loinc.org/vs&filter=frFR", `"total":0`}, // names in other languages need displayLanguage
 	})
 }
 

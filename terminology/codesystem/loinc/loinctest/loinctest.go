@@ -136,7 +136,7 @@ func (r Release) files() []file {
 	}
 	for number, language := range r.Languages {
 		name := accessory + "LinguisticVariants/" + language + strconv.Itoa(5+number) + "LinguisticVariant.csv"
-		list = append(list, file{name, "LOINC_NUM COMPONENT PROPERTY TIME_ASPCT SYSTEM SCALE_TYP METHOD_TYP CLASS SHORTNAME LONG_COMMON_NAME RELATEDNAMES2 LinguisticVariantDisplayName", r.Terms, r.variant(language)})
+		list = append(list, file{name, "LOINC_NUM COMPONENT PROPERTY TIME_ASPCT SYSTEM SCALE_TYP METHOD_TYP CLASS SHORTNAME LONG_COMMON_NAME RELATEDNAMES2 LinguisticVariantDisplayName", r.Terms, r.variant(language, number)})
 	}
 	return list
 }
@@ -260,14 +260,16 @@ func (r Release) hierarchy(w *writer, i int) {
 	}
 }
 
-func (r Release) variant(language string) func(w *writer, i int) {
+// variant returns a function that writes the names of three quarters of the terms. Like those of the publisher, variants contain long
+// names, short names or only translated axes.
+func (r Release) variant(language string, number int) func(w *writer, i int) {
 	return func(w *writer, i int) {
-		axes, component := r.axes(i), language+" "+r.component(i)
-		long, short := component+" ["+axes[0]+"] "+axes[2]+" é", ""
-		if i%3 == 0 {
-			short = component + " " + axes[2]
+		if i%4 == 3 {
+			return
 		}
-		w.row(Term(i), component, axes[0], axes[1], axes[2], axes[3], axes[4], "", short, long, words(i, 6), "")
+		axes, component, names := r.axes(i), language+" "+r.component(i), [3]string{}
+		names[number%3] = component + " [" + axes[0] + "] " + axes[2] + " é"
+		w.row(Term(i), component, axes[0], axes[1], axes[2], axes[3], axes[4], "", names[1], names[0], words(i, 6), "")
 	}
 }
 
