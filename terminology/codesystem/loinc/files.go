@@ -73,7 +73,9 @@ func (l *loader) beginParts(f *csvFile) func() error {
 			return err
 		}
 		l.addString(part, status, l.addText(status, f.value(4)))
-		l.addName(part, language, "DisplayName", f.value(3))
+		if !bytes.Equal(f.value(1), f.value(3)) {
+			l.addName(part, language, "DisplayName", f.value(3))
+		}
 		if name := l.texts[axisClass][string(f.value(1))]; name != 0 && string(f.value(2)) == "CLASS" {
 			l.classes[name] = part
 		}

@@ -193,6 +193,11 @@ func TestDisplays(t *testing.T) {
 	if want := "preferredForLanguage SHORTNAME DisplayName ConsumerName LONG_COMMON_NAME"; strings.Join(uses, " ") != want {
 		t.Errorf("designations %v, want %s", uses, want)
 	}
+	for code, want := range map[string]int{loinctest.Class(3): 2, loinctest.Part(0): 1} { // the display name of a part is often the same
+		if got := len(s.AppendTexts(nil, concept(t, s, code))); got != want {
+			t.Errorf("%s: %d names, want %d", code, got, want)
+		}
+	}
 	for code, want := range map[string]string{loinctest.Class(3): "CLASS.DE3", loinctest.Part(0): "Pt", loinctest.List(2): "List 2", loinctest.Group(0): "All groups"} {
 		if got := display(t, s, code, ""); got != want {
 			t.Errorf("%s: %q, want %q", code, got, want)
