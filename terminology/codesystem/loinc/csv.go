@@ -203,6 +203,7 @@ func (f *csvFile) parseField(data []byte) (field []byte, end int, err error) {
 
 // parseQuoted returns the content of the quoted field at the start of data, and the index after the closing quote.
 func (f *csvFile) parseQuoted(data []byte) (field []byte, end int, err error) {
+	hasQuotes := false
 	for end = 1; ; end += 2 {
 		quote := bytes.IndexByte(data[end:], '"')
 		if end += quote; quote < 0 || end+1 == len(data) {
@@ -214,10 +215,11 @@ func (f *csvFile) parseQuoted(data []byte) (field []byte, end int, err error) {
 			}
 		}
 		if end+1 < len(data) && data[end+1] == '"' {
+			hasQuotes = true
 			continue
 		}
 		field = data[1:end]
-		if bytes.IndexByte(field, '"') >= 0 {
+		if hasQuotes {
 			from := len(f.unescaped)
 			f.unescaped = append(f.unescaped, bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))...)
 			field = f.unescaped[from:]
