@@ -30,9 +30,10 @@ func newLinks(n int, rows []linkRow) links {
 	for source := range uint32(n) {
 		list := order[from[source]:from[source+1]]
 		from[source] = uint32(len(l.source))
-		if clear(seen); len(list) > 1000 {
-			seen = make(map[linkRow]bool) // clearing a map takes as long as it was large
+		if len(seen) > 100 {
+			seen = make(map[linkRow]bool) // to clear a large map takes long, even if few rows follow
 		}
+		clear(seen)
 		for _, i := range list {
 			if row := rows[i]; !seen[row] {
 				seen[row] = true
