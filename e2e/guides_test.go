@@ -18,6 +18,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/loinc/loinctest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
 )
 
 // guide is a page in docs, or a section of a page, adapted to the addresses of the test.
@@ -150,6 +153,47 @@ func TestGuideExpand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(printed, `"Female"`) {
+		t.Error(printed)
+	}
+}
+
+// TestGuideSNOMED follows docs/guides/snomed-ct.md with a synthetic edition and concept.
+func TestGuideSNOMED(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "SnomedCT.zip")
+	if err := (snomedtest.Edition{Concepts: 1000}).WriteZip(archive); err != nil {
+		t.Fatal(err)
+	}
+	followReleaseGuide(t, "snomed-ct", `"Clinical finding"`, "/srv/snomed/SnomedCT_InternationalRF2_PRODUCTION_20260801T120000Z.zip", archive,
+		"50043002", snomedtest.ClinicalFinding, "filter=ast", "filter=clinical")
+}
+
+// TestGuideLOINC follows docs/guides/loinc.md with a synthetic release.
+func TestGuideLOINC(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "Loinc_2.99.zip")
+	if err := (loinctest.Release{Terms: 1000, Parts: 500, Languages: []string{"deDE"}}).WriteZip(archive); err != nil {
+		t.Fatal(err)
+	}
+	followReleaseGuide(t, "loinc", `"display":"deDE `, "/srv/loinc/Loinc_2.82.zip", archive, "filter=gluc+bl", "filter=dede")
+}
+
+// followReleaseGuide runs the gateway as in a guide and sends the request on that page. The response must contain want.
+func followReleaseGuide(t *testing.T, page, want string, replacements ...string) {
+	t.Helper()
+	skipOnReplicas(t, "the guide starts one gateway")
+	address, folder := mustFreeAddress(t), t.TempDir()
+	_, port, _ := net.SplitHostPort(address)
+	guide := readGuide(t, "guides/"+page, append([]string{":8090", ":" + port}, replacements...)...)
+	file := filepath.Join(folder, "Caddyfile")
+	writeText(t, file, "{\n\tadmin {$CADDY_ADMIN}\n}\n"+guide.blocks("caddyfile"))
+	g := startGuide(t, "guide-"+page, folder, "http://"+address, nil, caddyBinary, "run", "--config", file)
+	var printed string
+	if err := g.process.ready(func() (err error) {
+		printed, err = g.shell(t, guide.blocks("sh"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(printed, want) {
 		t.Error(printed)
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -201,10 +203,21 @@ func (w *Watch) currentFingerprint() (sum fingerprint) {
 	files, _, err := w.findFiles()
 	_, _ = fmt.Fprintf(hash, "%v\n", err)
 	for _, name := range slices.Concat(files, w.options.Synonyms, w.options.Weights) {
-		if info, err := os.Stat(name); err == nil {
-			_, _ = fmt.Fprintf(hash, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+		info, err := os.Stat(name)
+		switch {
+		case err == nil && info.IsDir():
+			_ = filepath.WalkDir(name, func(file string, _ fs.DirEntry, _ error) error { addFile(hash, file); return nil })
+		case err == nil:
+			addFile(hash, name)
 		}
 	}
 	hash.Sum(sum[:0])
 	return sum
+}
+
+// addFile adds the name, size and modification time of a file, unless it is unreadable.
+func addFile(hash io.Writer, name string) {
+	if info, err := os.Stat(name); err == nil {
+		_, _ = fmt.Fprintf(hash, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+	}
 }

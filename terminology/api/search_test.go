@@ -40,6 +40,21 @@ func TestSearchResourceTypes(t *testing.T) {
 	}
 }
 
+// TestUsedSupplement checks that an expansion reports language packs only if it contains codes, as HL7's tests for LOINC require.
+func TestUsedSupplement(t *testing.T) {
+	pack := `{"resourceType":"CodeSystem","url":"http://x/nl","content":"supplement","supplements":"http://x/limbs",
+		"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-supplement-type","valueCode":"lang-pack"}]}`
+	l := terminologytest.Library(t, fixture.Limbs(3), pack,
+		fixture.ValueSet("http://x/some", `{"include":[{"system":"http://x/limbs","concept":[{"code":"3"}]}]}`),
+		fixture.ValueSet("http://x/none", `{"include":[{"system":"http://x/limbs","filter":[{"property":"code","op":"=","value":"x"}]}]}`))
+	for url, want := range map[string]bool{"http://x/some": true, "http://x/none": false} {
+		w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ValueSet/$expand?url="+url, "")
+		if body := w.Body.String(); !strings.Contains(body, `"expansion"`) || strings.Contains(body, "used-supplement") != want {
+			t.Errorf("%s: %s", url, body)
+		}
+	}
+}
+
 // TestSearchSupplement checks that designations in supplements are found like those in the code system, with the same rank.
 func TestSearchSupplement(t *testing.T) {
 	more := `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","supplements":"http://x/limbs","concept":[

@@ -74,6 +74,11 @@ func (c *ConceptReader) languageIndex(tag []byte) uint16 {
 	return uint16(len(c.Languages) - 1)
 }
 
+// AddDesignation adds a designation that is not read from JSON.
+func (c *ConceptReader) AddDesignation(owner uint32, language string, use Use, value TextRef) {
+	c.Designations = append(c.Designations, DesignationRow{Owner: owner, Language: c.languageIndex([]byte(language)), Use: c.useIndex(use), Value: value})
+}
+
 func (c *ConceptReader) readUse(r *fhirjson.Reader, index *uint16) error {
 	var use Use
 	err := r.Strings(
@@ -81,17 +86,22 @@ func (c *ConceptReader) readUse(r *fhirjson.Reader, index *uint16) error {
 		fhirjson.String{Name: "code", Destination: &use.Code},
 		fhirjson.String{Name: "display", Destination: &use.Display},
 	)
+	*index = c.useIndex(use)
+	return err
+}
+
+// useIndex returns the index of a use in Uses and adds the use if necessary.
+func (c *ConceptReader) useIndex(use Use) uint16 {
 	for i, v := range slices.Backward(c.Uses) {
 		if v == use {
-			*index = uint16(i)
-			return err
+			return uint16(i)
 		}
 	}
-	if len(c.Uses) <= 1<<15 {
-		c.Uses = append(c.Uses, use)
-		*index = uint16(len(c.Uses) - 1)
+	if len(c.Uses) > 1<<15 {
+		return 0 // too many uses, like languages
 	}
-	return err
+	c.Uses = append(c.Uses, use)
+	return uint16(len(c.Uses) - 1)
 }
 
 // readDesignationExtensions stores the supported extensions of a designation as JSON.

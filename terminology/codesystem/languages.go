@@ -27,6 +27,14 @@ const (
 	maxLanguageList   = 8 << 10
 )
 
+// languageAliases maps tags in lower case to the tags that texts have.
+var languageAliases = make(map[string]string)
+
+// RegisterLanguageAlias makes alias, in a list of languages, equivalent to tag. Packages of code systems call it in init.
+func RegisterLanguageAlias(alias, tag string) {
+	languageAliases[strings.ToLower(alias)] = strings.ToLower(tag)
+}
+
 // ParseLanguages parses a weighted list of languages. It ignores invalid items.
 func ParseLanguages(list string) Languages {
 	var l Languages
@@ -36,6 +44,7 @@ func ParseLanguages(list string) Languages {
 	for item := range strings.SplitSeq(list, ",") {
 		tag, parameters, _ := strings.Cut(item, ";")
 		r := languageRange{tag: strings.ToLower(strings.TrimSpace(tag)), weight: 1}
+		r.tag = cmp.Or(languageAliases[r.tag], r.tag)
 		for parameter := range strings.SplitSeq(parameters, ";") {
 			if name, value, ok := strings.Cut(parameter, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
 				var err error

@@ -47,6 +47,12 @@ type Source struct {
 	// hierarchyMeaning, property and so on. They are read during startup.
 	Members string
 
+	// EditionName names the edition in messages about the version. Default: none.
+	EditionName string
+
+	// IsDefaultEdition makes a reference without a version resolve to this version rather than to one of another edition.
+	IsDefaultEdition bool
+
 	// System provides the concepts. Required.
 	System System
 }

@@ -97,6 +97,12 @@ type Multilingual interface {
 	HasLanguage(language string) bool
 }
 
+// FormerTexts is a [System] that knows which texts its concepts had.
+type FormerTexts interface {
+	// AppendFormerTexts appends the texts of a concept that are no longer in use. $validate-code accepts them with a warning.
+	AppendFormerTexts(dst []Text, c Concept) []Text
+}
+
 // Searchable is a [List] with a search index.
 type Searchable interface {
 	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. An empty list
@@ -128,6 +134,16 @@ type FilterReader interface {
 	FilterValue(property int, value string) (string, error)
 }
 
+// FilterEvaluator is a [List] that evaluates some filters itself, such as those with an expression as their value.
+type FilterEvaluator interface {
+	// EvaluateFilter returns the concepts that match a filter. ok is false if the filter has its general meaning. It charges
+	// the cost with spend, in the steps of [Hierarchy].
+	EvaluateFilter(property, op, value string, spend func(steps int) error) (set bitset.Set, ok bool, err error)
+
+	// MatchesFilter is like EvaluateFilter, but for an unlisted concept, which [Concept.Code] identifies.
+	MatchesFilter(c Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error)
+}
+
 // Converter is a [System] with codes that can be converted to one another, such as units.
 type Converter interface {
 	// Convert reports whether the concept from can be converted to the concept to (ok) and whether both are equal. factor is
@@ -157,6 +173,8 @@ type Concepts struct {
 	Annotations     Annotations     // never nil
 	Multilingual    Multilingual    // never nil
 	CodeExplainer   CodeExplainer   // never nil
+	FilterEvaluator FilterEvaluator // never nil
+	FormerTexts     FormerTexts     // never nil
 }
 
 // DetectInterfaces returns s with its optional interfaces. It does not call any methods of s, because concepts must not be read
@@ -173,6 +191,8 @@ func DetectInterfaces(s System) Concepts {
 	c.FilterReader = interfaceOrEmpty[FilterReader](s, emptySystem{})
 	c.FilterExplainer = interfaceOrEmpty[FilterExplainer](s, emptySystem{})
 	c.CodeExplainer = interfaceOrEmpty[CodeExplainer](s, emptySystem{})
+	c.FilterEvaluator = interfaceOrEmpty[FilterEvaluator](s, emptySystem{})
+	c.FormerTexts = interfaceOrEmpty[FormerTexts](s, emptySystem{})
 	return c
 }
 
@@ -217,6 +237,15 @@ func (emptySystem) AppendExtensions(dst []Extension, _ Concept) []Extension { re
 func (emptySystem) FilterValue(_ int, value string) (string, error)         { return value, nil }
 func (emptySystem) Explain(Concept, int, string, string) string             { return "" }
 func (emptySystem) InvalidReason([]byte) string                             { return "" }
+func (emptySystem) AppendFormerTexts(dst []Text, _ Concept) []Text          { return dst }
+
+func (emptySystem) MatchesFilter(Concept, string, string, string, func(int) error) (matches, ok bool, err error) {
+	return false, false, nil
+}
+
+func (emptySystem) EvaluateFilter(string, string, string, func(int) error) (bitset.Set, bool, error) {
+	return nil, false, nil
+}
 
 // monolingual is a system that only has texts in the language of its displays.
 type monolingual struct{ System }

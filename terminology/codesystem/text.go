@@ -27,6 +27,9 @@ type Text struct {
 	// IsFromValueSet reports whether the value set, rather than the code system, contains the text.
 	IsFromValueSet bool
 
+	// IsFormer reports whether the text is no longer in use; see [FormerTexts].
+	IsFormer bool
+
 	// Source is the canonical of the supplement that contains the text, or empty.
 	Source string
 }
@@ -56,6 +59,8 @@ func (t *Text) CanBeDisplay() bool {
 	}
 	switch t.Use.Code {
 	case "display", "preferredForLanguage", synonymConcept:
+		return true
+	case "LONG_COMMON_NAME", "LinguisticVariantDisplayName", "SHORTNAME", "FullySpecifiedName": // names of LOINC terms, which are displays in other languages
 		return true
 	}
 	return false

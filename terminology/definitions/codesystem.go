@@ -28,9 +28,12 @@ type CodeSystem struct {
 	Copyright      string              // copyright of a source
 	CommonCodes    string              // CommonCodes of a source: see [codesystem.Source]
 	ReasonIssue    bool                // ReportsReason of a source: see [codesystem.Source]
+	isDefault      bool                // IsDefaultEdition of a source: see [codesystem.Source]
+	editionName    string              // EditionName of a source: see [codesystem.Source]
 	edition        string              // Edition of a source: see [codesystem.Source]
 	byValue        string              // ValueSetProperty of a source: see [codesystem.Source]
 	isBuiltIn      bool                // from a source: concepts are loaded on first use and must not be read earlier
+	isReleased     bool                // from a release, which also implies the value sets
 	systemIndex    uint32              // index of the URL in SystemTable.List
 	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }
@@ -54,6 +57,9 @@ func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
 	id, text = "Unknown_Code_in", fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", code, cs.URL)
 	if cs.Version != "" {
 		id, text = id+"_Version", fmt.Sprintf("%s version '%s'", text, cs.Version)
+	}
+	if cs.editionName != "" {
+		text += " (" + cs.editionName + ")"
 	}
 	return id, text
 }
@@ -80,10 +86,13 @@ func (cs *CodeSystem) NotEnumerableError() error {
 }
 
 // supersedes reports whether this code system is preferred to one loaded earlier. Any other code system is preferred to R4's
-// outdated copies. Otherwise versions are compared.
+// outdated copies, and the default edition to other editions. Otherwise versions are compared.
 func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 	if cs.isOutdatedCopy != earlier.isOutdatedCopy {
 		return earlier.isOutdatedCopy
+	}
+	if cs.isDefault != earlier.isDefault {
+		return cs.isDefault
 	}
 	return supersedesVersion(cs.Version, earlier.Version)
 }

@@ -18,8 +18,21 @@ type ConceptMap struct {
 type MapGroup struct {
 	Source, SourceVersion string       // code system of the source codes
 	Target, TargetVersion string       // code system of the target codes
-	Elements              []MapElement // ConceptMap.group.element
+	Elements              []MapElement // ConceptMap.group.element; unused if Find is set
 	Unmapped              unmappedRule // ConceptMap.group.unmapped
+
+	// Find returns the elements with a source code or, if reverse is set, with a target code. It charges the cost with spend.
+	// Groups of maps that a release implies have it instead of Elements.
+	Find func(code string, reverse bool, spend func(steps int) error) ([]MapElement, error)
+}
+
+// ElementsWith returns the elements that may contain a code: those with it if Find is set, or else all. The other parameters are
+// those of Find.
+func (g *MapGroup) ElementsWith(code string, reverse bool, spend func(steps int) error) ([]MapElement, error) {
+	if g.Find == nil {
+		return g.Elements, nil
+	}
+	return g.Find(code, reverse, spend)
 }
 
 // unmappedRule is ConceptMap.group.unmapped; Mode is empty if it is absent.

@@ -18,6 +18,7 @@
 //	entry.go           an entry of an expansion, with its texts and flags
 //	searchlists.go     synonyms and usage weights for the search
 //	sources.go         sources: code systems that are not resources
+//	release.go         releases of publishers: several files in an archive or folder; what they imply
 //
 // # Versions
 //

@@ -54,7 +54,12 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 		}
 		for _, file := range files {
 			loader.readFolderManifest(file)
-			if err := loader.loadFile(ctx, file); err != nil {
+			err := loader.loadFile(ctx, file)
+			if errors.Is(err, errNoRelease) && file != pattern {
+				o.Logger.WarnContext(ctx, "archive skipped: it contains no release in a known format", slog.String("file", file))
+				continue
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
@@ -95,7 +100,8 @@ type Options struct {
 
 	// Definitions are the files and folders to load after the built-in definitions, in order, as paths or [path/filepath.Glob]
 	// patterns. A .json file contains one or more resources or Bundles, an .xml file a single resource, a .tgz file a FHIR
-	// package. Folders are searched recursively.
+	// package, a .zip file a release in a registered [ReleaseFormat]. Folders are searched recursively. A folder with the
+	// unpacked files of a release is one release: list several versions one by one.
 	//
 	// A reference without a version resolves to the highest version. Among equal or incomparable versions, the last one loaded
 	// wins. The built-in copies of code systems from http://terminology.hl7.org/ rank below any loaded version. Default: none.
@@ -133,8 +139,8 @@ type Options struct {
 	// MaxValue is the maximum size of a buffered JSON value, such as a string or compose, in bytes. Default: 64 MiB.
 	MaxValue int64
 
-	// MaxPackage is the maximum unpacked size of a FHIR package in bytes. Above 16 MiB, the unpacked content may also be
-	// at most 50 times the size of the package. Default: 2 GiB.
+	// MaxPackage is the maximum unpacked size of a FHIR package, or of each file of a release, in bytes. Above 16 MiB, the
+	// unpacked content may also be at most 50 times the size of the package. Default: 2 GiB.
 	MaxPackage int64
 
 	// MaxCachedEntries is the capacity of the expansion cache in codes. A code uses 12 bytes, plus 8 in an expansion that can
@@ -171,7 +177,8 @@ var DiscardLogger = slog.New(slog.DiscardHandler)
 
 var fileExtensions = []string{".json", ".xml", ".tgz"}
 
-// FindFiles returns the files that a path or pattern matches, in lexical order. A folder may contain none.
+// FindFiles returns the files that a path or pattern matches, in lexical order. A folder may contain none. A folder that contains
+// a release in a registered [ReleaseFormat] is listed itself, before its definition files.
 func FindFiles(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
@@ -202,6 +209,7 @@ func listFiles(name string) ([]string, error) {
 		return []string{name}, err
 	}
 	var files []string
+	isRelease := false
 	err = filepath.WalkDir(name, func(file string, entry fs.DirEntry, err error) error {
 		hidden := strings.HasPrefix(entry.Name(), ".") && file != name
 		switch {
@@ -212,11 +220,15 @@ func listFiles(name string) ([]string, error) {
 		case entry.IsDir() || hidden || entry.Name() == manifestName:
 			return nil
 		}
-		if slices.Contains(fileExtensions, filepath.Ext(file)) {
+		isRelease = isRelease || isReleaseMarker(relativePath(name, file))
+		if slices.Contains(fileExtensions, filepath.Ext(file)) || filepath.Ext(file) == ".zip" && len(releaseFormats) > 0 {
 			files = append(files, file)
 		}
 		return nil
 	})
+	if isRelease {
+		files = slices.Insert(files, 0, name)
+	}
 	return files, err
 }
 
@@ -230,6 +242,10 @@ func isAuxiliaryFolder(folder string) bool {
 }
 
 func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) {
+	info, err := os.Stat(name)
+	if err == nil && (info.IsDir() || filepath.Ext(name) == ".zip") {
+		return l.loadRelease(ctx, name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -431,14 +447,19 @@ func newProgress(ctx context.Context, src io.Reader, file string, size int64, o 
 	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, lastLogged: now, lastDrawn: now}
 }
 
-// Read implements [io.Reader] and periodically reports the progress.
+// Read implements [io.Reader].
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
+	p.add(n)
+	return n, err
+}
+
+// add adds n bytes and periodically reports the progress.
+func (p *progress) add(n int) {
 	if p.read += int64(n); p.read-p.readAtClockCheck >= clockCheckBytes {
 		p.readAtClockCheck = p.read
 		p.report(p.options.Now())
 	}
-	return n, err
 }
 
 func (p *progress) report(now time.Time) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/synonyms"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/weights"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -224,7 +223,7 @@ func readWeights(ctx context.Context, w *weights.Weights, name string) error {
 }
 
 // applyTo applies the usage weights to the concepts of a code system.
-func (u *Usage) applyTo(url string, concepts *table.Table) {
+func (u *Usage) applyTo(url string, concepts weighable) {
 	if codes := u.Files.TableFor(url); codes != nil {
 		concepts.SetWeights(codes.All())
 	} else if u.UsesItemWeight {

@@ -18,16 +18,17 @@ import (
 
 // Set is an immutable set of definitions, created by [Load]. It is safe for concurrent use.
 type Set struct {
-	Systems            SystemTable    // code systems
-	ValueSets          valueSetTable  // value sets by URL, version, ID, binding and fragment
-	Maps               MapTable       // concept maps
-	Base               *Set           // underlying Set; nil unless this Set is an overlay
-	Loaded             time.Time      // when the definitions were loaded
-	RequestDigest      RequestDigest  // digest of the resources sent with a request; zero if there are none
-	Bounds             bounds         // limits on the cost of operations
-	Usage              Usage          // usage weights of codes
-	MissingPackages    []string       // name#version of packages on which loaded packages depend, but which are not loaded
-	rows               listedConcepts // concepts enumerated by value sets
+	Systems            SystemTable       // code systems
+	ValueSets          valueSetTable     // value sets by URL, version, ID, binding and fragment
+	Maps               MapTable          // concept maps
+	Base               *Set              // underlying Set; nil unless this Set is an overlay
+	Loaded             time.Time         // when the definitions were loaded
+	RequestDigest      RequestDigest     // digest of the resources sent with a request; zero if there are none
+	Bounds             bounds            // limits on the cost of operations
+	Usage              Usage             // usage weights of codes
+	MissingPackages    []string          // name#version of packages on which loaded packages depend, but which are not loaded
+	rows               listedConcepts    // concepts enumerated by value sets
+	implied            []*ReleaseContent // releases, which imply value sets and concept maps
 	synonyms           *textindex.Synonyms
 	requestDefinitions int // number of definitions sent with a request, including contained ones
 }
@@ -157,7 +158,7 @@ func (d *Set) Overlay() *Set { return newOverlay(d, false) }
 func newOverlay(d *Set, competes bool) *Set {
 	return &Set{
 		Systems: d.Systems.newOverlay(competes), ValueSets: d.ValueSets.newOverlay(competes), Maps: d.Maps.newOverlay(competes),
-		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListedConcepts(d.rows.nextRow()), synonyms: d.synonyms,
+		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListedConcepts(d.rows.nextRow()), synonyms: d.synonyms, implied: d.implied,
 		requestDefinitions: d.requestDefinitions, RequestDigest: d.RequestDigest,
 	}
 }

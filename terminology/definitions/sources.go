@@ -72,7 +72,7 @@ func newSourceSystem(s codesystem.Source) (*CodeSystem, error) {
 	cs := b.CodeSystem
 	cs.Concepts, cs.CaseSensitive = codesystem.DetectInterfaces(s.System), s.CaseSensitive
 	cs.Copyright, cs.CommonCodes, cs.edition, cs.byValue, cs.isBuiltIn = s.Copyright, s.CommonCodes, s.Edition, s.ValueSetProperty, true
-	cs.ReasonIssue = s.ReportsReason
+	cs.ReasonIssue, cs.isDefault, cs.editionName = s.ReportsReason, s.IsDefaultEdition, s.EditionName
 	cs.OtherMembers = append(cs.OtherMembers, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentModeOf(s)
 	content := cs.Content // CodeSystem.content in the read representation

@@ -114,9 +114,12 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	if vs, ok := valueSetByValue(d, reference); ok {
 		return vs, true
 	}
+	if vs, ok := d.impliedValueSet(reference); ok {
+		return vs, true
+	}
 	system, query, ok := strings.Cut(address, "?fhir_vs")
 	index := d.Systems.CodeSystem(system, version)
-	if !ok || index == None {
+	if !ok || index == None || d.Systems.CodeSystems[index].isReleased {
 		return nil, false
 	}
 	set := ConceptSet{System: system, Version: version}

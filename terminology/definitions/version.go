@@ -79,9 +79,10 @@ func IsWildcard(version string) bool {
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
 // MatchesVersion reports whether a version equals a pattern or matches its wildcards. A trailing wildcard matches all remaining
-// parts: 1.x matches 1.2.0. The comparison stops at the first mismatch, so long patterns are cheap.
+// parts: 1.x matches 1.2.0. The URI of an edition matches its versions. The comparison stops at the first mismatch, so long
+// patterns are cheap.
 func MatchesVersion(version, pattern string) bool {
-	if version == pattern {
+	if version == pattern || pattern != "" && editionOf(version) == pattern {
 		return true
 	}
 	have, want := version, pattern
@@ -102,12 +103,22 @@ func MatchesVersion(version, pattern string) bool {
 }
 
 // supersedesVersion reports whether the version of a definition is preferred to that of one loaded earlier. Dates and numbers
-// cannot be compared: HL7's v3 code systems changed from 2018-08-12 to 2.0.0.
+// cannot be compared: HL7's v3 code systems changed from 2018-08-12 to 2.0.0. Nor can versions of different editions.
 func supersedesVersion(later, earlier string) bool {
-	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
+	if later == "" || earlier == "" || isDate(later) != isDate(earlier) || editionOf(later) != editionOf(earlier) {
 		return true
 	}
 	return CompareVersions(later, earlier) >= 0
+}
+
+// editionOf returns the edition of a version that is a URI with a date, such as those of SNOMED CT
+// (http://snomed.info/sct/900000000000207008/version/20260801), or "".
+func editionOf(version string) string {
+	edition, _, ok := strings.Cut(version, "/version/")
+	if !ok {
+		return ""
+	}
+	return edition
 }
 
 // ExistedOn reports whether a definition with the date defined existed on the given date. The dates may differ in precision. A

@@ -214,7 +214,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, complete
 	return dst
 }
 
-// incompleteReasons returns why codes may be missing. The texts are those of other servers, because clients may expect them.
+// incompleteReasons returns why codes may be missing. A reason may be empty. The texts are those of other servers, because clients may expect them.
 func (w *Writer) incompleteReasons() (reasons []string) {
 	for _, index := range w.expansion.CodeList.CodeSystems {
 		if cs := w.expansion.Definitions.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
@@ -224,6 +224,13 @@ func (w *Writer) incompleteReasons() (reasons []string) {
 	for _, b := range w.expansion.CodeList.GrammarBases {
 		cs := w.expansion.Definitions.Systems.CodeSystems[b.CodeSystem]
 		definitions.AppendUnique(&reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.CommonCodes))
+	}
+	for _, open := range w.expansion.CodeList.OpenGrammars {
+		reason := "" // HL7's tests require this
+		if !open.HasFilter {
+			reason = fmt.Sprintf("The code System '%s' has a grammar and so has infinite members", w.expansion.Definitions.Systems.CodeSystems[open.CodeSystem].URL)
+		}
+		definitions.AppendUnique(&reasons, reason)
 	}
 	for _, index := range w.expansion.CodeList.UserAssignedOmitted {
 		reasons = append(reasons, "User-assigned codes of the code system "+w.expansion.Definitions.Systems.CodeSystems[index].URL+" are not listed")
@@ -239,8 +246,10 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 		if list.IsEmpty() {
 			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
-		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
-		dst = append(fhirjson.AppendString(dst, reason), '}')
+		if reason != "" {
+			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
+			dst = append(fhirjson.AppendString(dst, reason), '}')
+		}
 	}
 	for _, p := range w.extensions.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
@@ -326,6 +335,9 @@ func (w *Writer) appendUsedDefinitions(list *parameterList) {
 	}
 	list.addStoredExpansion(w.expansion.valueSet)
 	list.addWarning(&w.expansion.valueSet.Definition, w.expansion.valueSet)
+	if len(w.expansion.CodeList.Entries) == 0 {
+		return // no text of a supplement is used
+	}
 	var supplements []uint32
 	for _, s := range w.expansion.CodeList.Supplements {
 		definitions.AppendUnique(&supplements, s.Supplement)
@@ -588,8 +600,10 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e d
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
-	dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.LocatedConcept.Number))
-	dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.LocatedConcept.Number))
+	if e.HasConceptNumber() {
+		dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.Concept))
+		dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.Concept))
+	}
 	for cs, concept := range w.expansion.Definitions.DescribingSystems(e, w.expansion.CodeList.Supplements) {
 		dst = w.appendRequested(dst, list, cs, concept)
 	}

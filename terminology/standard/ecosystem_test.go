@@ -2,6 +2,7 @@ package standard_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -57,15 +58,16 @@ func TestEcosystem(t *testing.T) {
 // runEcosystem runs the tests in a folder and returns the runner's output.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
-	return runEcosystemWith(t, filepath.Join(ecosystem(t), "run.py"), folder, arguments...)
+	return runEcosystemWith(t, terminologytest.Core(t), folder, arguments...)
 }
 
-// runEcosystemWith is like runEcosystem, with the file name of the runner.
-func runEcosystemWith(t *testing.T, runner, folder string, arguments ...string) []byte {
+// runEcosystemWith is like runEcosystem, but with a library that has more content.
+func runEcosystemWith(t *testing.T, l *terminology.Library, folder string, arguments ...string) []byte {
 	t.Helper()
-	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
+	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: l, Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
 	defer server.Close()
-	arguments = append([]string{runner, folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
+	runner := cmp.Or(os.Getenv("TX_ECOSYSTEM"), filepath.Join(filepath.Dir(folder), "tx-ecosystem"))
+	arguments = append([]string{filepath.Join(runner, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}, arguments...)
 	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %v", arguments, err)
@@ -101,14 +103,15 @@ func TestEcosystemOfSources(t *testing.T) {
 	}
 }
 
-// TestEcosystemOfComparisons runs HL7's tests of $related. One of them needs SNOMED CT.
+// TestEcosystemOfComparisons runs HL7's tests of $related. One of them needs a complete edition of SNOMED CT,
+// for which HL7's server reports too many codes.
 func TestEcosystemOfComparisons(t *testing.T) {
 	terminologytest.RequireFeatures(t, "/ValueSet/$related")
 	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
 	if folder == "" {
 		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of HL7's tests that need content, beside that of their runner")
 	}
-	output := runEcosystemWith(t, filepath.Join(folder, "..", "tx-ecosystem", "run.py"), folder, "--modes", "tx.fhir.org", "--ops", "compare", "-v")
+	output := runEcosystem(t, folder, "--modes", "tx.fhir.org", "--ops", "compare", "-v")
 	for line := range strings.Lines(string(output)) {
 		if strings.HasPrefix(line, "FAIL") && !strings.Contains(line, "snomed") {
 			t.Error(line)
@@ -116,6 +119,53 @@ func TestEcosystemOfComparisons(t *testing.T) {
 	}
 	if !strings.Contains(string(output), "'compare': (") {
 		t.Error("no tests of $related")
+	}
+}
+
+// TestEcosystemOfSNOMED runs HL7's tests for SNOMED CT with their subset, which is licensed and so not part of the repository.
+func TestEcosystemOfSNOMED(t *testing.T) {
+	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of the tests that need content")
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{filepath.Join(folder, "tx-source", "snomed")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suite, mode := range map[string]string{"snomed": "snomed", "sct-ecl": "snomed"} {
+		output := string(runEcosystemWith(t, l, folder, "--modes", mode, "--suite", suite))
+		if strings.Contains(output, "FAIL") || !strings.Contains(output, "TOTAL") {
+			t.Errorf("%s: tests fail", suite)
+		}
+	}
+}
+
+// loincCasesWithContent are the LOINC cases for which HL7's subset contains all codes. The other cases need codes, lists or counts
+// of the complete release of LOINC 2.82.
+var loincCasesWithContent = []string{
+	"loinc-validate-invalid", "loinc-expand-parent", "loinc-expand-prop-method", "loinc-expand-filter-answers-for1",
+	"loinc-validate-enum-bad", "loinc-validate-filter-dockind-bad",
+}
+
+// TestEcosystemOfLOINC runs HL7's tests for LOINC with their subset, which is licensed and so not part of the repository.
+func TestEcosystemOfLOINC(t *testing.T) {
+	folder := os.Getenv("TX_ECOSYSTEM_CLINICAL")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM_CLINICAL does not name the folder of the tests that need content")
+	}
+	release := filepath.Join(t.TempDir(), "Loinc_2.82") // the name contains the version
+	if err := os.CopyFS(release, os.DirFS(filepath.Join(folder, "tx-source", "loinc"))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{release}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := string(runEcosystemWith(t, l, folder, "--modes", "tx.fhir.org", "--suite", "tx.fhir.org", "--test", "loinc-"))
+	for _, name := range loincCasesWithContent {
+		if !strings.Contains(output, "TOTAL") || regexp.MustCompile(`FAIL\S* .*`+name+`\b`).MatchString(output) {
+			t.Errorf("%s fails", name)
+		}
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/icd10convert" // file formats of ICD-10-CM and ICD-10-PCS
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso3166"      // countries
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso4217"      // currencies
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/loinc"        // LOINC releases
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/m49"          // countries and regions of the UN
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed"       // SNOMED CT releases (RF2)
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomedgps"    // SNOMED CT Global Patient Set
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/timezones"    // IANA time zones
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"         // units

@@ -69,6 +69,27 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
+// WithWords returns the documents in which, for each of the given words, a word begins with it. The words must be folded (see
+// [Fold]). Unlike a search, it has no language rules and no order.
+func (x *Index) WithWords(words []string) bitset.Set {
+	sets := rankSets{n: len(x.order)}
+	var all rankSet
+	for _, word := range words {
+		found := sets.newSet()
+		from, to := x.words.prefixRange([]byte(word))
+		x.addWords(&found, from, to)
+		all = sets.intersect(all, found)
+	}
+	docs := bitset.New(len(x.order))
+	all.each(func(i int, word uint64) bool {
+		for ; word != 0; word &= word - 1 {
+			docs.Add(x.order[i*64+bits.TrailingZeros64(word)])
+		}
+		return true
+	})
+	return docs
+}
+
 // WordCount returns the number of words, excluding special words for runes.
 func (x *Index) WordCount() int { return x.words.len() - x.words.lowerBound([]byte{minWordByte}) }
 

@@ -62,8 +62,8 @@ type Expand struct {
 	// The path of the FHIR API. Default: the path of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// The CodeSystem and ValueSet definitions: files with resources or Bundles (.json, .xml), FHIR packages (.tgz), folders of
-	// these, or patterns. If a file cannot be read, the configuration does not load. A folder without definitions causes a
+	// The CodeSystem and ValueSet definitions: files with resources or Bundles (.json, .xml), FHIR packages (.tgz), releases of
+	// SNOMED CT (.zip), folders of these, or patterns. If a file cannot be read, the configuration does not load. A folder without definitions causes a
 	// warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 

@@ -36,3 +36,24 @@ func (s Set) Each(visit func(i uint32)) {
 		}
 	}
 }
+
+// Union adds the members of o to the set.
+func (s Set) Union(o Set) {
+	for i, word := range o {
+		s[i] |= word
+	}
+}
+
+// Intersect removes the members that are not in o.
+func (s Set) Intersect(o Set) {
+	for i, word := range o {
+		s[i] &= word
+	}
+}
+
+// Subtract removes the members of o.
+func (s Set) Subtract(o Set) {
+	for i, word := range o {
+		s[i] &^= word
+	}
+}

@@ -289,6 +289,7 @@ func (u *dependencies) add(x *CodeList, vs *definitions.ValueSet) {
 	definitions.AppendUnique(&u.AppliedParameters, x.AppliedParameters...)
 	definitions.AppendUnique(&u.requiredSupplements, vs.Supplements...)
 	definitions.AppendUnique(&u.GrammarBases, x.GrammarBases...)
+	definitions.AppendUnique(&u.OpenGrammars, x.OpenGrammars...)
 	definitions.AppendUnique(&u.UserAssignedOmitted, x.UserAssignedOmitted...)
 	u.dependsOnExcludes = u.dependsOnExcludes || x.dependsOnExcludes
 }
@@ -414,6 +415,9 @@ func (c *Evaluator) evaluateList(set *definitions.ConceptSet, index uint32) ([]d
 	if cs.CommonCodes != "" {
 		definitions.AppendUnique(&c.current.GrammarBases, GrammarBasis{CodeSystem: index})
 	}
+	if cs.Compositional && c.excludeFrom == nil && !slices.Contains(set.Filters, withoutExpressions) {
+		definitions.AppendUnique(&c.current.OpenGrammars, OpenGrammar{CodeSystem: index, HasFilter: len(set.Filters) > 0})
+	}
 	entries, err := c.selectConcepts(set, index)
 	if err != nil || !c.hidesUserAssigned(set, cs) {
 		return entries, err
@@ -424,6 +428,10 @@ func (c *Evaluator) evaluateList(set *definitions.ConceptSet, index uint32) ([]d
 		return flags&codesystem.FlagUserAssigned != 0
 	}), c.spend(len(entries))
 }
+
+// withoutExpressions is the filter that excludes the expressions of a compositional code system (Using SNOMED CT with HL7
+// Standards, R4 §4.2.3).
+var withoutExpressions = definitions.Filter{Property: "expressions", Op: "=", Value: "false"}
 
 // hidesUserAssigned reports whether an include omits user-assigned codes, which are meaningless until a user defines them.
 // Excludes, includes that import value sets, and filters on the property user-assigned do not omit them.
@@ -604,7 +612,7 @@ func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 		if !ok || e.HasConceptNumber() && version == e.CodeSystem {
 			continue
 		}
-		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && concepts.Has(c.Number) {
+		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && c.Code == nil && concepts.Has(c.Number) {
 			return true
 		}
 	}

@@ -49,6 +49,9 @@ func (fs *filters) matchAll(cs *definitions.CodeSystem, list []definitions.Filte
 
 // matchingConcepts returns the concepts that match a filter.
 func (fs *filters) matchingConcepts(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
+	if set, ok, err := cs.Concepts.FilterEvaluator.EvaluateFilter(f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+		return set, err
+	}
 	if isHierarchical(f) {
 		other, err := filterConcept(cs, f)
 		if err != nil {
@@ -109,6 +112,11 @@ func (fs *filters) relatedConcepts(cs *definitions.CodeSystem, op string, other 
 
 // matches reports whether the probe's concept matches a filter.
 func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
+	if concept.Code != nil {
+		if matches, ok, err := cs.Concepts.FilterEvaluator.MatchesFilter(concept, f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+			return matches, err
+		}
+	}
 	test, err := fs.newTest(cs, f)
 	if err != nil {
 		return false, err
@@ -119,6 +127,9 @@ func (fs *filters) matches(cs *definitions.CodeSystem, concept codesystem.Concep
 // newTest returns a function that reports whether a concept matches a filter, without computing all matches. For a hierarchical
 // filter, the function may be called for only one concept.
 func (fs *filters) newTest(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+	if set, ok, err := cs.Concepts.FilterEvaluator.EvaluateFilter(f.Property, f.Op, f.Value, fs.spend); ok || err != nil {
+		return func(c codesystem.Concept) (bool, error) { return set.Has(c.Number), nil }, err
+	}
 	if !isHierarchical(f) {
 		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
 		if err != nil {
@@ -181,7 +192,7 @@ func filterConcept(cs *definitions.CodeSystem, f definitions.Filter) (c codesyst
 		return c, newPropertyError(cs, f)
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
-	if !ok {
+	if !ok || c.Code != nil && cs.Concepts.List != nil { // the hierarchy contains only listed concepts
 		return c, outcome.NewIncomplete("not-found", "code system %s has no concept %q, to which a filter with op %q refers", cs.Canonical(), f.Value, f.Op)
 	}
 	return c, nil

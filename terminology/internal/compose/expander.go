@@ -228,6 +228,7 @@ type dependencies struct {
 	requiredSupplements []string       // canonicals of supplements that imported value sets require
 	UncheckedSystems    []string       // canonicals of missing code systems with enumerated codes
 	GrammarBases        []GrammarBasis // grammars of which the expansion lists only some codes
+	OpenGrammars        []OpenGrammar  // code systems with expressions, of which only the concepts are listed
 	UserAssignedOmitted []uint32       // code systems with omitted user-assigned codes
 	dependsOnExcludes   bool           // the codes depend on the entries from which they are excluded
 	AppliedParameters   []appliedParameter
@@ -237,6 +238,12 @@ type dependencies struct {
 type GrammarBasis struct {
 	CodeSystem uint32                // index in SystemTable.CodeSystems
 	ValueSet   *definitions.ValueSet // value set; nil if the codes also depend on filters
+}
+
+// OpenGrammar identifies a code system with concepts and with expressions of them, which cannot be listed.
+type OpenGrammar struct {
+	CodeSystem uint32 // index in SystemTable.CodeSystems
+	HasFilter  bool   // whether the include has filters
 }
 
 // traits determine how codes are compared and presented.

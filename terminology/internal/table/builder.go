@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// Builder reads the concepts of a code system from JSON. It can be reused for several code systems, so that its arrays are
+// Builder reads the concepts of a code system from JSON, or takes them from Add methods. It can be reused for several code systems, so that its arrays are
 // grown only once. Build copies their content to arrays of the exact size.
 type Builder struct {
 	source source
@@ -45,7 +45,7 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	factor := min(float64(b.Size)/float64(max(1, read)), 1000) * 1.02
 	c.texts = b.Memory.Grow(c.texts, extraCapacity(len(c.texts), factor))
 	c.code, c.display = withCapacity(c.code, factor), withCapacity(c.display, factor)
-	c.definition, c.parent = withCapacity(c.definition, factor), withCapacity(c.parent, factor)
+	c.definition, c.parent, c.flags = withCapacity(c.definition, factor), withCapacity(c.parent, factor), withCapacity(c.flags, factor)
 	b.source.reader.Designations = withCapacity(b.source.reader.Designations, factor)
 	b.source.properties.rows, b.source.pairs = withCapacity(b.source.properties.rows, factor), withCapacity(b.source.pairs, factor)
 }
@@ -90,11 +90,8 @@ func (b *Builder) ReadPropertyDefinition(r *fhirjson.Reader) error {
 func (b *Builder) ReadConcept(r *fhirjson.Reader) error {
 	b.reserve(r)
 	c := &b.source.concepts
-	concept, parent := uint32(c.len()), b.parent
-	c.code = append(c.code, 0)
-	c.display = append(c.display, 0)
-	c.definition = append(c.definition, 0)
-	c.parent = append(c.parent, parent)
+	concept, parent := b.appendConcept(), b.parent
+	c.parent[concept] = parent
 	if parent != noParent {
 		b.source.pairs = append(b.source.pairs, pair{from: parent, to: concept})
 	}
@@ -105,6 +102,66 @@ func (b *Builder) ReadConcept(r *fhirjson.Reader) error {
 		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	return err
+}
+
+// appendConcept appends a concept without data and returns its number.
+func (b *Builder) appendConcept() uint32 {
+	c := &b.source.concepts
+	c.code, c.display, c.definition = append(c.code, 0), append(c.display, 0), append(c.definition, 0)
+	c.parent, c.flags = append(c.parent, noParent), append(c.flags, 0)
+	return uint32(c.len() - 1)
+}
+
+// AddConcept adds a concept and returns its number. display and definition are texts that [Builder.AddText] returned, or 0. The
+// same code must not be added twice.
+func (b *Builder) AddConcept(code []byte, display, definition codesystem.TextRef, flags codesystem.Flags) uint32 {
+	c, concept := &b.source.concepts, b.appendConcept()
+	c.code[concept], c.display[concept], c.definition[concept], c.flags[concept] = c.texts.Append(code), display, definition, flags
+	return concept
+}
+
+// Reserve reserves memory for texts of at most the given total size in bytes. Unused pages don't use memory. The table then
+// stores large arrays off the heap.
+func (b *Builder) Reserve(size int64) {
+	b.Size = size
+	b.source.concepts.texts = b.Memory.Grow(b.source.concepts.texts, int(size))
+}
+
+// AddText adds a text to the memory of the table and returns its reference for [Table.TextAt].
+func (b *Builder) AddText(text []byte) codesystem.TextRef {
+	return b.source.concepts.texts.Append(text)
+}
+
+// AddDesignation adds a designation, the value of which [Builder.AddText] returned. Rows are kept in order per concept.
+func (b *Builder) AddDesignation(concept uint32, language string, use codesystem.Use, value codesystem.TextRef) {
+	b.source.reader.AddDesignation(concept, language, use, value)
+}
+
+// AddParent adds a parent to a concept. Both may be added later.
+func (b *Builder) AddParent(concept, parent uint32) {
+	b.source.pairs = append(b.source.pairs, pair{from: parent, to: concept})
+}
+
+// DeclareProperty declares a property and returns its number for [Builder.AddValue]. There may be at most 65,535.
+func (b *Builder) DeclareProperty(p codesystem.Property) uint16 {
+	b.source.properties.list = append(b.source.properties.list, p)
+	return uint16(len(b.source.properties.list) - 1)
+}
+
+// AddValue adds a value of a declared property to a concept. The Property of the value is ignored.
+func (b *Builder) AddValue(concept uint32, property uint16, v codesystem.Value) {
+	p, texts := &b.source.properties, &b.source.concepts.texts
+	row := propertyRow{concept: concept, property: property, kind: valueKind(max(0, slices.Index(valueMembers[:], v.Member)))}
+	row.value = p.appendText(texts, v.Text)
+	if row.kind == valueCoding {
+		row.coding = texts.Append(v.Coding)
+	}
+	p.rows = append(p.rows, row)
+}
+
+// AddString adds a string value of a declared property to a concept. [Builder.AddText] returned the value.
+func (b *Builder) AddString(concept uint32, property uint16, value codesystem.TextRef) {
+	b.source.properties.rows = append(b.source.properties.rows, propertyRow{concept: concept, property: property, kind: valueString, value: value})
 }
 
 func (b *Builder) readConceptMember(r *fhirjson.Reader, concept uint32, name string) error {
@@ -203,6 +260,7 @@ func (s *source) indexCodes() {
 		}
 		s.concepts.code[unique], s.concepts.display[unique] = s.concepts.code[concept], s.concepts.display[concept]
 		s.concepts.definition[unique], s.concepts.parent[unique] = s.concepts.definition[concept], s.concepts.parent[concept]
+		s.concepts.flags[unique] = s.concepts.flags[concept]
 		s.concepts.index.insert(code, unique)
 		if first != nil {
 			first[concept] = unique
@@ -211,6 +269,7 @@ func (s *source) indexCodes() {
 	}
 	s.concepts.code, s.concepts.display = s.concepts.code[:unique], s.concepts.display[:unique]
 	s.concepts.definition, s.concepts.parent = s.concepts.definition[:unique], s.concepts.parent[:unique]
+	s.concepts.flags = s.concepts.flags[:unique]
 	if first != nil {
 		s.renumber(first)
 	}
@@ -268,10 +327,18 @@ func (s *source) addPropertyRelations() {
 	}
 }
 
+// flagProperties are the standard properties on which flags depend.
+var flagProperties = []string{"notSelectable", "user-assigned", "inactive", "status", "deprecated", "deprecationDate"}
+
 func (s *source) setFlags() {
-	s.concepts.flags = slices.Grow(s.concepts.flags, s.concepts.len())[:s.concepts.len()]
-	clear(s.concepts.flags)
+	hasFlags := make([]bool, len(s.properties.list))
+	for i, p := range s.properties.list {
+		hasFlags[i] = slices.ContainsFunc(flagProperties, p.IsStandard)
+	}
 	for _, row := range s.properties.rows {
+		if !hasFlags[row.property] {
+			continue
+		}
 		s.concepts.flags[row.concept] |= flagsOf(s.properties.list[row.property], string(s.concepts.texts.At(row.value)))
 	}
 	for _, d := range s.reader.Designations {
@@ -418,7 +485,7 @@ func (p *propertyRows) sortByConcept(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}
 	}
-	from, order := sortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
+	from, order := SortByOwner(n, len(p.rows), func(i int) (uint32, uint32) { return p.rows[i].concept, uint32(i) })
 	values := propertyValues{rowOffsets: from, property: make([]uint16, len(order)), kind: make([]valueKind, len(order)), value: make([]codesystem.TextRef, len(order))}
 	for i, row := range order {
 		r := p.rows[row]

@@ -19,16 +19,21 @@ type conceptCorpus struct {
 	languages codesystem.Languages
 	language  string     // most preferred language that is available; "" if none
 	foreign   bitset.Set // concepts displayed in a language that was not requested; nil if none
+	searched  []bool     // by language of designations: whether they are searched
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
 	c := &conceptCorpus{table: t, languages: l, language: l.BestAvailable(t)}
+	for _, tag := range t.designations.languages {
+		isOwn := !t.searchesOwnLanguage || codesystem.HasLanguage([]string{tag}, t.language)
+		c.searched = append(c.searched, tag == "" || l.Accepts(tag) && (isOwn || !l.IsEmpty()))
+	}
 	if !codesystem.MayBeForeign(t, c.language) {
 		return c
 	}
 	var texts []codesystem.Text
 	for concept := range uint32(t.Len()) {
-		texts = t.AppendTexts(texts[:0], codesystem.ConceptAt(concept))
+		texts = t.appendTexts(texts[:0], concept, c.searched)
 		if shown := l.PreferredDisplay(texts); shown >= 0 && l.IsForeign(&texts[shown], c.language) {
 			if c.foreign == nil {
 				c.foreign = bitset.New(t.Len())
@@ -55,7 +60,7 @@ func (c *conceptCorpus) Rank(doc uint32) uint32 {
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.concepts.displayOf(doc)
 	if !c.languages.IsEmpty() {
-		display = c.languages.DisplayOf(c.table.AppendTexts(nil, codesystem.ConceptAt(doc)))
+		display = c.languages.DisplayOf(c.table.appendTexts(nil, doc, c.searched))
 	}
 	if len(display) == 0 {
 		return c.table.concepts.codeOf(doc)
@@ -65,10 +70,13 @@ func (c *conceptCorpus) Display(doc uint32) []byte {
 
 func (c *conceptCorpus) AppendOtherTexts(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	if !c.languages.IsEmpty() {
-		return c.languages.AppendSearchable(dst, c.table.AppendTexts(nil, codesystem.ConceptAt(doc)), c.language)
+		return c.languages.AppendSearchable(dst, c.table.appendTexts(nil, doc, c.searched), c.language)
 	}
-	for row, end := c.table.designations.from.rows(doc); row < end; row++ {
-		dst = append(dst, c.table.concepts.texts.At(c.table.designations.value[row]))
+	d := &c.table.designations
+	for row, end := d.from.rows(doc); row < end; row++ {
+		if c.searched[d.language[row]] {
+			dst = append(dst, c.table.concepts.texts.At(d.value[row]))
+		}
 	}
 	return dst, 0
 }
@@ -99,6 +107,10 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	t.indexes.once.Do(func() { t.indexes.ranks = textindex.Ranks(conceptTerms{t}) })
 	return t.indexes.ranks[concept]
 }
+
+// SearchOwnLanguage restricts searches without requested languages to texts in the language of the displays. An index of texts in
+// many languages would need much time and memory. It must be called before the first search.
+func (t *Table) SearchOwnLanguage() { t.searchesOwnLanguage = true }
 
 // SearchIndex returns the search index for a language list. It is built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {

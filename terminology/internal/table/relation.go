@@ -30,7 +30,7 @@ func newRelation(n int, pairs []pair) relation {
 	if len(pairs) == 0 {
 		return relation{}
 	}
-	from, to := sortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
+	from, to := SortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
 	owner := make([]uint32, n) // owner[c] is one plus the last concept with a list that contains c
 	kept := uint32(0)
 	for i := range uint32(n) {
@@ -57,8 +57,8 @@ func invertPairs(pairs []pair) []pair {
 	return turned
 }
 
-// sortByOwner is a stable counting sort of rows by n owners. It returns the first row of each owner and the sorted values.
-func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
+// SortByOwner is a stable counting sort of rows by n owners. It returns the first row of each owner and the sorted values.
+func SortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
 	from = make([]uint32, n+1)
 	for i := range rows {
 		owner, _ := row(i)

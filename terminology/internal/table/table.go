@@ -33,6 +33,8 @@ type Table struct {
 
 	weights []float64      // usage weights by concept; nil if unknown
 	indexes *searchIndexes // search indexes, built on demand
+
+	searchesOwnLanguage bool // see SearchOwnLanguage
 }
 
 // Len returns the number of concepts.
@@ -52,16 +54,26 @@ func (t *Table) Concept(c codesystem.Concept) (code, display []byte, flags codes
 	return t.concepts.codeOf(c.Number), t.concepts.displayOf(c.Number), t.concepts.flags[c.Number]
 }
 
+// TextAt returns a text that [Builder.AddText] added.
+func (t *Table) TextAt(ref codesystem.TextRef) []byte { return t.concepts.texts.At(ref) }
+
 // Definition returns the definition of a concept, or nil.
 func (t *Table) Definition(c codesystem.Concept) []byte { return t.concepts.definitionOf(c.Number) }
 
 // AppendTexts appends the display and designations of a concept.
 func (t *Table) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
-	if display := t.concepts.displayOf(c.Number); len(display) > 0 {
+	return t.appendTexts(dst, c.Number, nil)
+}
+
+// appendTexts is like AppendTexts, but appends only designations in some languages. nil means all.
+func (t *Table) appendTexts(dst []codesystem.Text, concept uint32, inLanguage []bool) []codesystem.Text {
+	if display := t.concepts.displayOf(concept); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, IsDisplay: true})
 	}
-	for row, end := t.designations.from.rows(c.Number); row < end; row++ {
-		dst = append(dst, t.designations.text(row, t.concepts.texts))
+	for row, end := t.designations.from.rows(concept); row < end; row++ {
+		if inLanguage == nil || inLanguage[t.designations.language[row]] {
+			dst = append(dst, t.designations.text(row, t.concepts.texts))
+		}
 	}
 	return dst
 }
@@ -264,7 +276,7 @@ func newDesignations(n int, read *codesystem.ConceptReader) designations {
 	if len(rows) == 0 {
 		return designations{languages: read.Languages, uses: read.Uses}
 	}
-	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
+	from, order := SortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
 	d := designations{
 		from: from, language: make([]uint16, len(rows)),
 		use: make([]uint16, len(rows)), value: make([]codesystem.TextRef, len(rows)),

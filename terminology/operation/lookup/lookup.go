@@ -141,8 +141,10 @@ func lookup(l *definitions.Set, q *Query) (*Concept, error) {
 	}
 	c := newConcept(cs, at, texts, &q.Language)
 	c.Missing = missing
-	c.addRelated(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
-	c.addRelated(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
+	if at.Code == nil {
+		c.addRelated(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
+		c.addRelated(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
+	}
 	c.addProperties(q.Properties, cs, at, "")
 	if cs.Copyright != "" && isRequested(q.Properties, "copyright") {
 		c.Properties = append(c.Properties, ConceptProperty{Code: "copyright", Type: "valueString", Value: cs.Copyright})

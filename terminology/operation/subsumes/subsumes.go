@@ -83,15 +83,27 @@ func subsumption(cs *definitions.CodeSystem, a, b codesystem.Concept, spend func
 	case cs.NotSubsuming:
 		return "not-subsumed", nil
 	}
-	above, err := cs.Concepts.Hierarchy.Above(b.Number, spend)
-	if err == nil && above.Has(a.Number) {
-		return "subsumes", nil
+	below, err := isBelow(cs, b, a, spend)
+	if below || err != nil {
+		return "subsumes", err
 	}
-	if err == nil {
-		above, err = cs.Concepts.Hierarchy.Above(a.Number, spend)
-	}
-	if err == nil && above.Has(b.Number) {
+	if below, err = isBelow(cs, a, b, spend); below {
 		return "subsumed-by", nil
 	}
 	return "not-subsumed", err
+}
+
+// isBelow reports whether general subsumes special, which may be an expression.
+func isBelow(cs *definitions.CodeSystem, special, general codesystem.Concept, spend func(n int) error) (bool, error) {
+	if special.Code != nil {
+		code := string(cs.Concepts.Code(general))
+		if below, ok, err := cs.Concepts.FilterEvaluator.MatchesFilter(special, "concept", "is-a", code, spend); ok || err != nil {
+			return below, err
+		}
+	}
+	if general.Code != nil {
+		return false, nil
+	}
+	above, err := cs.Concepts.Hierarchy.Above(special.Number, spend)
+	return err == nil && above.Has(general.Number), err
 }

@@ -47,7 +47,7 @@ func handle(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 // Run performs ConceptMap/$translate. It returns the errors of [terminology.Library.Expand], but no error if nothing matches.
 func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	set := l.Definitions()
-	maps, err := applicableMaps(&set.Maps, &q)
+	maps, err := applicableMaps(set, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -296,8 +296,12 @@ func (x *translator) translateInMap(c *parameters.Coding, chain []*definitions.C
 
 // translateInGroup adds the translations in a group. It reports whether a translation for the code was found.
 func (x *translator) translateInGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (hasElement bool, err error) {
-	for i := range g.Elements {
-		e := &g.Elements[i]
+	elements, err := g.ElementsWith(c.Code, x.query.Reverse, x.spend)
+	if err != nil {
+		return false, err
+	}
+	for i := range elements {
+		e := &elements[i]
 		if err := x.spend(1 + len(e.Targets)); err != nil {
 			return hasElement, err
 		}
@@ -410,8 +414,10 @@ func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency)
 // inverseEquivalences maps each asymmetric equivalence to that of the opposite direction.
 var inverseEquivalences = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
 
-// applicableMaps returns the concept maps to search: the one with the requested ID, the one in the request, or the loaded ones.
-func applicableMaps(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
+// applicableMaps returns the concept maps to search: the one with the requested ID, the one in the request, the loaded ones, or the
+// one that a release implies.
+func applicableMaps(set *definitions.Set, q *Query) (list []*definitions.ConceptMap, err error) {
+	t := &set.Maps
 	if q.ID != "" {
 		if m, ok := t.ByID(q.ID); ok && q.matchesScope(m) {
 			list = append(list, m)
@@ -427,6 +433,11 @@ func applicableMaps(t *definitions.MapTable, q *Query) (list []*definitions.Conc
 			if q.matchesScope(m) {
 				list = append(list, m)
 			}
+		}
+	}
+	if len(list) == 0 && q.URL != "" {
+		if m, ok := set.ImpliedConceptMap(outcome.Canonical(q.URL, q.Version)); ok {
+			list = append(list, m)
 		}
 	}
 	return list, nil

@@ -311,6 +311,13 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	var same *codesystem.Text
 	for i := range texts {
 		t := &texts[i]
+		if t.IsFormer {
+			if same == nil && equalDisplay(t.Value, c.Display) {
+				d.addFormerDisplay(c, texts)
+				return
+			}
+			continue
+		}
 		if equalDisplay(t.Value, c.Display) && (same == nil || d.acceptsLanguage(t.Language)) {
 			same = t
 		}
@@ -409,6 +416,20 @@ func (d *displayChecker) checkDisplayStatus(c *parameters.Coding, t *codesystem.
 	d.issues.addFormatted("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false,
 		"'%s' is no longer considered a correct display for code '%s' (status = deprecated). The correct display is one of %s.",
 		c.Display, c.Code, strings.Join(correct, ", "))
+}
+
+// addFormerDisplay adds an issue for a display that is no longer in use.
+func (d *displayChecker) addFormerDisplay(c *parameters.Coding, texts []codesystem.Text) {
+	var correct []string
+	for i := range texts {
+		if !texts[i].IsFormer {
+			definitions.AppendUnique(&correct, string(texts[i].Value))
+		}
+	}
+	slices.Sort(correct)
+	d.issues.addFormatted("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false,
+		"'%s' is no longer considered a correct display for code '%s' (status = inactive). The correct display is one of \"%s\".",
+		c.Display, c.Code, strings.Join(correct, `","`))
 }
 
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }

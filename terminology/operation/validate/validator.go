@@ -493,6 +493,7 @@ func (v *codingValidator) findInCodeSystem(c *parameters.Coding, d *codingResult
 		}
 		d.isMember = d.isMember || v.valueSet == nil
 		v.checkVersion(c, cs)
+		v.noteExpression(c, cs, at)
 		return
 	case cs.Content.IsPartial() && v.findInLookupOnly(c, d):
 		return
@@ -520,9 +521,18 @@ func (v *codingValidator) addUnknownCode(c *parameters.Coding, cs *definitions.C
 	if why != "" && cs.ReasonIssue {
 		v.issues.addFormatted("information", "code-invalid", "invalid-code", "", c, "code", false, "%s", why)
 	}
-	if cs.Compositional {
+	if cs.Compositional && !cs.ReasonIssue {
 		v.issues.addFormatted("information", "informational", "processing-note", "", c, "code", false,
 			"The code system '%s' is compositional: codes may be expressions of a grammar, which this server does not support", cs.URL)
+	}
+}
+
+// noteExpression adds an issue about the limits of the check of an expression of concepts, unless it is checked against a value
+// set. The text is that of HL7's tests.
+func (v *codingValidator) noteExpression(c *parameters.Coding, cs *definitions.CodeSystem, at codesystem.Concept) {
+	if cs.Compositional && at.Code != nil && v.valueSet == nil {
+		v.issues.addFormatted("information", "informational", "process-note", "", c, "code", false,
+			"The expression is grammatically correct and the concepts are valid, but the expression has not been checked against the %s concept model (MRCM)", cs.Name)
 	}
 }
 
@@ -613,8 +623,11 @@ func (v *codingValidator) checkConcept(c *parameters.Coding, d *codingResult) er
 		v.displays.checkLookupOnly(c, d.display)
 		return nil
 	}
+	if c.Display != "" && d.codeSystem != nil && d.entry.HasConcept() {
+		texts = d.codeSystem.Concepts.FormerTexts.AppendFormerTexts(texts, d.entry.LocatedConcept)
+	}
 	v.displays.check(c, texts, v.definitions.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
-	if known {
+	if known && !(d.isMember && selectsInactive(v.valueSet)) {
 		v.checkStatus(c, d)
 	}
 	if v.valueSet != nil && d.isMember && v.definitions.IsMarkedDeprecated(d.entry.Entry) {
@@ -693,6 +706,17 @@ func (v *codingValidator) checkStatus(c *parameters.Coding, d *codingResult) {
 			"The concept '%s' is deprecated and its use should be reviewed", c.Code)
 	}
 }
+
+// selectsInactive reports whether a value set selects concepts by their status or with an expression constraint, and so contains
+// inactive concepts on purpose. HL7's tests for SNOMED CT and LOINC require no warning then.
+func selectsInactive(vs *definitions.ValueSet) bool {
+	return vs != nil && slices.ContainsFunc(vs.Include, func(set definitions.ConceptSet) bool {
+		return slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return slices.Contains(selectingProperties, f.Property) })
+	})
+}
+
+// selectingProperties are the properties of filters that may select inactive concepts on purpose. STATUS is the status in LOINC.
+var selectingProperties = []string{"inactive", "constraint", "STATUS"}
 
 // inactiveStatus appends "and inactive" to a status, except LOINC's DISCOURAGED, which implies it.
 func inactiveStatus(status string) string {

@@ -1,0 +1,173 @@
+package snomed
+
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+)
+
+// eclContent implements [ecl.Content] for a system. It contains what the evaluator reads most in the form that it needs.
+type eclContent struct {
+	*System
+	relationships ecl.Relationships
+	concrete      ecl.ConcreteValues
+	refsetNumbers []uint32           // concepts that are reference sets, in ascending order
+	byNumber      map[uint32]*refset // by concept
+
+	withDefinition bitset.Set // concepts with a text definition
+}
+
+// Concepts that only constraints refer to.
+const (
+	primitiveStatus sctid = 900000000000074008
+	acceptableValue sctid = 900000000000549004
+)
+
+func newECLContent(s *System) *eclContent {
+	a := &s.attributes
+	c := &eclContent{
+		System: s, byNumber: make(map[uint32]*refset), withDefinition: bitset.New(s.Len()),
+		relationships: ecl.Relationships{From: a.from, Source: a.source, Type: a.kind, Destination: a.destination, Group: a.group, To: a.to, ByDestination: a.byDestination},
+		concrete: ecl.ConcreteValues{Source: a.concreteSource, Type: a.concreteKind, Group: a.concreteGroup, Value: func(row int) []byte {
+			return a.texts.At(a.concreteValue[row])
+		}},
+	}
+	for concept := range uint32(s.Len()) {
+		if s.Definition(codesystem.ConceptAt(concept)) != nil {
+			c.withDefinition.Add(concept)
+		}
+	}
+	s.withRefsets().Each(func(concept uint32) {
+		c.refsetNumbers = append(c.refsetNumbers, concept)
+		c.byNumber[concept] = s.refset(string(s.code(concept)))
+	})
+	return c
+}
+
+// Number and the following methods implement [ecl.Content].
+func (c *eclContent) Number(id uint64) (concept uint32, ok bool) {
+	concept = c.concept(sctid(id))
+	return concept, concept != none
+}
+
+func (c *eclContent) ID(concept uint32) uint64 {
+	id, _ := parseSCTID(c.code(concept))
+	return uint64(id)
+}
+
+func (c *eclContent) AlternateIdentifier(string, string) (concept uint32, ok bool) { return 0, false }
+func (c *eclContent) Active() bitset.Set                                           { return c.active }
+func (c *eclContent) Relationships() *ecl.Relationships                            { return &c.relationships }
+func (c *eclContent) ConcreteValues() *ecl.ConcreteValues                          { return &c.concrete }
+func (c *eclContent) Refsets() []uint32                                            { return c.refsetNumbers }
+
+func (c *eclContent) Members(refset uint32) []uint32 {
+	x := c.byNumber[refset]
+	if x == nil {
+		return nil
+	}
+	members := make([]uint32, 0, len(x.component))
+	for row, component := range x.component {
+		if x.active[row] {
+			members = append(members, component)
+		}
+	}
+	return members
+}
+
+func (c *eclContent) MemberFields(refset uint32) (names []string) {
+	if x := c.byNumber[refset]; x != nil {
+		for _, column := range x.columns {
+			names = append(names, column.name)
+		}
+	}
+	return names
+}
+
+func (c *eclContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
+	x := c.byNumber[refset]
+	if x == nil {
+		return
+	}
+	m := ecl.Member{Fields: make([][]byte, len(x.columns))}
+	for row := range x.component {
+		m.Component, m.Module = x.component[row], c.modules[x.module[row]]
+		m.EffectiveTime, m.Active = x.effective[row].number(), x.active[row]
+		for i, cell := range x.row(row) {
+			m.Fields[i] = c.cellText(cell, x.columns[i].kind)
+		}
+		if !visit(&m) {
+			return
+		}
+	}
+}
+
+func (c *eclContent) Associations(refset uint32) (components, targets []uint32) {
+	x := c.byNumber[refset]
+	if x == nil {
+		return nil, nil
+	}
+	column := x.columnIndex(associationColumn)
+	if column < 0 || x.columns[column].kind != 'c' {
+		return nil, nil
+	}
+	for row, component := range x.component {
+		if !x.active[row] {
+			continue
+		}
+		target := x.row(row)[column]
+		if target&textCell != 0 {
+			target = ecl.NoConcept
+		}
+		components, targets = append(components, component), append(targets, target)
+	}
+	return components, targets
+}
+
+func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Description) bool) {
+	d := &c.descriptions
+	var x ecl.Description
+	for row, end := d.rows(concept); row < end; row++ {
+		x = ecl.Description{
+			ID: d.id[row], Term: c.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: uint64(descriptionTypes[d.flags[row]&typeMask]),
+			Module: c.modules[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
+		}
+		for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
+			dialect := ecl.Dialect{Refset: uint64(d.dialects[value&^isPreferred].refset), Acceptability: uint64(acceptableValue)}
+			if value&isPreferred != 0 {
+				dialect.Acceptability = uint64(preferred)
+			}
+			x.Dialects = append(x.Dialects, dialect)
+		}
+		if !visit(&x) {
+			return
+		}
+	}
+}
+
+func (c *eclContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
+	found := c.SearchIndex("").WithWords(words)
+	found.Union(c.withDefinition) // definitions are not in the index
+	return found, true, spend((1 + len(words)) * c.Len() / 64)
+}
+
+func (c *eclContent) Metadata(concept uint32) ecl.Metadata {
+	m := ecl.Metadata{Module: c.modules[c.module[concept]], DefinitionStatus: uint64(primitiveStatus), EffectiveTime: c.effective[concept].number()}
+	if c.defined.Has(concept) {
+		m.DefinitionStatus = uint64(fullyDefined)
+	}
+	return m
+}
+
+// number returns the date as a number such as 20260801, or 0 if there is none.
+func (d date) number() uint32 {
+	if d == 0 {
+		return 0
+	}
+	return (minYear+uint32(d>>9))*10000 + uint32(d>>5&15)*100 + uint32(d&31)
+}
+
+var (
+	_ ecl.Content                = (*eclContent)(nil)
+	_ codesystem.FilterEvaluator = (*System)(nil)
+)

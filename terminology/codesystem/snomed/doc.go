@@ -1,0 +1,21 @@
+// Package snomed reads SNOMED CT from the releases of its publishers in Release Format 2 (RF2): a zip archive or folder with a
+// snapshot of an edition.
+//
+//	rf2.go            lines, columns and values of a file; errors with file and line
+//	load.go           the files of a release; concepts, relationships; the order of concepts
+//	descriptions.go   descriptions and language reference sets
+//	refsets.go        other reference sets
+//	edition.go        edition and version
+//	ids.go            numbers of identifiers, and sorting by number
+//
+//	system.go         System: a version of an edition
+//	values.go         properties for $lookup and filters
+//	filters.go        filters on reference sets and expression constraints
+//	ecl.go            evaluation of expression constraints; content.go is the content that package ecl reads
+//	expression.go     post-coordinated expressions; expressioncontent.go tests them against constraints
+//	implied.go        registration; implicit value sets
+//	maps.go           implicit concept maps
+//
+// Concepts have numbers, with parents before children. A [System] consists of a table with codes, terms, hierarchy and search
+// index, like any other code system, and of arrays by number for what only SNOMED CT has.
+package snomed

@@ -1,0 +1,40 @@
+package snomed
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// eclCacheBytes is the maximum size of cached results of expression constraints per version of an edition.
+const eclCacheBytes = 16 << 20
+
+// evaluateECL returns the concepts that match an expression constraint.
+func (s *System) evaluateECL(text string, spend func(steps int) error) (bitset.Set, error) {
+	q, err := ecl.Parse(text)
+	if err != nil {
+		return nil, newECLError(text, err)
+	}
+	set, err := evaluate(s.constraints(), text, q, spend)
+	return slices.Clone(set), err // the cached set is shared
+}
+
+func evaluate(e *ecl.Evaluator, text string, q *ecl.Expression, spend func(steps int) error) (bitset.Set, error) {
+	set, err := e.Evaluate(q, spend)
+	if errors.Is(err, ecl.ErrInvalid) {
+		return nil, newECLError(text, err)
+	}
+	return set, err
+}
+
+// newECLError returns the error for an invalid expression constraint. The message ID is that of HL7's test cases.
+func newECLError(text string, err error) error {
+	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "INVALID_ECL", fmt.Sprintf("Invalid ECL expression '%s': %v", text, err))
+	e.Err = err
+	return e
+}

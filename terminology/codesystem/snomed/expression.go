@@ -1,0 +1,378 @@
+package snomed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
+
+// expression is a post-coordinated expression (SNOMED CT Compositional Grammar 2.4). As a concept of a [System], it has the
+// number of its first focus concept, and its text as the code.
+type expression struct {
+	prefix string // === or <<<, or empty
+	focus  []uint32
+	groups []attributeGroup // in the order of the text
+}
+
+// attributeGroup is a group in braces or a single attribute.
+type attributeGroup struct {
+	isGroup    bool
+	attributes []attributeValue
+}
+
+// attributeValue is an attribute with a concept, a nested expression, or a concrete value such as #500 or "text".
+type attributeValue struct {
+	kind, concept uint32
+	nested        *expression
+	concrete      []byte
+}
+
+// Limits on the length of an expression in bytes and on the depth of nested expressions.
+const (
+	maxExpression      = 4096
+	maxExpressionDepth = 8
+)
+
+// Ancestors of attribute types.
+const (
+	conceptModelAttribute sctid = 410662002
+	linkageConcept        sctid = 106237007
+)
+
+// expressionParser parses an expression of concepts of a system. The messages of its errors are those of HL7's test cases.
+type expressionParser struct {
+	system *System
+	text   []byte
+	at     int
+	depth  int
+}
+
+// parseExpression parses an expression.
+func (s *System) parseExpression(text []byte) (*expression, error) {
+	p := &expressionParser{system: s, text: text}
+	if len(text) > maxExpression {
+		return nil, fmt.Errorf("longer than %d bytes", maxExpression)
+	}
+	e, err := p.expression()
+	if p.skipSpace(); err == nil && p.at < len(text) {
+		err = p.expected("the end")
+	}
+	return e, err
+}
+
+// expected returns the error for an unexpected character.
+func (p *expressionParser) expected(what string) error {
+	return fmt.Errorf("%s not found (next char = %q, in %q) at character %d", what, p.text[p.at:min(p.at+1, len(p.text))], p.text, p.at+1)
+}
+
+func (p *expressionParser) skipSpace() {
+	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t' || p.text[p.at] == '\r' || p.text[p.at] == '\n') {
+		p.at++
+	}
+}
+
+// skip skips a token and reports whether it is next.
+func (p *expressionParser) skip(token string) bool {
+	p.skipSpace()
+	found := bytes.HasPrefix(p.text[p.at:], []byte(token))
+	if found {
+		p.at += len(token)
+	}
+	return found
+}
+
+func (p *expressionParser) expression() (*expression, error) {
+	if p.depth++; p.depth > maxExpressionDepth {
+		return nil, fmt.Errorf("nested more than %d deep", maxExpressionDepth)
+	}
+	defer func() { p.depth-- }()
+	e := new(expression)
+	for _, prefix := range []string{"===", "<<<"} {
+		if p.skip(prefix) {
+			e.prefix = prefix + " "
+			break
+		}
+	}
+	for first := true; first || p.skip("+"); first = false {
+		focus, err := p.concept()
+		if err != nil {
+			return nil, err
+		}
+		e.focus = append(e.focus, focus)
+	}
+	if !p.skip(":") {
+		return e, nil
+	}
+	for first := true; first || p.skip(",") || p.isNext('{'); first = false {
+		g, err := p.group()
+		if err != nil {
+			return nil, err
+		}
+		e.groups = append(e.groups, g)
+	}
+	return e, nil
+}
+
+func (p *expressionParser) isNext(c byte) bool {
+	p.skipSpace()
+	return p.at < len(p.text) && p.text[p.at] == c
+}
+
+func (p *expressionParser) group() (g attributeGroup, err error) {
+	g.isGroup = p.skip("{")
+	for first := true; first || g.isGroup && p.skip(","); first = false {
+		a, err := p.attribute()
+		if err != nil {
+			return g, err
+		}
+		g.attributes = append(g.attributes, a)
+	}
+	if g.isGroup && !p.skip("}") {
+		return g, p.expected("}")
+	}
+	return g, nil
+}
+
+func (p *expressionParser) attribute() (a attributeValue, err error) {
+	if a.kind, err = p.concept(); err != nil {
+		return a, err
+	}
+	if err := p.checkAttribute(a.kind); err != nil {
+		return a, err
+	}
+	if !p.skip("=") {
+		return a, p.expected("=")
+	}
+	a.concept = none
+	switch {
+	case p.isNext('#'), p.isNext('"'):
+		a.concrete, err = p.concreteValue()
+	case p.skip("("):
+		if a.nested, err = p.expression(); err == nil && !p.skip(")") {
+			err = p.expected(")")
+		}
+		if err == nil {
+			a.concept = a.nested.focus[0]
+		}
+	default:
+		a.concept, err = p.concept()
+	}
+	return a, err
+}
+
+// checkAttribute returns an error unless a concept is an attribute type.
+func (p *expressionParser) checkAttribute(kind uint32) error {
+	above, err := p.system.Above(kind, func(int) error { return nil })
+	if err != nil {
+		return err
+	}
+	for _, id := range []sctid{conceptModelAttribute, linkageConcept} {
+		if general := p.system.concept(id); general != none && above.Has(general) {
+			return nil
+		}
+	}
+	return fmt.Errorf("Concept %s is not valid in this context (must be a descendent of one of %d,%d)", p.system.code(kind), conceptModelAttribute, linkageConcept)
+}
+
+func (p *expressionParser) concreteValue() ([]byte, error) {
+	start := p.at
+	if p.text[p.at] == '"' {
+		end := bytes.IndexByte(p.text[p.at+1:], '"')
+		if end < 0 {
+			return nil, p.expected("the closing quotation mark")
+		}
+		p.at += end + 2
+		return p.text[start:p.at], nil
+	}
+	for p.at++; p.at < len(p.text) && strings.IndexByte("0123456789.+-", p.text[p.at]) >= 0; p.at++ {
+	}
+	return p.text[start:p.at], nil
+}
+
+// concept reads the identifier of a concept and its optional term.
+func (p *expressionParser) concept() (uint32, error) {
+	p.skipSpace()
+	start := p.at
+	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+		p.at++
+	}
+	if p.at == start {
+		return none, p.expected("Concept")
+	}
+	code := p.text[start:p.at]
+	c, ok := p.system.Table.Locate(code)
+	if !ok {
+		return none, fmt.Errorf("Concept %s not found", code)
+	}
+	if p.skip("|") {
+		end := bytes.IndexByte(p.text[p.at:], '|')
+		if end < 0 {
+			return none, errors.New("a term has no closing |")
+		}
+		p.at += end + 1
+	}
+	return c.Number, nil
+}
+
+// appendExpression appends an expression with preferred terms.
+func (s *System) appendExpression(dst []byte, e *expression) []byte {
+	concept := func(number uint32) {
+		dst = append(append(append(append(dst, s.code(number)...), '|'), s.term(number)...), '|')
+	}
+	dst = append(dst, e.prefix...)
+	for i, focus := range e.focus {
+		if i > 0 {
+			dst = append(dst, '+')
+		}
+		concept(focus)
+	}
+	for i, g := range e.groups {
+		dst = append(dst, ":,"[min(i, 1)])
+		if g.isGroup {
+			dst = append(dst, '{')
+		}
+		for i, a := range g.attributes {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			concept(a.kind)
+			dst = append(dst, '=')
+			switch {
+			case a.nested != nil:
+				dst = append(s.appendExpression(append(dst, '('), a.nested), ')')
+			case a.concrete != nil:
+				dst = append(dst, a.concrete...)
+			default:
+				concept(a.concept)
+			}
+		}
+		if g.isGroup {
+			dst = append(dst, '}')
+		}
+	}
+	return dst
+}
+
+// relationship is an attribute of an expression with a concept as its value.
+type relationship struct {
+	group             uint16
+	kind, destination uint32
+}
+
+// relationships returns the attributes of an expression and those that its focus concepts define, by group.
+func (s *System) relationships(e *expression) (list []relationship) {
+	group := uint16(0)
+	for _, g := range e.groups {
+		number := uint16(0)
+		if g.isGroup {
+			group++
+			number = group
+		}
+		for _, a := range g.attributes {
+			if a.concept != none {
+				list = append(list, relationship{group: number, kind: a.kind, destination: a.concept})
+			}
+		}
+	}
+	a := &s.attributes
+	for _, focus := range e.focus {
+		offset, last := group, uint16(0)
+		for row, end := a.rowsOf(focus); row < end; row++ {
+			number := a.group[row]
+			if last = max(last, number); number > 0 {
+				number += offset
+			}
+			list = append(list, relationship{group: number, kind: a.kind[row], destination: a.destination[row]})
+		}
+		group += last
+	}
+	slices.SortStableFunc(list, func(a, b relationship) int { return int(a.group) - int(b.group) })
+	return list
+}
+
+// subsumesExpression reports whether a concept subsumes an expression: it subsumes one of the focus concepts, or the expression
+// satisfies its definition.
+func (s *System) subsumesExpression(general uint32, e *expression, spend func(steps int) error) (bool, error) {
+	for _, focus := range e.focus {
+		above, err := s.Above(focus, spend)
+		if err != nil || focus == general || above.Has(general) {
+			return err == nil, err
+		}
+	}
+	if !s.defined.Has(general) {
+		return false, nil
+	}
+	return s.satisfies(e, string(s.definitionConstraint(general)), spend)
+}
+
+// Locate returns the concept with an identifier, or the concept of an expression.
+func (s *System) Locate(code []byte) (c codesystem.Concept, ok bool) {
+	if c, ok = s.Table.Locate(code); ok || !isExpression(code) {
+		return c, ok
+	}
+	e, err := s.parseExpression(code)
+	if err != nil {
+		return c, false
+	}
+	return codesystem.Concept{Number: e.focus[0], Code: bytes.Clone(code)}, true
+}
+
+// isExpression reports whether a code contains characters of the grammar.
+func isExpression(code []byte) bool { return bytes.ContainsAny(code, ":+=|<") }
+
+// InvalidReason implements [codesystem.CodeExplainer].
+func (s *System) InvalidReason(code []byte) string {
+	if _, err := s.parseExpression(code); err != nil {
+		return "Not a valid expression: " + err.Error()
+	}
+	return ""
+}
+
+// Code returns the identifier or the text of an expression.
+func (s *System) Code(c codesystem.Concept) []byte {
+	if c.Code != nil {
+		return c.Code
+	}
+	return s.Table.Code(c)
+}
+
+// Concept returns the code, display and flags of a concept. The display of an expression contains preferred terms.
+func (s *System) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	if c.Code == nil {
+		return s.Table.Concept(c)
+	}
+	e, err := s.parseExpression(c.Code)
+	if err != nil {
+		return c.Code, nil, 0
+	}
+	return c.Code, s.appendExpression(nil, e), 0
+}
+
+// AppendTexts appends the texts of a concept, or the display of an expression.
+func (s *System) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	if c.Code == nil {
+		return s.Table.AppendTexts(dst, c)
+	}
+	_, display, _ := s.Concept(c)
+	return append(dst, codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: display, IsDisplay: true})
+}
+
+// Definition returns the definition of a concept, or nil.
+func (s *System) Definition(c codesystem.Concept) []byte {
+	if c.Code != nil {
+		return nil
+	}
+	return s.Table.Definition(c)
+}
+
+// Status returns the status of a concept unless it is active.
+func (s *System) Status(c codesystem.Concept) string {
+	if c.Code != nil {
+		return ""
+	}
+	return s.Table.Status(c)
+}

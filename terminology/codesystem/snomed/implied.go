@@ -1,0 +1,99 @@
+package snomed
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// releaseFormat is Release Format 2. A release contains a snapshot of concepts.
+var releaseFormat = definitions.ReleaseFormat{
+	Name: "SNOMED CT RF2", Load: load,
+	IsMarker: func(file string) bool { return kindOf(file) == conceptFile },
+}
+
+func init() { definitions.RegisterReleaseFormat(releaseFormat) }
+
+// content returns what a version of an edition adds to the definitions.
+func content(s *System) *definitions.ReleaseContent {
+	return &definitions.ReleaseContent{
+		Sources: []codesystem.Source{{
+			URL: URL, Name: "SNOMED CT", Version: s.edition.versionURI(), CaseSensitive: true, System: s,
+			IsDefaultEdition: s.edition.module == coreModule, EditionName: s.editionName(), ReportsReason: true,
+			Copyright: "SNOMED CT © International Health Terminology Standards Development Organisation (SNOMED International), used under its license (https://www.snomed.org/get-snomed)",
+			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(s.edition.module), 10) + "-" + s.edition.date.String() + `","title":"SNOMED CT, ` + s.editionName() + ", " + s.edition.date.FHIR() + `","publisher":"SNOMED International",` +
+				`"date":"` + s.edition.date.FHIR() + `","hierarchyMeaning":"is-a","compositional":true,"versionNeeded":false}`,
+		}},
+		ValueSet:   s.valueSet,
+		ConceptMap: s.conceptMap,
+	}
+}
+
+// editionName returns the name of the edition for messages. HL7's tests expect the one for releases that are not published.
+func (s *System) editionName() string {
+	if s.edition.module == coreModule || s.edition.unpublished {
+		return "International Edition"
+	}
+	return "edition " + strconv.FormatUint(uint64(s.edition.module), 10)
+}
+
+// versionOf returns the version to which a URL of the edition refers: "" for the code system, or the URI of the edition or
+// version. ok is false for other URLs.
+func (s *System) versionOf(base string) (version string, ok bool) {
+	switch base {
+	case URL:
+		return "", true
+	case s.edition.uri(), s.edition.versionURI():
+		return base, true
+	}
+	return "", false
+}
+
+// valueSet returns an implicit value set (Using SNOMED CT with HL7 Standards, R4 §4.2.3).
+func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bool) {
+	base, query, found := strings.Cut(address, "?fhir_vs")
+	version, ok := s.versionOf(base)
+	if !found || !ok {
+		return vs, false
+	}
+	vs.Include = definitions.ConceptSet{System: URL, Version: version}
+	kind, value, _ := strings.Cut(strings.TrimPrefix(query, "="), "/")
+	switch {
+	case query == "":
+		vs.Name, vs.Title = "ALLSNOMEDCT", "SNOMED CT Reference Set (All of SNOMED CT)"
+		return vs, true
+	case query == "=refset":
+		vs.Title = "SNOMED CT reference sets"
+		vs.Include.Filters = []definitions.Filter{{Property: propertyRefset, Op: "exists", Value: "true"}}
+		return vs, true
+	case kind == "isa":
+		vs.Title = "SNOMED CT concept " + value + " and its descendants"
+		vs.Include.Filters = []definitions.Filter{{Property: "concept", Op: "is-a", Value: value}}
+		_, ok = s.Locate([]byte(value))
+		return vs, ok
+	case kind == "refset":
+		vs.Title = "SNOMED CT reference set " + value
+		vs.Include.Filters = []definitions.Filter{{Property: "concept", Op: "in", Value: value}}
+		return vs, s.refset(value) != nil
+	case kind == "ecl":
+		if text, err := url.PathUnescape(value); err == nil {
+			value = text
+		}
+		vs.Title = "SNOMED CT concepts " + value
+		vs.Include.Filters = []definitions.Filter{{Property: propertyConstraint, Op: "=", Value: value}}
+		return vs, value != ""
+	}
+	return vs, false
+}
+
+// refset returns the reference set of concepts with an identifier, or nil.
+func (s *System) refset(id string) *refset {
+	number, ok := parseSCTID([]byte(id))
+	if !ok {
+		return nil
+	}
+	return s.refsets[number]
+}

@@ -1,0 +1,173 @@
+package snomed_test
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+const (
+	sct           = "http://snomed.info/sct"
+	international = sct + "/900000000000207008"
+	swedish       = sct + "/" + snomedtest.SwedishModule
+)
+
+// libraryOf loads editions.
+func libraryOf(t testing.TB, editions ...snomedtest.Edition) *terminology.Library {
+	t.Helper()
+	folder := t.TempDir()
+	for i, e := range editions {
+		if err := e.WriteZip(filepath.Join(folder, string(rune('a'+i))+".zip")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// wantResponses sends GET requests and checks that each response contains the given texts.
+func wantResponses(t *testing.T, l *terminology.Library, wants [][]string) {
+	t.Helper()
+	for _, want := range wants {
+		w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", want[0], "")
+		for _, text := range want[1:] {
+			if !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: no %s in %.1500s", want[0], text, w.Body)
+			}
+		}
+	}
+}
+
+func expand(address string) string {
+	return "/ValueSet/$expand?count=2&url=" + url.QueryEscape(address)
+}
+
+// TestImplicitValueSets checks the URLs of implicit value sets with the code system, an edition and a version.
+func TestImplicitValueSets(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 200, Swedish: true}, snomedtest.Edition{Concepts: 50, Swedish: true, Date: "20250101"})
+	wantResponses(t, l, [][]string{
+		{expand(sct + "?fhir_vs"), `"total":122`, "ALLSNOMEDCT", international + "/version/20260801"},
+		{expand(international + "?fhir_vs"), `"total":122`},
+		{expand(swedish + "?fhir_vs"), `"total":222`, swedish + "/version/20260801"},
+		{expand(swedish + "/version/20250101?fhir_vs"), `"total":72`},
+		{expand(swedish + "/version/20240101?fhir_vs"), "could not be found"},
+		{expand(sct + "?fhir_vs=isa/410662002"), `"total":4`, `"code":"410662002"`},
+		{expand(sct + "?fhir_vs=isa/1"), "could not be found"},
+		{expand(sct + "?fhir_vs=refset"), `"total":5`},
+		{expand(sct + "?fhir_vs=refset/" + snomedtest.SimpleRefset), `"total":10`},
+		{expand(swedish + "?fhir_vs=refset/" + snomedtest.SimpleRefset), `"total":20`},
+		{expand(sct + "?fhir_vs=refset/404684003"), "could not be found"},
+	})
+}
+
+// TestFilters checks the filters that only SNOMED CT has.
+func TestFilters(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
+	for name, test := range map[string]struct {
+		property, op, value string
+		want                string
+	}{
+		"reference set":          {"concept", "in", snomedtest.SimpleRefset, `"total":10`},
+		"list of codes":          {"concept", "in", "404684003,138875005", `"total":2`},
+		"module":                 {"moduleId", "=", snomedtest.SwedishModule, `"total":10`},
+		"inactive":               {"inactive", "=", "true", `"total":8`},
+		"concrete value":         {snomedtest.Strength, "=", "45", `"total":1`},
+		"attribute":              {snomedtest.FindingSite, "exists", "true", `"valueset-unclosed"`},
+		"without expressions":    {"expressions", "=", "false", `"total":122`},
+		"historical association": {snomedtest.ReplacedBy, "=", snomedtest.Concept(22), `"code":"` + snomedtest.Concept(23) + `"`},
+	} {
+		body := `{"resourceType":"Parameters","parameter":[{"name":"count","valueInteger":3},{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[` +
+			`{"system":"` + sct + `","filter":[{"property":"` + test.property + `","op":"` + test.op + `","value":"` + test.value + `"}]}]}}}]}`
+		w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body)
+		if want := strings.Trim(test.want, `"`); !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: no %s in %.1500s", name, want, w.Body)
+		}
+		if open := strings.Contains(w.Body.String(), "valueset-unclosed"); open == (test.property == "expressions") {
+			t.Errorf("%s: unclosed %v", name, open)
+		}
+	}
+}
+
+// TestInactive checks which inactive texts and concepts $validate-code reports.
+func TestInactive(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$lookup?system="+sct+"&code="+snomedtest.Concept(37), "")
+	_, rest, _ := strings.Cut(w.Body.String(), `"name":"display","valueString":"`)
+	term, _, _ := strings.Cut(rest, `"`)
+	validate := func(code, address string) string {
+		return "/ValueSet/$validate-code?system=" + sct + "&code=" + code + "&url=" + url.QueryEscape(address)
+	}
+	wantResponses(t, l, [][]string{
+		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=" + url.QueryEscape("Former "+term), `{"name":"result","valueBoolean":true}`, "INACTIVE_DISPLAY_FOUND", `one of \"` + term + `\",\"` + term + ` (finding)\"`},
+		{validate(snomedtest.Concept(23), sct+"?fhir_vs"), `{"name":"result","valueBoolean":true}`, "INACTIVE_CONCEPT_FOUND"},
+	})
+	w, _ = terminologytest.Call(t, &api.Handler{Library: l}, "GET", validate(snomedtest.Concept(23), sct+"?fhir_vs=ecl/^ "+snomedtest.ReplacedBy), "")
+	if got := w.Body.String(); !strings.Contains(got, `{"name":"result","valueBoolean":true}`) || strings.Contains(got, "INACTIVE") {
+		t.Errorf("a constraint selects the concept: %s", got)
+	}
+}
+
+// TestListedExpressions checks that expressions in a value set are listed beside their focus concept.
+func TestListedExpressions(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	code, expression := snomedtest.Concept(2), snomedtest.Concept(2)+":"+snomedtest.FindingSite+"="+snomedtest.Concept(3)
+	body := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{"system":"` + sct + `","concept":[` +
+		`{"code":"` + code + `"},{"code":"` + expression + `"},{"code":"` + strings.ReplaceAll(expression, "=", "=1") + `"}]}]}}}]}`
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body)
+	for _, want := range []string{`"total":2`, `"code":"` + expression + `"`, "|:" + snomedtest.FindingSite + "|Finding site|="} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+}
+
+func TestConceptMaps(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ConceptMap/$translate?system="+sct+"&code="+snomedtest.Concept(3)+"&url="+url.QueryEscape(sct+"?fhir_cm="+snomedtest.CTV3Map), "")
+	if strings.Contains(w.Body.String(), "dependsOn") || strings.Contains(w.Body.String(), "product") {
+		t.Errorf("a simple map has no rules or groups: %s", w.Body)
+	}
+	translate := func(refset, code, more string) string {
+		return "/ConceptMap/$translate?system=" + sct + "&code=" + code + "&url=" + url.QueryEscape(sct+"?fhir_cm="+refset) + more
+	}
+	wantResponses(t, l, [][]string{
+		{translate(snomedtest.ReplacedBy, snomedtest.Concept(23), ""), `"equivalent"`, `"code":"` + snomedtest.Concept(22) + `"`, `"valueBoolean":true`},
+		{translate(snomedtest.CTV3Map, snomedtest.Concept(3), ""), "X0003", "http://read.info/ctv3"},
+		{translate(snomedtest.ICD10Map, snomedtest.Concept(2), ""), "P02.0", "IFA 445518008", "http://snomed.info/field/mapRule", "ALWAYS C02.0", "http://snomed.info/field/mapPriority"},
+		{translate(snomedtest.ICD10Map, snomedtest.Concept(4), ""), "E04.0", "B95.0", "http://snomed.info/field/mapGroup"},
+		{translate(snomedtest.ICD10Map, snomedtest.Concept(3), ""), `"valueBoolean":false`},
+		{translate("1", snomedtest.Concept(3), ""), "is not loaded"},
+		{"/ConceptMap/$translate?reverse=true&system=http://hl7.org/fhir/sid/icd-10&code=E04.0&url=" + url.QueryEscape(sct+"?fhir_cm="+snomedtest.ICD10Map), `"code":"` + snomedtest.Concept(4) + `"`},
+		{"/ConceptMap/$translate?system=" + sct + "&code=" + snomedtest.Concept(2) + "&url=" + url.QueryEscape(international+"/version/20260801?fhir_cm="+snomedtest.ICD10Map), "P02.0"},
+	})
+}
+
+// TestOperations checks $lookup, $subsumes and $validate-code, and which version they use.
+func TestOperations(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 200, Swedish: true})
+	lookup := func(code, more string) string { return "/CodeSystem/$lookup?system=" + sct + "&code=" + code + more }
+	wantResponses(t, l, [][]string{
+		{lookup("404684003", "&property=*"), `"valueString":"Clinical finding"`, international, "Clinical finding (finding)", "900000000000003001", "sufficientlyDefined", "normalForm", `"parent"`, "138875005"},
+		{lookup(snomedtest.Concept(150), ""), "Unknown code"},
+		{lookup(snomedtest.Concept(150), "&version="+swedish), swedish + "/version/20260801"},
+		{lookup("404684003", "&displayLanguage=sv&version="+swedish), `"name":"display","valueString":"Sjukdom Clinical finding"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005&codeB=404684003", `"subsumes"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003:363698007%3D138875005&codeB=404684003", `"subsumed-by"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003&codeB=138875005:363698007%3D138875005", `"not-subsumed"`},
+		{expand(sct + "?fhir_vs=ecl/<! 410662002 |Concept model attribute|"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/%3C!%20410662002"), `"total":3`},
+		{expand(sct + "?fhir_vs=ecl/<<"), "Invalid ECL expression"},
+		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=Former+x", "Wrong Display Name"},
+	})
+}
