@@ -112,6 +112,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	secret := regexp.MustCompile(`\{(env|file)\.[^}]+\}`)
 	hash := regexp.MustCompile(`\{file\.[^}]+\.hash\}`)
 	file := regexp.MustCompile(`/(?:srv|etc|var)/(?:\w+/)?`)
+	definitions := regexp.MustCompile(`\*\.tgz|[\w.]+\.zip`)
 	folder, count := t.TempDir(), 0
 	if err := os.Mkdir(filepath.Join(folder, "valuesets"), 0o700); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 			count++
 			caddyfile := hash.ReplaceAllString(completeCaddyfile(found[2]), "$$2a$$10$$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy")
 			caddyfile = secret.ReplaceAllString(caddyfile, strings.Repeat("c2VjcmV0", 8))
-			caddyfile = strings.ReplaceAll(file.ReplaceAllString(caddyfile, folder+"/"), "*.tgz", "valuesets/a.json")
+			caddyfile = definitions.ReplaceAllString(file.ReplaceAllString(caddyfile, folder+"/"), "valuesets/a.json")
 			document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": name})
 			if err != nil || len(warnings) > 0 {
 				t.Errorf("%v %v\n%s", err, warnings, caddyfile)

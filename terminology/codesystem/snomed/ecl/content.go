@@ -21,8 +21,10 @@ type Content interface {
 	// Active returns the active concepts.
 	Active() bitset.Set
 
-	// Parents and Children return the neighbors of a concept by active is-a relationships.
+	// Parents returns the destinations of a concept's active is-a relationships.
 	Parents(concept uint32) []uint32
+
+	// Children returns the sources of the active is-a relationships to a concept.
 	Children(concept uint32) []uint32
 
 	// Relationships returns the active inferred relationships without is-a and without concrete values.
@@ -82,9 +84,11 @@ type Relationships struct {
 	// From contains the first row of each source, followed by the number of rows. It has Len()+1 values.
 	From []uint32
 
-	// Source, Type, Destination and Group are the columns. Group 0 means that a relationship is not grouped.
+	// Source, Type and Destination are the columns of the same names, as concept numbers.
 	Source, Type, Destination []uint32
-	Group                     []uint16
+
+	// Group is the column relationshipGroup. 0 means that a relationship is not grouped.
+	Group []uint16
 
 	// ByDestination contains the rows sorted by destination, then row; rows ByDestination[To[i]:To[i+1]] have the destination i.
 	To, ByDestination []uint32
@@ -92,9 +96,11 @@ type Relationships struct {
 
 // ConcreteValues are the columns of the file of relationships with concrete values, sorted by source.
 type ConcreteValues struct {
-	// Source, Type and Group are columns as in Relationships.
+	// Source and Type are columns as in Relationships.
 	Source, Type []uint32
-	Group        []uint16
+
+	// Group is a column as in Relationships.
+	Group []uint16
 
 	// Value returns the value of a row as in the file: a number after #, a string in double quotes, or true or false.
 	Value func(row int) []byte
@@ -142,5 +148,8 @@ type Description struct {
 	Dialects []Dialect
 }
 
-// Dialect is a row of a language reference set, as SCTIDs.
-type Dialect struct{ Refset, Acceptability uint64 }
+// Dialect is a row of a language reference set.
+type Dialect struct {
+	// Refset is the SCTID of the reference set, and Acceptability that of preferred or acceptable.
+	Refset, Acceptability uint64
+}

@@ -23,6 +23,7 @@ type SyntaxError struct {
 	Message string
 }
 
+// Error returns the message after the column.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("column %d: %s", e.Column, e.Message) }
 
 // Parse parses an expression constraint in brief or long syntax. The error is a *SyntaxError.
