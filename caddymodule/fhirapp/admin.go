@@ -216,6 +216,8 @@ func toAPIError(err error) caddy.APIError {
 	switch {
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
 		failure.HTTPStatus = http.StatusServiceUnavailable
+	case errors.Is(err, authorize.ErrNoSession):
+		failure.HTTPStatus = http.StatusNotFound
 	case errors.Is(err, people.ErrAmbiguous):
 		failure.HTTPStatus = http.StatusConflict
 	default:

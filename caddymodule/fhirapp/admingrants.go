@@ -184,7 +184,7 @@ func newEndedSessions(n int, grants []token.UserGrant) endedSessionsResponse {
 	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath, offline}
 }
 
-// endSession ends the session in the path, if it exists, even if the user's grants cannot be listed.
+// endSession ends the session in the path, even if the user's grants cannot be listed.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	sid := strings.TrimPrefix(r.URL.Path, sessionsPath+"/")
 	grants, listErr := server.SessionGrants(r.Context(), sid)
