@@ -184,10 +184,11 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 	return fhirapp.Entry{Name: name, Origin: "store"}, apiError(err)
 }
 
-var errPasswordChanged = errors.New("the password was changed at the same time")
+// errPasswordChanged is a wrong password, because the one that the user entered was replaced or removed since its verification.
+var errPasswordChanged = fmt.Errorf("%w: the password was changed at the same time", people.ErrWrongPassword)
 
-// changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it since
-// the user's sign-in.
+// changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it, or
+// removed the user, since the user's sign-in.
 func (r *Roster) changePassword(ctx context.Context, user *people.User, password string) error {
 	leave, err := r.hashQueue.Acquire(ctx, user.ID)
 	if err != nil {
@@ -195,7 +196,7 @@ func (r *Roster) changePassword(ctx context.Context, user *people.User, password
 	}
 	hash := fhirapp.HashPassword(password)
 	leave()
-	return r.changeEntry(ctx, string(entry.Users), user.ID, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
+	err = r.changeEntry(ctx, string(entry.Users), user.ID, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
 		var u fhirapp.User
 		err := unmarshalEntry(e.Config, &u)
 		if err == nil && (u.PasswordHash != user.PasswordHash || e.Generation != user.Generation) {
@@ -206,6 +207,10 @@ func (r *Roster) changePassword(ctx context.Context, user *people.User, password
 		}
 		return e, err
 	}))
+	if errors.Is(err, entry.ErrNotFound) {
+		err = errPasswordChanged
+	}
+	return err
 }
 
 // Remove implements [fhirapp.EntryManager].
