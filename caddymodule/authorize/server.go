@@ -89,8 +89,15 @@ func (s *Server) CheckProvider(ctx context.Context, key string) error {
 // ErrNotSuspended is returned for an identity provider that is not suspended.
 var ErrNotSuspended = revalidation.ErrNotSuspended
 
-// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval.
+// ErrUnknownProvider is returned for a key without an identity provider.
+var ErrUnknownProvider = errors.New("no identity provider has this name")
+
+// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval. The error is
+// [ErrUnknownProvider] or [ErrNotSuspended] if there are none.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
+	if s.people.Accounts.Providers[provider] == nil {
+		return fmt.Errorf("%q: %w", provider, ErrUnknownProvider)
+	}
 	return s.sessions.SignIns.AcceptDenials(ctx, provider)
 }
 

@@ -294,7 +294,7 @@ func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		idpsPath + "/hospital/accept": http.StatusConflict, idpsPath + "/hospital/accept?all=true": http.StatusNotFound,
-		idpsPath + "/hospital": http.StatusNotFound, idpsPath + "//accept": http.StatusNotFound,
+		idpsPath + "/nosuch/accept": http.StatusNotFound, idpsPath + "/hospital": http.StatusNotFound, idpsPath + "//accept": http.StatusNotFound,
 	} {
 		_, err := acceptDenials(server, httptest.NewRequest(http.MethodPost, path, nil))
 		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != want {

@@ -220,6 +220,7 @@ func TestAdminSessionsRefused(t *testing.T) {
 		{g.Context, http.MethodDelete, "/fhir/sessions?user=alcie", http.StatusNotFound},
 		{g.Context, http.MethodDelete, "/fhir/sessions/no-such-session", http.StatusNotFound},
 		{g.Context, http.MethodPost, "/fhir/sessions", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodGet, "/fhir/sessions?user=", http.StatusBadRequest},
 		{g.Context, http.MethodGet, "/fhir/sessions/x", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodGet, "/fhir/sessions", http.StatusNotFound},
 		{caddy.Context{}, http.MethodDelete, "/fhir/sessions/x", http.StatusNotFound},
