@@ -79,8 +79,8 @@ type Config struct {
 	Passwords   people.PasswordComparer // compares passwords with the hashes of Users
 	Keys        keyring.Keys            // signing and sealing keys
 
-	// ChangePassword stores a new password of a user with a generation, unless the user's hash has changed. Default: users cannot
-	// change their passwords.
+	// ChangePassword stores a new password of a user with a generation, or returns [people.ErrWrongPassword] if the user's hash has
+	// changed. Default: users cannot change their passwords.
 	ChangePassword func(ctx context.Context, user *people.User, password string) error
 
 	// Store stores codes, pending second factors, and the revocations that are checked for each access token.

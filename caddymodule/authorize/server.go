@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -88,8 +89,15 @@ func (s *Server) CheckProvider(ctx context.Context, key string) error {
 // ErrNotSuspended is returned for an identity provider that is not suspended.
 var ErrNotSuspended = revalidation.ErrNotSuspended
 
-// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval.
+// ErrUnknownProvider is returned for a key without an identity provider.
+var ErrUnknownProvider = errors.New("no identity provider has this name")
+
+// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval. The error is
+// [ErrUnknownProvider] or [ErrNotSuspended] if there are none.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
+	if s.people.Accounts.Providers[provider] == nil {
+		return fmt.Errorf("%q: %w", provider, ErrUnknownProvider)
+	}
 	return s.sessions.SignIns.AcceptDenials(ctx, provider)
 }
 
@@ -192,14 +200,30 @@ func (s *Server) SessionGrants(ctx context.Context, sid string) ([]token.UserGra
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel Logout 1.0). It returns the
-// number of ended sessions, which is 0 if the session had already ended.
+// number of ended sessions, or [ErrNoSession].
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
-	return s.sessions.EndByID(ctx, sid)
+	ended, err := s.sessions.EndByID(ctx, sid)
+	if ended == 0 && err == nil {
+		err = fmt.Errorf("sid %q: %w", sid, ErrNoSession)
+	}
+	return ended, err
 }
 
-// EndSessions ends all sessions of a user ([people.Finder.ResolveSub]) like [Server.EndSession] and returns their number.
+// ErrNoSession means that a session to end does not exist, or that a user is unknown and has no sessions.
+var ErrNoSession = errors.New("no session found")
+
+// EndSessions ends all sessions of a user ([people.Finder.ResolveOne]) like [Server.EndSession] and returns their number. A known
+// user may have none. The error for an unknown user is [ErrNoSession], because the name is probably misspelled.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
-	return withSub(ctx, s, user, s.sessions.EndByUser)
+	person, err := s.people.ResolveOne(ctx, user)
+	if err != nil {
+		return 0, err
+	}
+	ended, err := s.sessions.EndByUser(ctx, person.User)
+	if ended == 0 && err == nil && person.ID == "" {
+		err = fmt.Errorf("unknown user %q: %w", user, ErrNoSession)
+	}
+	return ended, err
 }
 
 // RevokeGrants calls [token.Revoker.RevokeGrants] for a user ([people.Finder.ResolveSub]).

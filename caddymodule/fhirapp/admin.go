@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/controlchar"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
@@ -134,11 +135,16 @@ func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		handler.ServeHTTP(w, r)
 		return nil
 	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if withStatus, ok := result.(interface{ StatusCode() int }); ok {
 		w.WriteHeader(withStatus.StatusCode())
 	}
-	return json.NewEncoder(w).Encode(result)
+	_, err = w.Write(append(controlchar.EscapeJSON(text), '\n')) // names could otherwise change how a terminal shows the text
+	return err
 }
 
 // isCrossSite reports whether a page of another origin made the request (W3C Fetch Metadata). Caddy checks only Origin, which
@@ -216,6 +222,8 @@ func toAPIError(err error) caddy.APIError {
 	switch {
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull):
 		failure.HTTPStatus = http.StatusServiceUnavailable
+	case errors.Is(err, authorize.ErrNoSession):
+		failure.HTTPStatus = http.StatusNotFound
 	case errors.Is(err, people.ErrAmbiguous):
 		failure.HTTPStatus = http.StatusConflict
 	default:

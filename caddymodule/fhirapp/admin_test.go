@@ -110,6 +110,17 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 	}
 }
 
+// A name cannot reverse the text after it in an operator's terminal.
+func TestAdminEscapesNames(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	answer := func(*http.Request) (any, error) { return map[string]string{"name": "a\u202eb"}, nil }
+	err := AdminMethods{http.MethodGet: answer}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/fhir/clients", nil))
+	if got, want := w.Body.String(), `{"name":"a\u202eb"}`+"\n"; got != want || err != nil {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
 // If a store cannot accept a change, the status is 503, not 500.
 func TestAdminStoreFails(t *testing.T) {
 	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
@@ -294,7 +305,7 @@ func TestAdminAcceptsDenialsOfOneProvider(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		idpsPath + "/hospital/accept": http.StatusConflict, idpsPath + "/hospital/accept?all=true": http.StatusNotFound,
-		idpsPath + "/hospital": http.StatusNotFound, idpsPath + "//accept": http.StatusNotFound,
+		idpsPath + "/nosuch/accept": http.StatusNotFound, idpsPath + "/hospital": http.StatusNotFound, idpsPath + "//accept": http.StatusNotFound,
 	} {
 		_, err := acceptDenials(server, httptest.NewRequest(http.MethodPost, path, nil))
 		if refused, ok := errors.AsType[caddy.APIError](err); !ok || refused.HTTPStatus != want {

@@ -163,8 +163,13 @@ func listGrants(server *authorize.Server, r *http.Request) (any, error) {
 
 const sessionsPath = "/fhir/sessions"
 
+// listSessions lists all sessions or those of ?user=. An empty user, such as from an unset variable, is an error.
 func listSessions(server *authorize.Server, r *http.Request) (any, error) {
-	return server.Sessions(r.Context(), r.URL.Query().Get("user"))
+	query := r.URL.Query()
+	if query.Has("user") && query.Get("user") == "" {
+		return nil, badAdminRequest(errors.New("empty user: set ?user= to a user, or omit it for all sessions"))
+	}
+	return server.Sessions(r.Context(), query.Get("user"))
 }
 
 // endedSessionsResponse is the response to DELETE /fhir/sessions.
@@ -184,7 +189,7 @@ func newEndedSessions(n int, grants []token.UserGrant) endedSessionsResponse {
 	return endedSessionsResponse{n, "refresh tokens with offline_access and their access tokens; revoke these with DELETE " + grantsPath, offline}
 }
 
-// endSession ends the session in the path, if it exists, even if the user's grants cannot be listed.
+// endSession ends the session in the path, even if the user's grants cannot be listed.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	sid := strings.TrimPrefix(r.URL.Path, sessionsPath+"/")
 	grants, listErr := server.SessionGrants(r.Context(), sid)

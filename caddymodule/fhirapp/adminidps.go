@@ -34,7 +34,10 @@ func acceptDenials(server *authorize.Server, r *http.Request) (any, error) {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("use " + idpsPath + "/{idp}/accept")}
 	}
 	err := server.AcceptDenials(r.Context(), key)
-	if errors.Is(err, authorize.ErrNotSuspended) {
+	switch {
+	case errors.Is(err, authorize.ErrUnknownProvider):
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	case errors.Is(err, authorize.ErrNotSuspended):
 		err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 	}
 	return map[string]string{"accepted": key}, err

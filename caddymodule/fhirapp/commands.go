@@ -168,7 +168,7 @@ func newProviderChecks(app *App) (checks []check) {
 	for _, idp := range app.IdentityProviders {
 		checks = append(checks, check{
 			Subject: fmt.Sprintf("idp %s (%s)", idp.Key, idp.Issuer),
-			Hint:    "open " + idp.Issuer + "/.well-known/openid-configuration from this machine: its issuer must match exactly, and its grant_types_supported must contain refresh_token unless revalidate is off. If the provider's certificate is from an internal certificate authority, set tls_ca",
+			Hint:    "open " + strings.TrimSuffix(idp.Issuer, "/") + "/.well-known/openid-configuration from this machine: its issuer must match exactly, and its grant_types_supported must contain refresh_token unless revalidate is off. If the provider's certificate is from an internal certificate authority, set tls_ca",
 			run:     func(ctx context.Context) error { return app.Server().CheckProvider(ctx, idp.Key) },
 		})
 	}

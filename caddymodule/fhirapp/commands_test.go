@@ -67,6 +67,7 @@ func TestCheckCommand(t *testing.T) {
 		{"an older FHIR", older, well, "", []string{"FHIR server " + strings.TrimPrefix(older, "http://") + ": GET metadata: FHIR version 3.0.2 is not supported"}},
 		{"no terminology server", well, down, "", []string{"terminology server " + down}},
 		{"no provider", well, well, down, []string{"idp hospital (" + down + ")"}},
+		{"no provider, with a slash", well, well, down + "/", []string{"idp hospital (" + down + "/)"}},
 		{"only private_key_jwt", well, well, keyOnly.Issuer + "\n\t\t\tclient_secret s", []string{"idp hospital (" + keyOnly.Issuer + "): invalid provider metadata: token_endpoint_auth_methods_supported"}},
 		{"several tenants without tenants", well, well, shared.Issuer, []string{"idp hospital (" + shared.Issuer + "): invalid provider metadata: the issuer has several tenants"}},
 	} {
@@ -111,6 +112,9 @@ https://localhost:8443 {
 			}
 			if len(failed) != len(tt.fails) || (err == nil) != (len(tt.fails) == 0) {
 				t.Fatalf("%v: %s", err, &out)
+			}
+			if strings.Contains(out.String(), "//.well-known") {
+				t.Errorf("address to open: %s", &out)
 			}
 			for i, want := range tt.fails {
 				if !strings.HasPrefix(failed[i], want) {

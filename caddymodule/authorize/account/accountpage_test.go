@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -452,6 +453,7 @@ func TestChangePassword(t *testing.T) {
 		{"the user name", current, "ALICE-the-user", "ALICE-the-user", nil, 400, "must differ from your name"},
 		{"the address", current, "alice@example.org", "alice@example.org", nil, 400, "must differ from your name"},
 		{"mistyped", current, chosen, chosen + "x", nil, 400, "The new passwords don’t match."},
+		{"changed meanwhile", current, chosen, chosen, fmt.Errorf("%w: changed", people.ErrWrongPassword), 403, "Your current password is incorrect."},
 		{"not stored", current, chosen, chosen, errors.New("the store is away"), 503, "temporary problem"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

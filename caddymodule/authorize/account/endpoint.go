@@ -38,7 +38,8 @@ type Config struct {
 	Limiter  *lockout.Limiter      // throttling of wrong codes and passwords
 	Describe Describer             // description of scopes
 
-	// ChangePassword stores a new password of a user, unless the hash has changed since. Default: users cannot change it.
+	// ChangePassword stores a new password of a user, or returns [people.ErrWrongPassword] if the hash has changed since.
+	// Default: users cannot change it.
 	ChangePassword func(ctx context.Context, user *people.User, password string) error
 }
 

@@ -325,9 +325,9 @@ type Rejections struct {
 
 type rejectionKey struct{ issuer, clientID string }
 
-// Record stores an event if it is the rejection of a known client.
+// Record stores an event if it is the rejection of a known client's request. A revocation with a reason was not the client's.
 func (r *Rejections) Record(issuer string, e Event) {
-	if e.ClientID == "" || e.Err == nil || e.SuppressedCount > 0 {
+	if e.ClientID == "" || e.Err == nil || e.SuppressedCount > 0 || e.Kind == KindRevocation && e.Reason != "" {
 		return
 	}
 	r.mu.Lock()

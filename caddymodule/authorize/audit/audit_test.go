@@ -20,6 +20,7 @@ func TestRefusals(t *testing.T) {
 	refuse("elsewhere", "app", "y")
 	r.Record("i", Event{Kind: KindToken, ClientID: "app"})                                           // successes are not stored
 	r.Record("i", Event{Kind: KindToken, ClientID: "app", Err: errors.New("z"), SuppressedCount: 3}) // summaries are not stored
+	r.Record("i", Event{Kind: KindRevocation, ClientID: "app", Err: errors.New("o"), Reason: "all grants revoked by operator"})
 	found := r.ForClient("i", "app")
 	if len(found) != maxRejections || found[0].Reason != "5" || found[maxRejections-1].Reason != fmt.Sprint(maxRejections+4) {
 		t.Errorf("%d: %+v", len(found), found)

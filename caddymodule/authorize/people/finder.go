@@ -125,8 +125,9 @@ func (f Finder) FindByName(ctx context.Context, p *Provider, name string) ([]Sto
 }
 
 // Resolve returns the distinct people that an operator's term may refer to. The terms local:SUB for local users, and
-// KEY:SUBJECT for the subject of the provider with that key, are unambiguous. Any other term is a sub, a user name or an e-mail
-// address, local or at any provider. User names and addresses match case-insensitively (ASCII).
+// KEY:SUBJECT for the subject of the provider with that key, are unambiguous. A sub takes precedence over equal names, which
+// people may choose at their provider. Any other term is a user name or an e-mail address, local or at any provider. User names
+// and addresses match case-insensitively (ASCII).
 func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error) {
 	key, subject, _ := strings.Cut(term, ":")
 	if key == Local && f.Accounts.Directory.User(subject) != nil {
@@ -137,21 +138,27 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error
 			return distinctPeople(found), err
 		}
 	}
+	if f.Accounts.Directory.User(term) != nil {
+		return []StoredPerson{f.localPerson(term)}, nil
+	}
+	if found, err := f.matchIDs(ctx, func(string, *storedAccount) bool { return true }, term); len(found) > 0 || err != nil {
+		return found, err
+	}
+	return f.resolveName(ctx, term)
+}
+
+// resolveName returns the distinct people with a user name or verified e-mail address.
+func (f Finder) resolveName(ctx context.Context, name string) (found []StoredPerson, err error) {
 	var keys []string
 	for _, p := range f.Accounts.Providers {
-		if key := nameKey(p.subIssuer(), term); !slices.Contains(keys, key) {
+		if key := nameKey(p.subIssuer(), name); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
-	var found []StoredPerson
-	if f.Accounts.Directory.User(term) != nil {
-		found = []StoredPerson{f.localPerson(term)}
-	} else {
-		for _, id := range f.Accounts.Directory.findByTerm(term) {
-			found = append(found, f.localPerson(id))
-		}
+	for _, id := range f.Accounts.Directory.findByTerm(name) {
+		found = append(found, f.localPerson(id))
 	}
-	more, err := f.find(ctx, keys, func(id string, s *storedAccount) bool { return id == term || s.isNamed(term) }, term)
+	more, err := f.find(ctx, keys, func(_ string, s *storedAccount) bool { return s.isNamed(name) })
 	return distinctPeople(append(found, more...)), err
 }
 

@@ -16,7 +16,8 @@ import (
 // UserGrant describes an app's access on behalf of a person, for operators.
 type UserGrant struct {
 	User       string    `json:"user"`               // sub of the person
-	UserName   string    `json:"user_name"`          // user name at the identity provider or of a local user
+	UserName   string    `json:"user_name"`          // user name or verified address at the identity provider, otherwise sub
+	Term       string    `json:"term"`               // unambiguous term for the person ([people.StoredPerson.Term])
 	Name       string    `json:"name"`               // display name of the person
 	ClientID   string    `json:"client_id"`          // client_id of the app
 	ClientName string    `json:"client_name"`        // display name of the app
@@ -57,11 +58,9 @@ func (as *Apps) ListGrants(ctx context.Context, filter GrantFilter) ([]UserGrant
 }
 
 func (f GrantFilter) matchesName(person *people.User) bool {
-	text := strings.ToLower(person.Name + "\n" + userName(person))
+	text := strings.ToLower(person.Name + "\n" + cmp.Or(person.ProviderName(), person.ID))
 	return strings.Contains(text, strings.ToLower(f.Name))
 }
-
-func userName(person *people.User) string { return cmp.Or(person.ProviderName(), person.ID) }
 
 // usersWithAccess returns the sorted subs of the people with a session or a refresh token.
 func (as *Apps) usersWithAccess(ctx context.Context) ([]string, error) {
@@ -89,13 +88,15 @@ func (as *Apps) usersWithAccess(ctx context.Context) ([]string, error) {
 // appendGrants appends the access of one app, or of all apps if clientID is empty, on behalf of a person.
 func (as *Apps) appendGrants(ctx context.Context, grants []UserGrant, person *people.User, clientID string) ([]UserGrant, error) {
 	apps, err := as.List(ctx, person.ID)
+	identity := people.Finder{Accounts: as.families.accounts}.Describe(ctx, person.ID)
 	for _, app := range apps {
 		if app.LastUsedAt.IsZero() || clientID != "" && app.Client.ID != clientID { // consent has no time of use
 			continue
 		}
 		grant := UserGrant{
-			User: person.ID, UserName: userName(person), Name: person.Label().Name, ClientID: app.Client.ID, ClientName: app.Client.DisplayName(),
-			Scope: app.Scope, Since: app.Since, LastUsedAt: app.LastUsedAt, Until: app.Until,
+			User: person.ID, UserName: cmp.Or(identity.UserName, person.ID), Term: people.StoredPerson{Person: identity, User: person.ID}.Term(),
+			Name: person.Label().Name, ClientID: app.Client.ID, ClientName: app.Client.DisplayName(), Scope: app.Scope,
+			Since: app.Since, LastUsedAt: app.LastUsedAt, Until: app.Until,
 		}
 		for _, p := range app.Patients {
 			grant.Patients = append(grant.Patients, p.Patient)

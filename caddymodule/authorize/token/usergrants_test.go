@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
@@ -26,7 +27,7 @@ func formatGrants(t *testing.T, s *authorize.Server, filter token.GrantFilter) s
 			until = time.Until(g.Until).Round(time.Hour).String()
 		}
 		lines = append(lines, fmt.Sprintf("%s (%s): %s (%s) until %s", g.Name, g.UserName, g.ClientName, g.ClientID, until))
-		if g.Since.IsZero() || g.LastUsedAt.IsZero() || len(g.Scope) == 0 || g.User == "" {
+		if g.Since.IsZero() || g.LastUsedAt.IsZero() || len(g.Scope) == 0 || g.User == "" || g.Term != "local:"+g.User {
 			t.Errorf("incomplete: %+v", g)
 		}
 	}
@@ -111,5 +112,24 @@ func TestListGrantsWithoutAccess(t *testing.T) {
 	authorizetest.NoError(t, err)
 	if got := formatGrants(t, server, token.GrantFilter{User: "alice"}); got != "" {
 		t.Errorf("stored consent: %s", got)
+	}
+}
+
+// Anyone can have another person's unverified address. The term of a grant identifies the grant's person nevertheless.
+func TestListedTermIdentifiesPerson(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t, func(s *providertest.Settings) {
+		s.People = []providertest.Person{{Subject: "mallory", Claims: map[string]any{"name": "Alice A", "email": "alice@example.org"}}}
+	})
+	server := authorizetest.NewFederatedServer(t, p, nil)
+	authorizetest.FederatedTokens(authorizetest.NewBrowser(t, server), nil)
+	grants, err := server.Grants(t.Context(), token.GrantFilter{Name: "alice"})
+	authorizetest.NoError(t, err)
+	if len(grants) != 1 || grants[0].Term != "hospital:mallory" || grants[0].UserName != grants[0].User {
+		t.Fatalf("%+v", grants)
+	}
+	person, err := server.DescribePerson(t.Context(), grants[0].Term)
+	if want := grants[0].Term + ", sub " + grants[0].User; person != want || err != nil {
+		t.Errorf("%q, %v, want %q", person, err, want)
 	}
 }

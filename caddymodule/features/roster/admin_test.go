@@ -400,6 +400,23 @@ func TestBadNamesInStore(t *testing.T) {
 	}
 }
 
+// Only the Caddyfile can change its clients and users. The rejected change does not revoke their grants.
+func TestChangeOfConfiguredEntry(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	token := g.Token()
+	for _, tt := range []struct{ method, path string }{
+		{http.MethodDelete, clientsPath + "/demo-app"}, {http.MethodPost, clientsPath + "/demo-app/secret"}, {http.MethodPatch, clientsPath + "/demo-app"},
+		{http.MethodDelete, usersPath + "/alice"}, {http.MethodPatch, usersPath + "/alice"},
+	} {
+		if _, err := g.admin(tt.method, tt.path, `{}`); err == nil || !strings.Contains(err.Error(), errConfigured.Error()) {
+			t.Errorf("%s %s: %v", tt.method, tt.path, err)
+		}
+	}
+	if status := g.Get("/fhir/R4/Patient/1", token).StatusCode; status != http.StatusOK {
+		t.Errorf("token: %d", status)
+	}
+}
+
 // A request for a single client or user without a name returns 404.
 func TestNoName(t *testing.T) {
 	g := exampleGateway(t, nil)

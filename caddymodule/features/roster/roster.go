@@ -184,10 +184,11 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 	return fhirapp.Entry{Name: name, Origin: "store"}, apiError(err)
 }
 
-var errPasswordChanged = errors.New("the password was changed at the same time")
+// errPasswordChanged is a wrong password, because the one that the user entered was replaced or removed since its verification.
+var errPasswordChanged = fmt.Errorf("%w: the password was changed at the same time", people.ErrWrongPassword)
 
-// changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it since
-// the user's sign-in.
+// changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it, or
+// removed the user, since the user's sign-in.
 func (r *Roster) changePassword(ctx context.Context, user *people.User, password string) error {
 	leave, err := r.hashQueue.Acquire(ctx, user.ID)
 	if err != nil {
@@ -195,7 +196,7 @@ func (r *Roster) changePassword(ctx context.Context, user *people.User, password
 	}
 	hash := fhirapp.HashPassword(password)
 	leave()
-	return r.changeEntry(ctx, string(entry.Users), user.ID, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
+	err = r.updater.Change(ctx, entry.Users, user.ID, entry.Replace(func(e entry.Entry) (entry.Entry, error) {
 		var u fhirapp.User
 		err := unmarshalEntry(e.Config, &u)
 		if err == nil && (u.PasswordHash != user.PasswordHash || e.Generation != user.Generation) {
@@ -206,6 +207,10 @@ func (r *Roster) changePassword(ctx context.Context, user *people.User, password
 		}
 		return e, err
 	}))
+	if errors.Is(err, entry.ErrNotFound) {
+		err = errPasswordChanged
+	}
+	return err
 }
 
 // Remove implements [fhirapp.EntryManager].
@@ -259,7 +264,7 @@ func (r *Roster) revokeGrants(ctx context.Context, kind entry.Kind, name string)
 	if err != nil {
 		return err
 	}
-	if snapshot.Get(kind, name) == nil || slices.ContainsFunc(r.configuredEntries(kind), func(e fhirapp.Entry) bool { return e.Name == name }) {
+	if snapshot.Get(kind, name) == nil || r.isConfigured(kind, name) {
 		return nil // a client or user that is now in the configuration keeps its grants
 	}
 	if kind == entry.Users {
@@ -277,14 +282,26 @@ func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	return err
 }
 
+func (r *Roster) isConfigured(kind entry.Kind, name string) bool {
+	return slices.ContainsFunc(r.configuredEntries(kind), func(e fhirapp.Entry) bool { return e.Name == name })
+}
+
+var errConfigured = errors.New("is in the Caddyfile: change it there")
+
+// changeEntry changes an entry of the store. The error for an entry of the configuration is errConfigured, so that the caller
+// neither searches it among self-registered clients nor revokes its grants.
 func (r *Roster) changeEntry(ctx context.Context, kind, name string, alter entry.Alteration) error {
-	return r.updater.Change(ctx, entry.Kind(kind), name, alter)
+	err := r.updater.Change(ctx, entry.Kind(kind), name, alter)
+	if errors.Is(err, entry.ErrNotFound) && r.isConfigured(entry.Kind(kind), name) {
+		err = fmt.Errorf("%q %w", name, errConfigured)
+	}
+	return err
 }
 
 // apiError adds an HTTP status to errors that the caller of the admin API can correct.
 func apiError(err error) error {
 	for cause, status := range map[error]int{
-		entry.ErrNotFound: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
+		entry.ErrNotFound: http.StatusNotFound, errConfigured: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
 		entry.ErrExists: http.StatusConflict, entry.ErrReadable: http.StatusConflict, entry.ErrInvalid: http.StatusBadRequest,
 		entry.ErrFull: http.StatusInsufficientStorage, store.ErrFull: http.StatusInsufficientStorage,
 	} {

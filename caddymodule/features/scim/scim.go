@@ -30,6 +30,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // pathPrefix is the path prefix of the endpoints, followed by the key of the identity provider.
@@ -213,6 +214,9 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 // readUser reads the User or the PATCH request in a request.
 func readUser(w http.ResponseWriter, r *http.Request) (input userInput, err error) {
 	body, err := oauth2.ReadBody(w, r)
+	if err == nil {
+		err = rawjson.NewCursor(body).Skip() // rejects repeated names, of which the provider may mean the first
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &input)
 	}

@@ -119,9 +119,17 @@ func (u *userInput) patch() error {
 	return nil
 }
 
-// parseActive returns the attribute active; nil means that it has no value. Entra ID has sent the string "False".
+// parseActive returns the attribute active; nil means that it has no value. Entra ID has sent the string "False", and
+// [{"value":"False"}].
 func (u *userInput) parseActive() (*bool, error) {
-	switch text := strings.ToLower(strings.Trim(string(u.Active), `"`)); text {
+	active := u.Active
+	var list []struct {
+		Value json.RawMessage `json:"value"`
+	}
+	if json.Unmarshal(active, &list) == nil && len(list) == 1 {
+		active = list[0].Value
+	}
+	switch text := strings.ToLower(strings.Trim(string(active), `"`)); text {
 	case "null":
 		return nil, nil
 	case "true", "false":

@@ -47,13 +47,13 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
 		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1,"offline_grants":[]}`, "Ended sessions: 1.\n"},
 		{
-			[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1,"offline_grants":[{"user_name":"u","client_id":"c","until":"2026-01-02T03:04:05Z"}]}`,
+			[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1,"offline_grants":[{"user_name":"a@b.example","term":"u","client_id":"c","until":"2026-01-02T03:04:05Z"}]}`,
 			"Ended sessions: 1.\nThese apps still have access; revoke it with fhir-grants revoke:\n" +
 				"USER  NAME  APP  APP NAME  SINCE                LAST USED            UNTIL\nu           c              0001-01-01 00:00:00  0001-01-01 00:00:00  2026-01-02 03:04:05\n",
 		},
 		{
 			[]string{"fhir-grants", "list", "--user", "u", "--client", "c", "--name", "Ad"}, "GET /fhir/grants?client_id=c&name=Ad&user=u",
-			`[{"user_name":"u","name":"Ada","client_id":"c","client_name":"The App","since":"2026-01-02T03:04:05Z","last_used":"2026-01-02T04:00:00Z"}]`,
+			`[{"user_name":"a@b.example","term":"u","name":"Ada","client_id":"c","client_name":"The App","since":"2026-01-02T03:04:05Z","last_used":"2026-01-02T04:00:00Z"}]`,
 			"USER  NAME  APP  APP NAME  SINCE                LAST USED            UNTIL\nu     Ada   c    The App   2026-01-02 03:04:05  2026-01-02 04:00:00  sign-out\n",
 		},
 		{[]string{"fhir-grants", "list"}, "GET /fhir/grants", `[]`, "USER  NAME  APP  APP NAME  SINCE  LAST USED  UNTIL\n"},

@@ -157,7 +157,7 @@ func (c *Call) endSessions() error {
 
 // listedGrant is an app's access on behalf of a person, in the gateway's response.
 type listedGrant struct {
-	UserName   string    `json:"user_name"`
+	Term       string    `json:"term"`
 	Name       string    `json:"name"`
 	ClientID   string    `json:"client_id"`
 	ClientName string    `json:"client_name"`
@@ -181,7 +181,7 @@ func printGrants(out io.Writer, grants []listedGrant) error {
 		if !g.Until.IsZero() {
 			until = g.Until.Format(time.DateTime)
 		}
-		rows = append(rows, []string{g.UserName, g.Name, g.ClientID, g.ClientName, g.Since.Format(time.DateTime), g.LastUsedAt.Format(time.DateTime), until})
+		rows = append(rows, []string{g.Term, g.Name, g.ClientID, g.ClientName, g.Since.Format(time.DateTime), g.LastUsedAt.Format(time.DateTime), until})
 	}
 	return PrintTable(out, "USER | NAME | APP | APP NAME | SINCE | LAST USED | UNTIL", rows)
 }

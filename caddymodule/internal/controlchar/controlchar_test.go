@@ -1,6 +1,9 @@
 package controlchar
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 func TestRemove(t *testing.T) {
 	t.Parallel()
@@ -19,5 +22,22 @@ func TestRemove(t *testing.T) {
 				t.Errorf("%q, want %q", got, tt[1])
 			}
 		})
+	}
+}
+
+func TestEscapeJSON(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"Ada דנה 👩": `"Ada דנה 👩"`, "a\u202eb\u061c": `"a\u202eb\u061c"`, "\x7f\u009b\x1b\n": `"\u007f\u009b\u001b\n"`,
+	} {
+		text, err := json.Marshal(name)
+		got := string(EscapeJSON(text))
+		var decoded string
+		if err == nil {
+			err = json.Unmarshal([]byte(got), &decoded)
+		}
+		if got != want || decoded != name || err != nil {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }
