@@ -52,7 +52,8 @@ type IdentityProvider struct {
 	Tenants []string `json:"tenants,omitempty"`
 
 	// Additional parameters of authentication requests, by name. If the value is empty, the value in the app's authorization
-	// request is forwarded. Default: none.
+	// request is forwarded. For Google, people must have the claim `hd` of a parameter `hd`, in which `*` means any value.
+	// Default: none.
 	RequestParameters map[string]string `json:"request_parameters,omitempty"`
 
 	// How the provider returns the response: `form_post` for a form that the browser sends. Default: the provider's default for
@@ -127,7 +128,7 @@ type IdentityProvider struct {
 
 	Timeout       time.Duration     `json:"-"` // timeout of each request to the provider; default 10s
 	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: see [relyingparty.Config]
-	Google        bool              `json:"-"` // errors contain the provider's error code instead of "error getting token"
+	Google        bool              `json:"-"` // errors contain the provider's error code, and a configured hd is enforced
 	ACRClaim      string            `json:"-"` // claim and parameter used instead of acr; default acr
 	SelectAccount bool              `json:"-"` // the provider supports prompt=select_account, even if its discovery document omits it
 	Revalidate    Revalidation      `json:"-"` // revalidation of sign-ins
@@ -361,6 +362,7 @@ type identity struct {
 	sub             string // value of the configured sub claim, if any
 	user            User
 	groups          []string
+	hostedDomain    string // Google's hd claim: the person's Workspace domain
 	queries         []launch.PersonQuery
 }
 
@@ -371,6 +373,7 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	verified := p.isEmailVerified(from)
 	sub, _ := from.Claims[p.Sub].(string)
 	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
+	id.hostedDomain, _ = from.Claims[hostedDomain].(string)
 	groups, complete := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.DefaultGroupsClaim], tokenclaim.DefaultGroupsClaim))
 	id.groups = groups
 	id.user = User{
@@ -532,6 +535,19 @@ func (p *Provider) allowsSignIn(id identity) bool {
 		return false
 	}
 	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
+}
+
+// hostedDomain is Google's parameter and claim for the Workspace domain.
+const hostedDomain = "hd"
+
+// allowsHostedDomain reports whether a person belongs to the configured Workspace domain. Google requires this check, because
+// people can remove the parameter from the authentication request. The domain * stands for any Workspace domain.
+func (p *Provider) allowsHostedDomain(id identity) bool {
+	domain := p.RequestParameters[hostedDomain]
+	if !p.Google || domain == "" {
+		return true
+	}
+	return id.hostedDomain != "" && (domain == "*" || lowerASCII(id.hostedDomain) == lowerASCII(domain))
 }
 
 func (id identity) matches(rule AllowRule) bool {
