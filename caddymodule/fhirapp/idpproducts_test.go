@@ -144,7 +144,6 @@ var products = []product{
 			s.IDToken = providertest.WithClaim("iss", "https://sts.windows.net/"+tenantA+"/")
 		})
 	}, claims: entraClaims, fails: http.StatusServiceUnavailable},
-	{name: "Entra ID, common without tenants", kind: "entra", path: "/common/v2.0", settings: asTenant(tenantA, tenantA), claims: entraClaims, fails: http.StatusServiceUnavailable},
 	{name: "Entra ID, more than 200 groups", kind: "entra", path: "/" + tenantA + "/v2.0", options: fhirUserInExtension + "graph_groups {server}", settings: graphAnswers(func(w http.ResponseWriter, r *http.Request) {
 		providertest.JSON(http.StatusOK, object{"value": list{"other", "g"}})(w, r)
 	}), claims: with(entraClaims, tooMany)},

@@ -336,6 +336,8 @@ func checkProvider(c *IdentityProvider) error {
 		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants, whose people keep the sub of their tenant's issuer", c.Key))
 	case c.TrustEmail:
 		errs = append(errs, fmt.Errorf("idp %q: trust_email cannot be combined with tenants, because each tenant can set any address: add the claim xms_edov", c.Key))
+	default:
+		errs = append(errs, checkEach(maps.Keys(c.FHIRUsers), checkTenantSubject))
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q has no client_id", c.Key))
@@ -347,6 +349,15 @@ func checkProvider(c *IdentityProvider) error {
 		errs = append(errs, CheckMappedACR(providerACR, class))
 	}
 	return errors.Join(errs...)
+}
+
+// checkTenantSubject returns an error for a subject that no person of a tenant can have.
+func checkTenantSubject(subject string) error {
+	tenant, sub := relyingparty.SplitSubject(subject)
+	if relyingparty.CheckTenant(tenant) != nil || sub == "" {
+		return fmt.Errorf("fhir_user %q: with tenants, use the tenant ID, a slash and the person's sub", subject)
+	}
+	return nil
 }
 
 func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
