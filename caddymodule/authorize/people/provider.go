@@ -541,6 +541,13 @@ func (p *Provider) allowsTenant(subject string) bool {
 	return len(p.Tenants) == 0 || slices.Contains(p.Tenants, tenant)
 }
 
+// HaveSameTenant reports whether two subjects belong to the same tenant, or the provider has no tenants.
+func (p *Provider) HaveSameTenant(subject, other string) bool {
+	tenant, _ := relyingparty.SplitSubject(subject)
+	otherTenant, _ := relyingparty.SplitSubject(other)
+	return len(p.Tenants) == 0 || tenant == otherTenant
+}
+
 func (p *Provider) allowsSignIn(id identity) bool {
 	if !p.allowsTenant(id.subject) {
 		return false
