@@ -81,6 +81,10 @@ func TestAppRefused(t *testing.T) {
 	provider := func(kind string) []IdentityProvider {
 		return []IdentityProvider{{Kind: kind, IdentityProvider: people.IdentityProvider{Key: "h", Issuer: "https://h.example", ClientID: "c"}}}
 	}
+	entra := func(path string, tenants ...string) []IdentityProvider {
+		idp := people.IdentityProvider{Key: "h", Issuer: "https://login.microsoftonline.com/" + path + "/v2.0", ClientID: "c", Tenants: tenants}
+		return []IdentityProvider{{Kind: "entra", IdentityProvider: idp}}
+	}
 	user := User{Name: "alice", PasswordHash: bcryptOfX}
 	tests := []struct {
 		name string
@@ -114,6 +118,10 @@ func TestAppRefused(t *testing.T) {
 		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
 		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
 		{"Google", App{IdentityProviders: provider("google")}, ""},
+		{"organizations without tenants", App{IdentityProviders: entra("organizations")}, "requires the option tenants"},
+		{"common without tenants", App{IdentityProviders: entra("common")}, "requires the option tenants"},
+		{"a tenant without tenants", App{IdentityProviders: entra(tenantA)}, ""},
+		{"common with tenants", App{IdentityProviders: entra("common", tenantA)}, ""},
 		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Kind: "google", IdentityProvider: people.IdentityProvider{Key: "g", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}}, "use sfa or mfa"},
 		{"Google by another name", App{IdentityProviders: provider("Google")}, `invalid value "Google": use one of`},
 		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `invalid value "saml": use one of`},

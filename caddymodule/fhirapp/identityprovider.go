@@ -78,6 +78,9 @@ func (p *IdentityProvider) resolve() (zero people.IdentityProvider, err error) {
 	if err := p.checkKind(); err != nil {
 		return zero, fmt.Errorf("kind: %w", err)
 	}
+	if err := p.checkTenants(); err != nil {
+		return zero, err
+	}
 	c := p.withDefaults()
 	if err := option.ResolveSecrets(map[string]*string{"client_id": &c.ClientID, "client_secret": &c.ClientSecret}); err != nil {
 		return zero, err
@@ -195,6 +198,14 @@ func (p *IdentityProvider) checkKind() error {
 	return checkKind(p.Kind)
 }
 
+// checkTenants returns an error for a shared issuer of Entra ID without tenants: all ID tokens would have another issuer.
+func (p *IdentityProvider) checkTenants() error {
+	if p.Kind != kindEntra || len(p.Tenants) > 0 || relyingparty.CheckSharedIssuer(p.Issuer) != nil {
+		return nil
+	}
+	return fmt.Errorf("the issuer %s requires the option tenants: list the IDs of the tenants, or use the issuer of a single tenant", p.Issuer)
+}
+
 func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
 	p.Revalidate = new(Revalidation)
 	return p.Revalidate.parse(d)
@@ -223,7 +234,7 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 	return option.WithLine(d, rule.Check())
 }
 
-const kindGoogle = "google"
+const kindEntra, kindGoogle = "entra", "google"
 
 // providerKind contains the defaults for identity providers of one kind. Configured options override them.
 type providerKind struct {
@@ -248,7 +259,7 @@ var providerKinds = map[string]providerKind{
 	// Therefore, 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
 	// acrs contains authentication contexts of conditional access. Each site chooses their numbers.
-	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", supportsSelectAccount: true},
+	kindEntra:  {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", supportsSelectAccount: true},
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
 	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", supportsSelectAccount: true},
 	"auth0":    {acrMap: map[string]string{"http://schemas.openid.net/pape/policies/2007/06/multi-factor": "mfa"}},
@@ -264,7 +275,7 @@ var providerKinds = map[string]providerKind{
 	"ping": {acrMap: map[string]string{"Single_Factor": "sfa", "Multi_Factor": "mfa"}}, // predefined policies of PingOne
 }
 
-var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "auth0", "ping", "adfs", "apple")
+var checkKind = option.OneOf("oidc", "keycloak", kindEntra, "okta", kindGoogle, "auth0", "ping", "adfs", "apple")
 
 // applyDefaults sets the options that are not configured to the defaults of the kind.
 func (k providerKind) applyDefaults(c *people.IdentityProvider) {

@@ -144,7 +144,6 @@ var products = []product{
 			s.IDToken = providertest.WithClaim("iss", "https://sts.windows.net/"+tenantA+"/")
 		})
 	}, claims: entraClaims, fails: http.StatusServiceUnavailable},
-	{name: "Entra ID, common without tenants", kind: "entra", path: "/common/v2.0", settings: asTenant(tenantA, tenantA), claims: entraClaims, fails: http.StatusServiceUnavailable},
 	{name: "Entra ID, more than 200 groups", kind: "entra", path: "/" + tenantA + "/v2.0", options: fhirUserInExtension + "graph_groups {server}", settings: graphAnswers(func(w http.ResponseWriter, r *http.Request) {
 		providertest.JSON(http.StatusOK, object{"value": list{"other", "g"}})(w, r)
 	}), claims: with(entraClaims, tooMany)},
@@ -174,6 +173,12 @@ var products = []product{
 		userinfo: object{"email": "alice@hospital.example", "email_verified": "true", "username": "alice"}},
 	{name: "Google", kind: "google", options: "fhir_user 248289761001 Practitioner/42\nrequest_parameter hd hospital.example\nallow email *@hospital.example",
 		claims: object{"hd": "hospital.example", "email": "alice@hospital.example", "email_verified": true}, sent: url.Values{"hd": {"hospital.example"}, "access_type": {"offline"}}, denied: true},
+	{name: "Google, any Workspace", kind: "google", options: "fhir_user 248289761001 Practitioner/42\nrequest_parameter hd *", claims: object{"hd": "other.example", "email": "alice@hospital.example", "email_verified": true}, denied: true},
+	{name: "Google, domain in other case", kind: "google", options: "fhir_user 248289761001 Practitioner/42\nrequest_parameter hd Hospital.example", claims: object{"hd": "hospital.example", "email": "alice@hospital.example", "email_verified": true}, denied: true},
+	{name: "Google, forwarded domain", kind: "google", options: "fhir_user 248289761001 Practitioner/42\nrequest_parameter hd", claims: object{"email": "alice@hospital.example", "email_verified": true}, denied: true},
+	{name: "Google, personal account", kind: "google", options: "request_parameter hd hospital.example\nallow email *@hospital.example", claims: object{"email": "alice@hospital.example", "email_verified": true}, fails: http.StatusForbidden},
+	{name: "Google, personal account and any Workspace", kind: "google", options: "request_parameter hd *", claims: object{"email": "alice@hospital.example", "email_verified": true}, fails: http.StatusForbidden},
+	{name: "Google, another Workspace", kind: "google", options: "request_parameter hd hospital.example\nallow email *@hospital.example", claims: object{"hd": "other.example", "email": "alice@hospital.example", "email_verified": true}, fails: http.StatusForbidden},
 	{name: "Google, another domain", kind: "google", options: "request_parameter hd hospital.example\nallow email *@hospital.example", claims: object{"email": "alice@gmail.example", "email_verified": true}, fails: http.StatusForbidden},
 	{name: "Keycloak", kind: "keycloak", path: "/realms/hospital", options: "claim fhirUser fhirUser\nrequest_parameter kc_idp_hint", claims: object{"acr": "1", "sid": "s", "email": "alice@hospital.example", "email_verified": true, "groups": list{"g"}, "fhirUser": "Practitioner/42"},
 		request: url.Values{"kc_idp_hint": {"saml"}, "domain_hint": {"x"}}, sent: url.Values{"kc_idp_hint": {"saml"}, "domain_hint": {""}}},

@@ -79,18 +79,33 @@ func findSingle(claims map[string]any, names []string, value string) (string, er
 	if len(names) == 0 {
 		return value, nil
 	}
-	found := tokenclaim.Find(claims, names[0])
+	found, err := findUnique(claims, names[0])
 	text, isText := found.(string)
 	if found != nil && !isText {
 		return "", fmt.Errorf("claim %s must be a single text", names[0])
 	}
-	return text, nil
+	return text, err
+}
+
+// findUnique returns the named claim, or nil if it is missing. It is an error if the issuer sends several claims that the name
+// may mean, such as a claim fhir.patient_id and a claim fhir with a member patient_id.
+func findUnique(claims map[string]any, name string) (any, error) {
+	switch found := tokenclaim.FindAll(claims, name); len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("claim %s is ambiguous, because the token contains several claims at this path", name)
 }
 
 // findScopes returns the scopes in the first of the named claims that is present.
 func findScopes(claims map[string]any, names []string) (found scopes, err error) {
 	for _, name := range names {
-		claim := tokenclaim.Find(claims, name)
+		claim, err := findUnique(claims, name)
+		if err != nil {
+			return "", err
+		}
 		if claim == nil {
 			continue
 		}

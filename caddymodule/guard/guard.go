@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
@@ -424,6 +425,14 @@ func TokenFromContext(ctx context.Context) *Token {
 	return t
 }
 
+// checkPatientID returns an error for a text that is no FHIR id: a reference, or a list that a search would treat as several ids.
+func checkPatientID(text string) error {
+	if !interaction.IsID(text) {
+		return errors.New("must be a FHIR id")
+	}
+	return nil
+}
+
 // checkHeaderValues returns an error if an HTTP header field could not contain one of the token's claims unchanged. Sites
 // forward these claims to the FHIR server in headers, so the server would receive a value that differs from the verified one.
 func (t *Token) checkHeaderValues() error {
@@ -435,7 +444,7 @@ func (t *Token) checkHeaderValues() error {
 		{"sub", t.Subject, namecheck.Check, "1 to 255 printable ASCII characters without leading or trailing spaces"},
 		{"client_id", t.ClientID, namecheck.Check, "1 to 255 printable ASCII characters without leading or trailing spaces"},
 		{"scope", t.Scope, namecheck.CheckHeaderValue, "scopes separated by one space"},
-		{"patient", t.Patient, namecheck.CheckHeaderValue, "the id of a Patient"},
+		{"patient", t.Patient, checkPatientID, "the patient's FHIR id without a type (SMART App Launch 2.2, Launch context)"},
 		{"fhirUser", t.FHIRUser, namecheck.CheckHeaderValue, "the URL of a FHIR resource"},
 		{"iss", t.Issuer, namecheck.CheckHeaderValue, "a URL"},
 	} {

@@ -336,10 +336,10 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkTokenUse returns an error for four kinds of tokens: those with claims that identify another kind of token, such as a
+// checkTokenUse returns an error for three kinds of tokens: those with claims that identify another kind of token, such as a
 // refresh token, which introspection also reports as active; logout tokens, which have an events claim (OpenID Connect
-// Back-Channel Logout §2.4); sender-constrained tokens, which may not be accepted as bearer tokens (RFC 8705 §3, RFC 9449
-// §7.2); and tokens with a patient claim that is a reference.
+// Back-Channel Logout §2.4); and sender-constrained tokens, which may not be accepted as bearer tokens (RFC 8705 §3, RFC 9449
+// §7.2).
 func (c *trustedClaims) checkTokenUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
@@ -353,9 +353,6 @@ func (c *trustedClaims) checkTokenUse() error {
 	}
 	if c.Confirmation {
 		return errSenderConstrained
-	}
-	if strings.Contains(c.Patient, "/") {
-		return newClaimError("patient", c.Issuer, c.Patient, "the patient's id without a type (SMART App Launch 2.2, Launch context)", errMalformedToken)
 	}
 	return nil
 }

@@ -316,6 +316,8 @@ func applyRules(ctx context.Context, a *Accounts, p *Provider, id *identity, loc
 	switch {
 	case !p.allowsSignIn(*id):
 		return rejectPerson(ctx, a, p, *id, p.denialReason(*id))
+	case !p.allowsHostedDomain(*id):
+		return rejectPerson(ctx, a, p, *id, errOtherHostedDomain)
 	case local != nil && local.Disabled:
 		return rejectPerson(ctx, a, p, *id, errLinkedUserDisabled)
 	case local != nil || p.Sub == "":
@@ -547,7 +549,11 @@ func (p *Provider) isLinked(id identity, user *User) bool {
 	return p.LinkEmail && address != "" && user.EmailVerified && lowerASCII(user.Email) == lowerASCII(address)
 }
 
-var errLinkedUserDisabled = errors.New("the linked local user is disabled")
+// Reasons for which a person is rejected although a rule permits sign-in.
+var (
+	errLinkedUserDisabled = errors.New("the linked local user is disabled")
+	errOtherHostedDomain  = errors.New("the hd claim is missing or not the configured request_parameter hd")
+)
 
 // NewNotAllowedError returns [ErrNotAllowed] with a reason that only the audit log records.
 func NewNotAllowedError(why error) error {

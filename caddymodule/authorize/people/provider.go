@@ -52,7 +52,8 @@ type IdentityProvider struct {
 	Tenants []string `json:"tenants,omitempty"`
 
 	// Additional parameters of authentication requests, by name. If the value is empty, the value in the app's authorization
-	// request is forwarded. Default: none.
+	// request is forwarded. For Google, people must have the claim `hd` of a parameter `hd`, in which `*` means any value.
+	// Default: none.
 	RequestParameters map[string]string `json:"request_parameters,omitempty"`
 
 	// How the provider returns the response: `form_post` for a form that the browser sends. Default: the provider's default for
@@ -127,7 +128,7 @@ type IdentityProvider struct {
 
 	Timeout       time.Duration     `json:"-"` // timeout of each request to the provider; default 10s
 	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: see [relyingparty.Config]
-	Google        bool              `json:"-"` // errors contain the provider's error code instead of "error getting token"
+	Google        bool              `json:"-"` // errors contain the provider's error code, and a configured hd is enforced
 	ACRClaim      string            `json:"-"` // claim and parameter used instead of acr; default acr
 	SelectAccount bool              `json:"-"` // the provider supports prompt=select_account, even if its discovery document omits it
 	Revalidate    Revalidation      `json:"-"` // revalidation of sign-ins
@@ -335,6 +336,8 @@ func checkProvider(c *IdentityProvider) error {
 		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants, whose people keep the sub of their tenant's issuer", c.Key))
 	case c.TrustEmail:
 		errs = append(errs, fmt.Errorf("idp %q: trust_email cannot be combined with tenants, because each tenant can set any address: add the claim xms_edov", c.Key))
+	default:
+		errs = append(errs, checkEach(maps.Keys(c.FHIRUsers), checkTenantSubject))
 	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q has no client_id", c.Key))
@@ -346,6 +349,15 @@ func checkProvider(c *IdentityProvider) error {
 		errs = append(errs, CheckMappedACR(providerACR, class))
 	}
 	return errors.Join(errs...)
+}
+
+// checkTenantSubject returns an error for a subject that no person of a tenant can have.
+func checkTenantSubject(subject string) error {
+	tenant, sub := relyingparty.SplitSubject(subject)
+	if relyingparty.CheckTenant(tenant) != nil || sub == "" {
+		return fmt.Errorf("fhir_user %q: with tenants, use the tenant ID, a slash and the person's sub", subject)
+	}
+	return nil
 }
 
 func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
@@ -361,6 +373,7 @@ type identity struct {
 	sub             string // value of the configured sub claim, if any
 	user            User
 	groups          []string
+	hostedDomain    string // Google's hd claim: the person's Workspace domain
 	queries         []launch.PersonQuery
 }
 
@@ -371,6 +384,7 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	verified := p.isEmailVerified(from)
 	sub, _ := from.Claims[p.Sub].(string)
 	id := identity{issuer: cmp.Or(p.SubIssuer, from.Issuer), subject: from.Subject, sub: sub}
+	id.hostedDomain, _ = from.Claims[hostedDomain].(string)
 	groups, complete := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.DefaultGroupsClaim], tokenclaim.DefaultGroupsClaim))
 	id.groups = groups
 	id.user = User{
@@ -527,11 +541,31 @@ func (p *Provider) allowsTenant(subject string) bool {
 	return len(p.Tenants) == 0 || slices.Contains(p.Tenants, tenant)
 }
 
+// HaveSameTenant reports whether two subjects belong to the same tenant, or the provider has no tenants.
+func (p *Provider) HaveSameTenant(subject, other string) bool {
+	tenant, _ := relyingparty.SplitSubject(subject)
+	otherTenant, _ := relyingparty.SplitSubject(other)
+	return len(p.Tenants) == 0 || tenant == otherTenant
+}
+
 func (p *Provider) allowsSignIn(id identity) bool {
 	if !p.allowsTenant(id.subject) {
 		return false
 	}
 	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
+}
+
+// hostedDomain is Google's parameter and claim for the Workspace domain.
+const hostedDomain = "hd"
+
+// allowsHostedDomain reports whether a person belongs to the configured Workspace domain. Google requires this check, because
+// people can remove the parameter from the authentication request. The domain * stands for any Workspace domain.
+func (p *Provider) allowsHostedDomain(id identity) bool {
+	domain := p.RequestParameters[hostedDomain]
+	if !p.Google || domain == "" {
+		return true
+	}
+	return id.hostedDomain != "" && (domain == "*" || lowerASCII(id.hostedDomain) == lowerASCII(domain))
 }
 
 func (id identity) matches(rule AllowRule) bool {

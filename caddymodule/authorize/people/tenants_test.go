@@ -89,6 +89,8 @@ func TestTenantsRefused(t *testing.T) {
 		"personal accounts":         {people.IdentityProvider{Issuer: shared, Tenants: []string{"9188040d-6c67-4c5b-b112-36a304b66dad"}}, "personal"},
 		"former issuer":             {people.IdentityProvider{Issuer: shared, Tenants: []string{tenantA}, SubIssuer: "https://old.example"}, "sub_issuer"},
 		"trusted addresses":         {people.IdentityProvider{Issuer: shared, Tenants: []string{tenantA}, TrustEmail: true}, "trust_email"},
+		"fhir_user without tenant":  {people.IdentityProvider{Issuer: shared, Tenants: []string{tenantA}, FHIRUsers: map[string]string{"abc": "Practitioner/1"}}, "use the tenant ID, a slash"},
+		"fhir_user without sub":     {people.IdentityProvider{Issuer: shared, Tenants: []string{tenantA}, FHIRUsers: map[string]string{tenantA + "/": "Practitioner/1"}}, "use the tenant ID, a slash"},
 		"another idp of the tenant": {people.IdentityProvider{Issuer: shared, Tenants: []string{tenantB}}, "already uses the sub namespace"},
 		"reserved parameter":        {people.IdentityProvider{Issuer: shared, RequestParameters: map[string]string{"redirect_uri": "x"}}, "sets this parameter itself"},
 	} {

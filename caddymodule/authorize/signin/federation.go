@@ -284,6 +284,9 @@ var forwardedErrors = []string{
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
+// cancellations lists the error codes for which the standard code is access_denied: Apple sends them if the person cancels.
+var cancellations = []string{"user_cancelled_authorize", "user_cancelled_login"}
+
 // clientError converts a provider's error into an error for the client, with the wording of docs/evidence/interface.md §7 or
 // the provider's code. All other errors become server_error and are only logged.
 func clientError(p *people.Provider, err error) error {
@@ -295,8 +298,12 @@ func clientError(p *people.Provider, err error) error {
 	if text, ok := providerCode.Description(p.Name, p.Google); ok {
 		return &oauth2.Error{Code: "invalid_request", Description: text, DescribeToClient: true, Err: err}
 	}
-	if providerCode.Kind == relyingparty.AuthorizationFailed && slices.Contains(forwardedErrors, providerCode.Code) {
-		return &oauth2.Error{Code: providerCode.Code, Description: "denied by the identity provider", Err: err}
+	code := providerCode.Code
+	if slices.Contains(cancellations, code) {
+		code = "access_denied"
+	}
+	if providerCode.Kind == relyingparty.AuthorizationFailed && slices.Contains(forwardedErrors, code) {
+		return &oauth2.Error{Code: code, Description: "denied by the identity provider", Err: err}
 	}
 	return err
 }

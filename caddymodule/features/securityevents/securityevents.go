@@ -138,18 +138,16 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 	return err
 }
 
-// qualifySubjects limits subjects to the tenant that issued the event. With several tenants, an opaque id is a sub, and each subject
-// must have one, because another tenant's person may have the same address, session ID or claim.
+// qualifySubjects limits subjects to the tenant that issued the event. With several tenants, each subject must have a sub or an
+// opaque id, because another tenant's person may have the same address or session ID. An opaque id that no account has is a sub.
 func qualifySubjects(p *people.Provider, issuer string, all []subject) error {
 	for i := range all {
 		of := &all[i]
-		if len(p.Tenants) > 0 {
-			of.sub, of.id = cmp.Or(of.sub, of.id), ""
-		}
-		if len(p.Tenants) > 0 && of.sub == "" {
+		sub := cmp.Or(of.sub, of.id)
+		if len(p.Tenants) > 0 && sub == "" {
 			return relyingparty.NewEventError("the subject must contain sub, because the provider has several tenants")
 		}
-		of.sub = p.Client.QualifySubject(issuer, of.sub)
+		of.sub = p.Client.QualifySubject(issuer, sub)
 	}
 	return nil
 }
@@ -187,14 +185,22 @@ func (e *receiver) applyEvent(ctx context.Context, p *people.Provider, name stri
 	return e.deprovisioner.RevokeAccounts(ctx, p, accounts, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
-// resolveID sets the sub of a subject with an opaque id. The id is the sub at the provider or the claim of the option sub.
+// resolveID sets the sub of a subject with an opaque id. The id is the sub at the provider or the claim of the option sub. With
+// several tenants, only accounts of the tenant in of.sub match.
 func (e *receiver) resolveID(ctx context.Context, p *people.Provider, of subject) (subject, error) {
 	if of.id == "" {
 		return of, nil
 	}
-	accounts, err := e.deprovisioner.People.FindByID(ctx, p, of.id)
-	if of.sub = of.id; len(accounts) > 0 {
-		of.sub = accounts[0].Subject
+	accounts, err := e.deprovisioner.People.FindBySubject(ctx, p, of.sub)
+	if len(accounts) > 0 || err != nil {
+		return of, err
+	}
+	accounts, err = e.deprovisioner.People.FindByID(ctx, p, of.id)
+	for _, account := range accounts {
+		if p.HaveSameTenant(account.Subject, of.sub) {
+			of.sub = account.Subject
+			break
+		}
 	}
 	return of, err
 }
@@ -245,7 +251,8 @@ func (e *receiver) writeError(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // subject is the subject of an event: a person, a session, or a person's session. A person is identified by a sub at the
-// provider, by a sub at the provider or the gateway (id), or by an email address or user name (name).
+// provider, by a sub at the provider or the gateway (id), or by an email address or user name (name). After qualifySubjects, sub is
+// also set if id is.
 type subject struct{ sub, id, name, session string }
 
 // identifier is a subject identifier (RFC 9493 §3).

@@ -433,6 +433,7 @@ func TestEventOfTenant(t *testing.T) {
 	as := func(tenant string, subjectID map[string]any) func(*providertest.IDToken) {
 		return func(token *providertest.IDToken) {
 			token.Claims["iss"], token.Claims["tid"], token.Claims["sid"] = issuerOf(tenant), tenant, "one"
+			token.Claims["oid"] = "alice-oid"
 			if subjectID != nil {
 				token.Claims["sub_id"] = subjectID
 			}
@@ -442,10 +443,15 @@ func TestEventOfTenant(t *testing.T) {
 		s.Metadata["issuer"], s.Metadata["authorization_response_iss_parameter_supported"] = issuerOf("{tenantid}"), nil
 		s.IDToken = as(tenantA, nil)
 	})
-	s := authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		withEventsAndRefresh(idp, c)
-		idp.Tenants = []string{tenantA, tenantB}
-	})
+	servers := map[string]http.Handler{} // by option sub
+	for _, sub := range []string{"", "oid"} {
+		servers[sub] = authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			withEventsAndRefresh(idp, c)
+			idp.Tenants, idp.Sub = []string{tenantA, tenantB}, sub
+		})
+	}
+	oid := map[string]any{"format": "opaque", "id": "alice-oid"}
+	opaqueSub := map[string]any{"format": "opaque", "id": providertest.Alice.Subject}
 	subjectOf := func(tenant string) map[string]any {
 		return map[string]any{"format": "iss_sub", "iss": issuerOf(tenant), "sub": providertest.Alice.Subject}
 	}
@@ -453,17 +459,23 @@ func TestEventOfTenant(t *testing.T) {
 		name, tenant string
 		subject      map[string]any
 		status       int
-		working      string
+		sub, working string
 	}{
-		{"another tenant", tenantB, subjectOf(tenantB), http.StatusAccepted, "all"},
-		{"another tenant about the person", tenantB, subjectOf(tenantA), http.StatusBadRequest, "all"},
-		{"another tenant by opaque sub", tenantB, map[string]any{"format": "opaque", "id": providertest.Alice.Subject}, http.StatusAccepted, "all"},
-		{"another tenant by qualified sub", tenantB, map[string]any{"format": "opaque", "id": tenantA + "/" + providertest.Alice.Subject}, http.StatusAccepted, "all"},
-		{"by address", tenantB, map[string]any{"format": "email", "email": "alice@hospital.example"}, http.StatusBadRequest, "all"},
-		{"by session", tenantB, map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": "one"}}, http.StatusBadRequest, "all"},
-		{"no tenant", "organizations", subjectOf("organizations"), http.StatusBadRequest, "all"},
-		{"the person's tenant", tenantA, subjectOf(tenantA), http.StatusAccepted, "nothing"},
+		{"another tenant", tenantB, subjectOf(tenantB), http.StatusAccepted, "", "all"},
+		{"another tenant about the person", tenantB, subjectOf(tenantA), http.StatusBadRequest, "", "all"},
+		{"another tenant by opaque sub", tenantB, opaqueSub, http.StatusAccepted, "", "all"},
+		{"another tenant by qualified sub", tenantB, map[string]any{"format": "opaque", "id": tenantA + "/" + providertest.Alice.Subject}, http.StatusAccepted, "", "all"},
+		{"another tenant by claim", tenantB, oid, http.StatusAccepted, "oid", "all"},
+		{"by address", tenantB, map[string]any{"format": "email", "email": "alice@hospital.example"}, http.StatusBadRequest, "", "all"},
+		{"by session", tenantB, map[string]any{"format": "complex", "session": map[string]any{"format": "opaque", "id": "one"}}, http.StatusBadRequest, "", "all"},
+		{"no tenant", "organizations", subjectOf("organizations"), http.StatusBadRequest, "", "all"},
+		{"claim that is not sub", tenantA, oid, http.StatusAccepted, "", "all"},
+		{"the person's tenant", tenantA, subjectOf(tenantA), http.StatusAccepted, "", "nothing"},
+		{"the person's tenant by opaque sub", tenantA, opaqueSub, http.StatusAccepted, "", "nothing"},
+		{"the person's tenant by claim", tenantA, oid, http.StatusAccepted, "oid", "nothing"},
+		{"the person's tenant by opaque sub instead of claim", tenantA, opaqueSub, http.StatusAccepted, "oid", "nothing"},
 	} {
+		s := servers[tt.sub]
 		alice := authorizetest.SignInFederated(t, s)
 		if r := push(t, s, eventsPath, event(p, risc+"account-disabled", as(tt.tenant, tt.subject))); r.StatusCode != tt.status {
 			t.Errorf("%s: %d %s", tt.name, r.StatusCode, authorizetest.Body(t, r))

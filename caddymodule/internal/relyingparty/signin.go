@@ -470,7 +470,7 @@ func (p *Provider) addClaims(ctx context.Context, m *metadata, identity *Identit
 }
 
 // addUserinfo adds the claims of userinfo (OpenID Connect Core §5.3) that the ID token does not contain. Claims of the ID token
-// take precedence because they are signed.
+// take precedence because they are signed, except that an address is unverified if either document denies its verification.
 func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
 	if m.UserInfoEndpoint == "" || p.config.SkipUserinfo {
 		return nil
@@ -485,19 +485,41 @@ func (p *Provider) addUserinfo(ctx context.Context, m *metadata, identity *Ident
 		return fmt.Errorf("%w: sub does not match the ID token", ErrUserInfo)
 	}
 	for name, value := range claims {
-		if _, ok := identity.Claims[name]; !ok && !isVerifiedMismatch(name, claims, identity.Claims) {
+		if _, ok := identity.Claims[name]; !ok && !isVerifiedMismatch(name, claims, identity.Claims) || isDenial(name, value) {
 			identity.Claims[name] = value
 		}
 	}
 	return nil
 }
 
-// isVerifiedMismatch reports whether a claim of userinfo is email_verified or phone_number_verified, but the ID token contains
-// a different address or number.
+const verifiedSuffix = "_verified"
+
+// isVerifiedMismatch reports whether a claim of userinfo confirms an address or number (email_verified or phone_number_verified),
+// but the ID token contains a different one. ASCII case is ignored.
 func isVerifiedMismatch(name string, userinfo, idToken map[string]any) bool {
-	subjectClaim, isVerified := strings.CutSuffix(name, "_verified")
+	subjectClaim, isVerified := strings.CutSuffix(name, verifiedSuffix)
 	idTokenValue, ok := idToken[subjectClaim]
-	return isVerified && ok && !reflect.DeepEqual(idTokenValue, userinfo[subjectClaim])
+	isConfirmation := isVerified && (userinfo[name] == true || userinfo[name] == "true")
+	return isConfirmation && ok && !reflect.DeepEqual(lowerASCII(idTokenValue), lowerASCII(userinfo[subjectClaim]))
+}
+
+// isDenial reports whether a claim states that an address or number is not verified.
+func isDenial(name string, value any) bool {
+	return strings.HasSuffix(name, verifiedSuffix) && (value == false || value == "false")
+}
+
+// lowerASCII returns a text in lower case, and other values unchanged.
+func lowerASCII(claim any) any {
+	text, ok := claim.(string)
+	if !ok {
+		return claim
+	}
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
 }
 
 func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {

@@ -500,21 +500,40 @@ func TestClaims(t *testing.T) {
 }
 
 // The verification in userinfo applies to the address in userinfo and not to a different address in the ID token (OpenID
-// Connect Core §5.1: "the End-User's e-mail address").
+// Connect Core §5.1: "the End-User's e-mail address"). A denial always applies, because trust_email trusts addresses whose
+// verification is unknown.
 func TestVerifiedByUserInfo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		email any // email in userinfo; nil if omitted
-		want  any
+		email          any // email in userinfo; nil if omitted
+		verified, want any
+		inIDToken      any // email_verified in the ID token; nil if omitted
 	}{
-		"the same address": {"alice@hospital.example", true},
-		"another address":  {"mallory@home.example", nil},
-		"no address":       {nil, nil},
+		"the same address":               {email: "alice@hospital.example", verified: true, want: true},
+		"the same address in other case": {email: "Alice@Hospital.example", verified: true, want: true},
+		"another address":                {email: "mallory@home.example", verified: true},
+		"another address, a string":      {email: "mallory@home.example", verified: "true"},
+		"no address":                     {verified: true},
+		"denied":                         {email: "alice@hospital.example", verified: false, want: false},
+		"denied in other case":           {email: "Alice@Hospital.example", verified: false, want: false},
+		"denied, no address":             {verified: false, want: false},
+		"denied as a string":             {verified: "false", want: "false"},
+		"denied, another address":        {email: "mallory@home.example", verified: false, want: false},
+		"denied only by userinfo":        {verified: false, inIDToken: true, want: false},
+		"denied only by the ID token":    {email: "alice@hospital.example", verified: true, inIDToken: false, want: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			idp := providertest.Start(t, func(s *providertest.Settings) {
-				s.IDToken = func(token *providertest.IDToken) { delete(token.Claims, "email_verified") }
-				s.UserInfoResponse = func(claims map[string]any) { claims["email"] = tt.email }
+				s.IDToken = func(token *providertest.IDToken) {
+					if token.Claims["email_verified"] = tt.inIDToken; tt.inIDToken == nil {
+						delete(token.Claims, "email_verified")
+					}
+				}
+				s.UserInfoResponse = func(claims map[string]any) {
+					if claims["email"], claims["email_verified"] = tt.email, tt.verified; tt.email == nil {
+						delete(claims, "email")
+					}
+				}
 			})
 			identity := mustSignIn(t, newProvider(t, idp, nil), idp)
 			if got := identity.Claims["email_verified"]; got != tt.want || identity.Claims["email"] != "alice@hospital.example" {

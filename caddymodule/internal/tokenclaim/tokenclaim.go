@@ -44,20 +44,23 @@ func CheckAll(names map[string]string) error {
 // Find returns the claim with the given name or, if there is none, the claim at a path of nested claims, such as
 // realm_access.roles. Names may contain dots.
 func Find(claims map[string]any, path string) any {
-	if value, ok := claims[path]; ok {
-		return value
-	}
-	for i := range len(path) {
-		if path[i] != '.' {
-			continue
-		}
-		if nested, ok := claims[path[:i]].(map[string]any); ok {
-			if value := Find(nested, path[i+1:]); value != nil {
-				return value
-			}
-		}
+	if found := FindAll(claims, path); len(found) > 0 {
+		return found[0]
 	}
 	return nil
+}
+
+// FindAll returns the claim with the given name and all claims at such paths, in the order of [Find]. A null is no claim.
+func FindAll(claims map[string]any, path string) (found []any) {
+	if value := claims[path]; value != nil {
+		found = append(found, value)
+	}
+	for i := range len(path) {
+		if nested, ok := claims[path[:i]].(map[string]any); ok && path[i] == '.' {
+			found = append(found, FindAll(nested, path[i+1:])...)
+		}
+	}
+	return found
 }
 
 // Read returns the values of the claim that [Find] returns. If the claim has an unsupported format, or if the provider returns

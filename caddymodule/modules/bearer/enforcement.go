@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -286,17 +287,19 @@ func (e *scopeEnforcer) resolvePatients(r *http.Request, next caddyhttp.Handler,
 	return nil
 }
 
+// otherPractitioner matches the absolute URL of a Practitioner or PractitionerRole. The groups are the type and the id.
+var otherPractitioner = regexp.MustCompile(`^https?://[^/?#]+/(?:[^?#]*/)?(Practitioner|PractitionerRole)/([^/?#]+)$`)
+
 // userReference returns a reference to the resource in fhirUser if the resource is on this server. For a Practitioner or
-// PractitionerRole on another server, it returns only the type. For other resources, it returns the zero value.
+// PractitionerRole on another server, it returns only the type. For other resources and invalid ids, it returns the zero value.
 func (e *scopeEnforcer) userReference(fhirUser string) interaction.Reference {
 	reference := strings.TrimPrefix(fhirUser, e.enforcer.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(reference, "/")
-	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
+	if ok && interaction.IsType(resourceType) && interaction.IsID(id) {
 		return interaction.Reference{Type: resourceType, ID: id}
 	}
-	parts := strings.Split(fhirUser, "/")
-	if n := len(parts); n >= 2 && strings.HasPrefix(parts[n-2], "Practitioner") {
-		return interaction.Reference{Type: parts[n-2]}
+	if parts := otherPractitioner.FindStringSubmatch(fhirUser); parts != nil && interaction.IsID(parts[2]) {
+		return interaction.Reference{Type: parts[1]}
 	}
 	return interaction.Reference{}
 }

@@ -446,7 +446,7 @@ func (i *Interaction) parseTypePath(path string) (pathForm, error) {
 		return operationPath, nil
 	}
 	id, rest, hasMore := strings.Cut(path, "/")
-	if !isID(id) {
+	if !IsID(id) {
 		return 0, errMalformedID
 	}
 	i.ID = id
@@ -467,7 +467,7 @@ func (i *Interaction) parseInstancePath(path string) (pathForm, error) {
 		return i.parseCompartmentPath(path)
 	case strings.Contains(version, "/"):
 		return 0, errUnknownPath
-	case !isID(version):
+	case !IsID(version):
 		return 0, errMalformedID
 	}
 	i.VersionID = version
@@ -512,7 +512,8 @@ func (i *Interaction) parseOperation(segment string) bool {
 	return true
 }
 
-func isID(s string) bool {
+// IsID reports whether a text is a FHIR id (FHIR R4 §2.24.0.1) that is safe as a segment of a path.
+func IsID(s string) bool {
 	return s != "" && len(s) <= 64 && s != "." && s != ".." &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !isIDRune(r) })
 }
