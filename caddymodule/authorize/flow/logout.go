@@ -245,11 +245,17 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	return target, nil
 }
 
-// callback receives the browser after logout at the provider.
+// callback receives the browser after logout at the provider. If the request is repeated after another sign-in, it shows the
+// confirmation page, because the page "signed out" would be false.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 	destination, err := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // the session has ended regardless
+	}
+	own, err := e.sessions.FindEndable(r)
+	if destination == "" && (own != nil || err != nil) {
+		e.confirm(w, r, new(logoutRequest))
+		return
 	}
 	e.finish(w, r, destination, "")
 }

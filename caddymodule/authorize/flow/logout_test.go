@@ -291,3 +291,22 @@ func TestUpstreamLogout(t *testing.T) {
 		})
 	}
 }
+
+// A repeated return from the provider's logout must not tell the next person in the browser that they are signed out.
+func TestUpstreamLogoutRepeatedAfterSignIn(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))
+	answer := authorizetest.FederatedTokens(b, nil)
+	back := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Get("/oauth2/logout?id_token_hint="+answer.IDToken)))
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(back.RequestURI())), "You’re signed out")
+	authorizetest.FederatedTokens(b, nil)
+	for _, address := range []string{back.RequestURI(), back.Path + "?state=x"} {
+		page := authorizetest.Body(t, b.Get(address))
+		authorizetest.WantText(t, page, "Sign out?", "Signed in with")
+		b.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(t, page, "request")}})
+		if b.HasSession() {
+			t.Error("the page does not sign out")
+		}
+		authorizetest.FederatedTokens(b, nil)
+	}
+}
