@@ -316,6 +316,9 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if err != nil {
 		return nil, err
 	}
+	if previous != nil && previous.User != user.ID {
+		browser.ClearPages(w)
+	}
 	http.SetCookie(w, cookie)
 	http.SetCookie(w, device)
 	return s.newSignedInPerson(&session, user), nil
