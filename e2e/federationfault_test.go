@@ -108,7 +108,7 @@ func TestFederationFaults(t *testing.T) {
 		form := person.openSignIn(t, app.AuthCodeURL("state"))
 		down := slices.IndexFunc(federationFaults, func(f federationFault) bool { return f.name == "discovery hangs" })
 		page := person.get(t, fmt.Sprintf("%s/oauth2/login/fault-%d?%s", g.issuer, down, form.hidden.Encode())).is(t, http.StatusServiceUnavailable)
-		if !strings.Contains(string(page.body), "General Hospital is unavailable right now.") {
+		if !strings.Contains(string(page.body), "General Hospital can’t sign you in right now. Sign in another way") {
 			t.Errorf("%s", page.body)
 		}
 		at, err := url.Parse(g.issuer)

@@ -61,6 +61,22 @@ func TestPickerByKeyboard(t *testing.T) {
 	checkPageLooks(t, ctx, "picker", address, "//h2[text()='Recent patients']", checkLabels)
 }
 
+// The browser's Back button does not show the patients to the next person after a sign-out, although Chromium keeps pages for it.
+func TestPickerAfterSignOut(t *testing.T) {
+	app := newSMARTApp(t)
+	g := app.gateway(t, "gateway-picker-out", "", app.client("smart-app"))
+	ctx := newBrowser(t)
+	openPicker(t, ctx, g, app)
+	perform(t, withShortTimeout(t, ctx),
+		chromedp.Navigate(g.issuer+"/oauth2/logout"),
+		chromedp.Click("//button[text()='Sign out']"),
+		chromedp.WaitVisible("//h1[text()='You’re signed out']"),
+		chromedp.NavigateBack(), // does not return if Chromium shows a kept page
+		chromedp.NavigateBack(),
+		chromedp.WaitVisible("//p[text()='You’re signed out. Sign in to continue.']"),
+	)
+}
+
 // tabTo presses Tab until the text or the label of the focused element contains text.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {

@@ -39,8 +39,15 @@ func NewCookie(name, value string) *http.Cookie {
 	}
 }
 
-// RemoveCookie deletes a cookie in the browser.
+// ClearPages deletes the pages that the browser keeps for its Back button, e.g. with the patients of a person who has signed
+// out. Chromium keeps pages despite Cache-Control: no-store.
+func ClearPages(w http.ResponseWriter) { w.Header().Set("Clear-Site-Data", `"cache"`) }
+
+// RemoveCookie deletes a cookie in the browser, and with the session cookie also the session's pages.
 func RemoveCookie(w http.ResponseWriter, name string) {
+	if name == SessionCookie {
+		ClearPages(w)
+	}
 	c := NewCookie(name, "")
 	c.MaxAge = -1
 	http.SetCookie(w, c)

@@ -185,8 +185,8 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return e.sessions.FindByIDToken(ctx, l.sid, l.subject)
 }
 
-// signOut ends the browser's session and the hinted session. If the browser's session started at a provider with an
-// end_session_endpoint, the browser is redirected there. A browser without the session is not redirected, because the URL
+// signOut ends the browser's session and the hinted session. If the browser's session, or the one that it replaced, started at a
+// provider with an end_session_endpoint, the browser is redirected there. A browser without the session is not redirected, because the URL
 // contains the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	stored, err := e.sessions.FindEndable(r)
@@ -230,7 +230,7 @@ func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, 
 // endSessionURL returns the provider's logout URL, or "". Logout at the gateway works even if the
 // provider is unreachable.
 func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
-	p := e.accounts.Providers[stored.Provider]
+	p := e.accounts.Providers[stored.LogoutProvider()]
 	if p == nil {
 		return "", nil
 	}
@@ -245,11 +245,17 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	return target, nil
 }
 
-// callback receives the browser after logout at the provider.
+// callback receives the browser after logout at the provider. If the request is repeated after another sign-in, it shows the
+// confirmation page, because the page "signed out" would be false.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 	destination, err := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // the session has ended regardless
+	}
+	own, err := e.sessions.FindEndable(r)
+	if destination == "" && (own != nil || err != nil) {
+		e.confirm(w, r, new(logoutRequest))
+		return
 	}
 	e.finish(w, r, destination, "")
 }

@@ -291,3 +291,40 @@ func TestUpstreamLogout(t *testing.T) {
 		})
 	}
 }
+
+// A repeated return from the provider's logout must not tell the next person in the browser that they are signed out.
+func TestUpstreamLogoutRepeatedAfterSignIn(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))
+	answer := authorizetest.FederatedTokens(b, nil)
+	back := authorizetest.Location(t, authorizetest.FollowOnce(b, b.Get("/oauth2/logout?id_token_hint="+answer.IDToken)))
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(back.RequestURI())), "You’re signed out")
+	authorizetest.FederatedTokens(b, nil)
+	for _, address := range []string{back.RequestURI(), back.Path + "?state=x"} {
+		page := authorizetest.Body(t, b.Get(address))
+		authorizetest.WantText(t, page, "Sign out?", "Signed in with")
+		b.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(t, page, "request")}})
+		if b.HasSession() {
+			t.Error("the page does not sign out")
+		}
+		authorizetest.FederatedTokens(b, nil)
+	}
+}
+
+// After password sign-ins of other people, a sign-out still signs the first person out at the provider. Otherwise, the provider
+// would sign that person in for the next one.
+func TestLogoutAtProviderOfReplacedSession(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true }))
+	authorizetest.FederatedTokens(b, nil)
+	for _, name := range []string{"alice", "bob"} {
+		b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), name, map[string]string{"alice": "right", "bob": "other"}[name])
+	}
+	sealed := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
+	r := b.Follow(b.Post("/oauth2/logout", url.Values{"request": {sealed}}))
+	authorizetest.WantText(t, authorizetest.Body(t, r), "You’re signed out")
+	if requests := p.Requests(providertest.EndSession); len(requests) != 1 || requests[0].Form.Get("id_token_hint") == "" {
+		t.Errorf("end-session requests %v", requests)
+	}
+}

@@ -87,7 +87,9 @@ func TestNotYou(t *testing.T) {
 			page := open(b)
 			authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
 			cookie := b.Cookies["__Host-fhir-session"]
-			signIn, sealed := b.OpenForm(b.Post("/oauth2/login", switchForm(t, page)))
+			switched := b.Post("/oauth2/login", switchForm(t, page))
+			authorizetest.Equal(t, switched.Header.Get("Clear-Site-Data"), `"cache"`)
+			signIn, sealed := b.OpenForm(switched)
 			if strings.Contains(signIn, "Alice") || strings.Contains(signIn, `value="alice"`) {
 				t.Errorf("the sign-in page names the first person: %s", signIn)
 			}

@@ -73,6 +73,10 @@ type Session struct {
 	// UpstreamIDToken is the provider's ID token, stored only if the provider's option keep_upstream_token is set.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
+	// ReplacedProvider is the key of the identity provider of the session that a password sign-in replaced, or "". The browser is
+	// still signed in there. UpstreamIDToken is then from that provider.
+	ReplacedProvider string `json:"replaced_provider,omitempty"`
+
 	relyingparty.ProviderTokens // stored separately, sealed (package revalidation)
 
 	SID string `json:"-"` // stored as part of the store key
@@ -85,6 +89,9 @@ type Session struct {
 func (s *Session) UpstreamPerson() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.UpstreamSubject}
 }
+
+// LogoutProvider returns the key of the identity provider at which the browser must be signed out with the session, or "".
+func (s *Session) LogoutProvider() string { return cmp.Or(s.Provider, s.ReplacedProvider) }
 
 // Key returns the store key of a session. Unlike the secret in the cookie, the sid is public.
 func Key(sid string) string { return "session:" + sid }
@@ -306,6 +313,9 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if isSameSignIn {
 		session.SID, session.root, session.StartedAt = previous.SID, previous.root, previous.StartedAt
 	}
+	if previous != nil && session.Provider == "" {
+		session.ReplacedProvider, session.UpstreamIDToken = previous.LogoutProvider(), previous.UpstreamIDToken
+	}
 	pending := session.extractPendingSignIn()
 	var cookie *http.Cookie
 	if isSameSignIn {
@@ -315,6 +325,9 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	}
 	if err != nil {
 		return nil, err
+	}
+	if previous != nil && previous.User != user.ID {
+		browser.ClearPages(w)
 	}
 	http.SetCookie(w, cookie)
 	http.SetCookie(w, device)

@@ -468,3 +468,29 @@ func TestSessionOfAnotherPassword(t *testing.T) {
 		t.Errorf("sid %v, then %v", first, again)
 	}
 }
+
+// When a person leaves the browser, it deletes the pages that its Back button would otherwise show to the next person.
+func TestBrowserForgetsPages(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		leave func(*authorizetest.Browser) *http.Response
+		want  string
+	}{
+		"sign-out": {func(b *authorizetest.Browser) *http.Response {
+			sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout")), "request")
+			return b.Post("/oauth2/logout", url.Values{"request": {sealed}})
+		}, `"cache"`},
+		"another person's sign-in": {func(b *authorizetest.Browser) *http.Response {
+			return b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, `"cache"`},
+		"the same person's sign-in": {func(b *authorizetest.Browser) *http.Response {
+			return b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+			b.SignInAlice(authorizetest.Request(nil))
+			authorizetest.Equal(t, tt.leave(b).Header.Get("Clear-Site-Data"), tt.want)
+		})
+	}
+}

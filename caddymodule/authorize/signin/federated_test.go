@@ -635,7 +635,7 @@ func TestProviderDown(t *testing.T) {
 				}
 				return
 			}
-			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The Clinic is unavailable right now.") {
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The Clinic can’t sign you in right now. Sign in another way") {
 				t.Fatalf("%d: %s", response.StatusCode, page)
 			}
 			if tt.idps != nil {

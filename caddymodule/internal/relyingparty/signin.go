@@ -106,8 +106,9 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	return config.AuthCodeURL(r.State, options...), nil
 }
 
-// prompt returns the prompt parameter with only values that the provider supports. It replaces select_account, if it is not
-// supported, with login. For prompt_values_supported, see OpenID Connect Initiating User Registration 1.0 §3.1.
+// prompt returns the prompt parameter. It replaces select_account with login unless the provider is known to support it, because
+// other providers reject the request or sign in the previous person again. For prompt_values_supported, see OpenID Connect
+// Initiating User Registration 1.0 §3.1.
 func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
@@ -116,9 +117,7 @@ func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 		words = append(words, selectAccount)
 	}
 	for i, word := range words {
-		// If the provider does not list supported values, select_account is sent unless a wrong guess could sign in another
-		// person.
-		if word == selectAccount && !isSupported && (r.SwitchAccount || len(m.PromptValues) > 0) {
+		if word == selectAccount && !isSupported {
 			words[i] = login
 		}
 	}

@@ -59,9 +59,11 @@ func TestAuthenticationURL(t *testing.T) {
 	}
 	full := r
 	full.LoginHint, full.Prompt, full.MaxAge, full.UILocales, full.ACRValues = "a@b", "login", "60", "de en", "urn:x"
-	standard, custom := r, r
+	account, standard, custom := r, r, r
+	account.Prompt = "consent select_account"
 	standard.EssentialACR, custom.EssentialACR, custom.ACRClaim = "2 gold", "c1", "acrs"
 	byClaims := map[string]any{"claims_parameter_supported": true}
+	prompts := func(values ...string) map[string]any { return map[string]any{"prompt_values_supported": values} }
 	noPKCE := map[string]any{"code_challenge_methods_supported": []string{"plain"}}
 	tests := []struct {
 		name     string
@@ -76,6 +78,9 @@ func TestAuthenticationURL(t *testing.T) {
 		{"all", nil, nil, full, with(map[string]string{
 			"login_hint": "a@b", "prompt": "login", "max_age": "60", "ui_locales": "de en", "acr_values": "urn:x",
 		})},
+		{"account selection, supported", prompts("none", "select_account"), nil, account, with(map[string]string{"prompt": "consent select_account"})},
+		{"account selection, not supported", prompts("none", "login"), nil, account, with(map[string]string{"prompt": "consent login"})},
+		{"account selection, supported prompts not listed", nil, nil, account, with(map[string]string{"prompt": "consent login"})},
 		{"essential acr", byClaims, nil, standard, with(map[string]string{"claims": `{"id_token":{"acr":{"essential":true,"values":["2","gold"]}}}`})},
 		{"essential acr of a provider that takes no claims", nil, nil, standard, plain},
 		{"essential acr by a claim of the provider's own", nil, nil, custom, with(map[string]string{"claims": `{"id_token":{"acrs":{"essential":true,"value":"c1"}}}`})},
