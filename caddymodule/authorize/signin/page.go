@@ -48,7 +48,7 @@ func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Requ
 	if p != nil {
 		path += "/" + p.Key
 	}
-	sealed, err := e.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	sealed, err := e.renderer.sealRequest(w, r, req.Query)
 	q := url.Values{"request": {sealed}}
 	maps.Copy(q, further)
 	return path + "?" + q.Encode(), err
@@ -187,16 +187,21 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	data.OffersPassword, data.ForgotPassword = methods.Local, e.renderer.Site.ForgotPassword()
 	for _, p := range methods.Providers {
-		q := url.Values{"request": {data.Request}}
-		if data.OtherPerson {
-			q.Set(otherAccountParam, "")
-		}
-		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?" + q.Encode(), Icon: e.renderer.Site.IconURL(p.Key)})
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: providerURL(p, data.Request, data.OtherPerson), Icon: e.renderer.Site.IconURL(p.Key)})
 		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
 	e.renderer.Show(w, r, req, page.View{
 		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data, Policy: page.Policy{Images: data.Links.Images()},
 	})
+}
+
+// providerURL returns the URL that starts a sign-in at a provider with a sealed request.
+func providerURL(p *people.Provider, sealed string, otherPerson bool) string {
+	q := url.Values{"request": {sealed}}
+	if otherPerson {
+		q.Set(otherAccountParam, "")
+	}
+	return endpoint.Login + "/" + p.Key + "?" + q.Encode()
 }
 
 // submitPasskey signs in the user who answered the page's challenge. A second factor is not required, because possession of the
@@ -302,7 +307,7 @@ func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next 
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}
-	browser.RemoveCookie(w, browser.SessionCookie)
+	browser.RemoveSession(w)
 	return cmp.Or(target, next), nil
 }
 
