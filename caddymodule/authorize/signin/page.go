@@ -84,7 +84,7 @@ func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oaut
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.username(req), OtherPerson: isOtherPerson(p)})
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.initialUsername(req, p), OtherPerson: isOtherPerson(p)})
 	}
 }
 
@@ -168,7 +168,16 @@ func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods
 	return user, err
 }
 
-// username returns the initial user name of the form.
+// initialUsername returns the user name of a page that is opened. For another person, it is the one in the page's URL, because that
+// of the request may be the previous person's.
+func (e *signInPage) initialUsername(req *Request, p oauth2.Parameters) string {
+	if isOtherPerson(p) {
+		return p.Get("login_hint")
+	}
+	return e.username(req)
+}
+
+// username returns the user name that the request suggests.
 func (e *signInPage) username(req *Request) string {
 	if req.Parameters.LoginHint == "" && len(req.Parameters.Subjects) == 1 && e.accounts.Directory.User(req.Parameters.Subjects[0]) != nil {
 		return req.Parameters.Subjects[0]
@@ -195,11 +204,13 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	})
 }
 
-// providerURL returns the URL that starts a sign-in at a provider with a sealed request.
+// providerURL returns the URL that starts a sign-in at a provider with a sealed request. For another person, it has an empty
+// login_hint, because that of the request may be the previous person's.
 func providerURL(p *people.Provider, sealed string, otherPerson bool) string {
 	q := url.Values{"request": {sealed}}
 	if otherPerson {
 		q.Set(otherAccountParam, "")
+		q.Set("login_hint", "")
 	}
 	return endpoint.Login + "/" + p.Key + "?" + q.Encode()
 }

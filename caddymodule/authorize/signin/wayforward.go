@@ -151,7 +151,7 @@ func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) 
 		again = restartable.restart
 	}
 	signedIn := f.Header.person(r)
-	message := errorMessage(r, err, again.query)
+	message := errorMessage(r, err, signedIn, again.query)
 	var address string
 	message.Next, message.Back, address = f.wayForward(w, r, err, signedIn, again)
 	f.Site.Show(w, r, page.View{
@@ -161,11 +161,11 @@ func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 // errorMessage returns the message for an error, without links.
-func errorMessage(r *http.Request, err error, query string) page.Message {
+func errorMessage(r *http.Request, err error, signedIn *session.SignedInPerson, query string) page.Message {
 	var own *oauth2.Error
 	e := oauth2.AsError(err)
 	switch {
-	case e.IsUserCorrectable && query != "" && !browser.HasID(r):
+	case e.IsUserCorrectable && query != "" && signedIn == nil && !browser.HasID(r):
 		return page.Message{Title: page.T("Start again"), Text: page.T("Your browser sent no cookies. Allow cookies for this site, or use the browser in which you opened the app.")}
 	case e.IsUserCorrectable:
 		return page.Message{Title: page.T("Start again"), Text: page.ErrorText(e)}

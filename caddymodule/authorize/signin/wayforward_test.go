@@ -265,6 +265,40 @@ func TestStaleSecondFactorPage(t *testing.T) {
 	}
 }
 
+// After "Not you?", neither the sign-in page nor the provider suggests the first person.
+func TestNotYouForgetsHint(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	b.SignInAlice(authorizetest.Request(nil))
+	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "login_hint": {"alice"}})))
+	page, _ = b.OpenForm(b.Post("/oauth2/login", notYou(page)))
+	authorizetest.Equal(t, authorizetest.FieldValue(t, page, "username"), "")
+	authorizetest.Equal(t, authorizetest.Location(t, b.Get(links(page)["General Hospital"])).Query().Get("login_hint"), "")
+}
+
+// A page for a person who is not admitted names someone who has signed in since.
+func TestRefusedPageNamesPresentPerson(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), func(idp *people.IdentityProvider, _ *authorize.Config) {
+		idp.Allow = []people.AllowRule{{Claim: "email", Value: "nobody@hospital.example"}}
+	}))
+	b.SignIn(authorizetest.Request(nil), "bob", "other")
+	refused := b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}})))
+	authorizetest.WantText(t, authorizetest.Body(t, refused), "You don’t have access", "Signed in as <strong>bob</strong>")
+}
+
+// A browser that lost the cookie with its id, but not that of its session, is not told to allow cookies.
+func TestErrorPageWithoutBrowserID(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.SignInAlice(authorizetest.Request(nil))
+	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+	b.Cookies = map[string]string{"__Host-fhir-session": b.Cookies["__Host-fhir-session"]}
+	text := authorizetest.Body(t, b.Post("/oauth2/login", notYou(page)))
+	authorizetest.WantText(t, text, "Signed in as <strong>Alice Adams</strong>", "This sign-in page has expired or was opened in another browser.")
+}
+
 // A callback without its sign-in starts its own request again, not one of another tab or one from before a sign-out.
 func TestLostCallbackOfOtherRequest(t *testing.T) {
 	t.Parallel()
