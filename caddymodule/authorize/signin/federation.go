@@ -47,7 +47,7 @@ type federation struct {
 // start redirects the browser to a provider. The sealed request is from a link on the sign-in page
 // or from [signInPage.signInURL].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
+	req, err := f.requests.unseal(r, oauth2.Parameters(r.URL.Query()))
 	if err == nil {
 		err = f.checkPerson(r, p, req)
 	}
@@ -164,7 +164,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 		err = errNoPendingSignIn // the response is from another provider, which indicates a mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
-		f.renderer.ShowError(w, r, WithRestart(err, lastRequest(f.renderer.Sealer, r, q.Get("state"))))
+		f.renderer.ShowError(w, r, withRestart(err, lastRequest(f.renderer.Sealer, r, q.Get("state"))))
 		return
 	}
 	req, err := f.requests.restore(r.Context(), response.pending.Query)
@@ -219,7 +219,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 	switch {
 	case errors.Is(err, errResponseUsed):
-		f.renderer.ShowError(w, r, WithRestart(err, req.Query))
+		f.renderer.ShowError(w, r, withRestart(err, restart{byOtherPerson: req.byOtherPerson, query: req.Query}))
 	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.Parameters.HasPrompt("none"):
 		f.rejections.redirect(w, r, p, req, response.identity)
 	case err != nil:
@@ -349,7 +349,7 @@ func (p pendingSignIn) setCookie(sealer *browser.Sealer, w http.ResponseWriter, 
 	if err != nil {
 		return err
 	}
-	if err := rememberRequest(sealer, w, r, p.Request.State, p.Query); err != nil {
+	if err := rememberRequest(sealer, w, r, p.Request.State, restart{byOtherPerson: p.Request.SwitchAccount, query: p.Query}); err != nil {
 		return err
 	}
 	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)

@@ -72,7 +72,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 
 // serveRequest handles the page of a sealed request.
 func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	req, err := e.requests.unseal(r, p.Get("request"))
+	req, err := e.requests.unseal(r, p)
 	switch {
 	case e.renderer.RejectIfError(w, r, req, err):
 	case p.Get("decision") == "deny":

@@ -77,11 +77,10 @@ func recoverQuery(sealer *browser.Sealer, r *http.Request, purpose, sealed strin
 // maxLastRequest is the maximum size of [browser.LastRequestCookie] in bytes, because browsers send it with every request.
 const maxLastRequest = 2000
 
-// rememberRequest stores the query of a request that continues at a provider. The provider's response may come twice or after the
-// end of the sign-in, when its own cookie is gone. The query is bound to the state, because another tab may start a sign-in for
-// another app.
-func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, state, query string) error {
-	sealed, err := sealer.Seal(w, r, browser.LastRequestCookie, pendingCookieName(state)+" "+query)
+// rememberRequest stores a request that continues at a provider. The provider's response may come twice or after the end of the
+// sign-in, when its own cookie is gone. The request is bound to the state, because another tab may start a sign-in for another app.
+func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, state string, again restart) error {
+	sealed, err := sealer.Seal(w, r, browser.LastRequestCookie, pendingCookieName(state)+" "+again.encode())
 	if err != nil || len(sealed) > maxLastRequest {
 		return err
 	}
@@ -91,17 +90,17 @@ func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Requ
 	return nil
 }
 
-// lastRequest returns the query stored by rememberRequest for the state, or "".
-func lastRequest(sealer *browser.Sealer, r *http.Request, state string) string {
+// lastRequest returns the request stored by rememberRequest for the state, or the zero value.
+func lastRequest(sealer *browser.Sealer, r *http.Request, state string) restart {
 	c, err := r.Cookie(browser.LastRequestCookie)
 	if err != nil {
-		return ""
+		return restart{}
 	}
-	name, query, _ := strings.Cut(sealer.Recover(r.Context(), browser.LastRequestCookie, c.Value), " ")
+	name, text, _ := strings.Cut(sealer.Recover(r.Context(), browser.LastRequestCookie, c.Value), " ")
 	if name != pendingCookieName(state) {
-		return ""
+		return restart{}
 	}
-	return query
+	return decodeRestart(text)
 }
 
 // SessionHeader shows the signed-in person at the top of pages, with the button "Not you?". The button signs the person out and

@@ -265,6 +265,40 @@ func TestStaleSecondFactorPage(t *testing.T) {
 	}
 }
 
+// Someone who pressed "Not you?" does not become the first person by a page that has expired in the meantime.
+func TestSwitchSurvivesExpiry(t *testing.T) {
+	t.Parallel()
+	for name, expire := range map[string]func(b *authorizetest.Browser, signIn *url.URL, p *providertest.Provider) *http.Response{
+		"sign-in page": func(b *authorizetest.Browser, signIn *url.URL, _ *providertest.Provider) *http.Response {
+			authorizetest.ReplaceBrowserCookies(b)
+			return b.Get(signIn.RequestURI())
+		},
+		"form": func(b *authorizetest.Browser, signIn *url.URL, _ *providertest.Provider) *http.Response {
+			form := authorizetest.ReadForm(authorizetest.Body(b.T, b.Get(signIn.RequestURI()))).Fields
+			authorizetest.ReplaceBrowserCookies(b)
+			return b.Post("/oauth2/login", form)
+		},
+		"callback": func(b *authorizetest.Browser, signIn *url.URL, p *providertest.Provider) *http.Response {
+			at := authorizetest.Location(b.T, b.Get(links(authorizetest.Body(b.T, b.Get(signIn.RequestURI())))["General Hospital"]))
+			denied := "/oauth2/callback/hospital?" + url.Values{"error": {"access_denied"}, "state": {at.Query().Get("state")}, "iss": {p.Issuer}}.Encode()
+			b.Get(denied)
+			return b.Get(denied)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			leave := pressNotYou(t, b)
+			signIn := authorizetest.Location(t, b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(leave.Query().Get("state"))))
+			lost := expire(b, signIn, p)
+			authorizetest.WantStatus(t, lost, http.StatusBadRequest)
+			if prompt := providerPrompt(t, b, p, links(authorizetest.Body(t, lost))["Sign in to The App again"]); !strings.Contains(prompt, "login") {
+				t.Errorf("prompt %q", prompt)
+			}
+		})
+	}
+}
+
 // After "Not you?", neither the sign-in page nor the provider suggests the first person.
 func TestNotYouForgetsHint(t *testing.T) {
 	t.Parallel()
