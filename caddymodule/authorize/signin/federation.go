@@ -124,7 +124,7 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 		problem.TryAgain = providerURL(p, sealed, req.byOtherPerson)
 	}
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: sealed, Username: f.signInPage.username(req), Problem: problem, OtherPerson: req.byOtherPerson,
+		Request: sealed, Username: f.signInPage.initialUsername(req, oauth2.Parameters(r.URL.Query())), Problem: problem, OtherPerson: req.byOtherPerson,
 	})
 }
 

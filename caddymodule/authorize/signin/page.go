@@ -171,7 +171,7 @@ func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods
 // initialUsername returns the user name of a page that is opened. For another person, it is the one in the page's URL, because that
 // of the request may be the previous person's.
 func (e *signInPage) initialUsername(req *Request, p oauth2.Parameters) string {
-	if isOtherPerson(p) {
+	if req.byOtherPerson {
 		return p.Get("login_hint")
 	}
 	return e.username(req)

@@ -308,7 +308,12 @@ func TestNotYouForgetsHint(t *testing.T) {
 	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "login_hint": {"alice"}})))
 	page, _ = b.OpenForm(b.Post("/oauth2/login", notYou(page)))
 	authorizetest.Equal(t, authorizetest.FieldValue(t, page, "username"), "")
-	authorizetest.Equal(t, authorizetest.Location(t, b.Get(links(page)["General Hospital"])).Query().Get("login_hint"), "")
+	link := links(page)["General Hospital"]
+	authorizetest.Equal(t, authorizetest.Location(t, b.Get(link)).Query().Get("login_hint"), "")
+	p.Change(func(s *providertest.Settings) { s.IDToken = providertest.WrongIssuer })
+	down := authorizetest.Body(t, b.Follow(b.Get(link)))
+	authorizetest.WantText(t, down, "General Hospital is unavailable right now.")
+	authorizetest.Equal(t, authorizetest.FieldValue(t, down, "username"), "", "after an outage")
 }
 
 // A page for a person who is not admitted names someone who has signed in since.
