@@ -53,6 +53,12 @@ func RemoveCookie(w http.ResponseWriter, name string) {
 	http.SetCookie(w, c)
 }
 
+// RemoveSession deletes the session's cookie and the last request, which may name the person.
+func RemoveSession(w http.ResponseWriter) {
+	RemoveCookie(w, SessionCookie)
+	RemoveCookie(w, LastRequestCookie)
+}
+
 const (
 	chunkSize = 3960 // bytes; with its name and attributes, a cookie stays below the browsers' limit of 4096 bytes
 

@@ -57,7 +57,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		err = req.checkProtection()
 	}
 	if !e.renderer.RejectIfError(w, r, req.signInRequest(), err) {
-		e.authorizeOrSignIn(w, r, req)
+		e.signIn.ContinueOrBegin(w, r, &req.signIn)
 	}
 }
 
@@ -77,27 +77,6 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 		return
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
-}
-
-func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
-	signedIn, err := e.signIn.Current(r, &req.signIn)
-	var otherUser *session.SignedInPerson
-	if err == nil && signedIn == nil {
-		otherUser, err = e.signIn.FindOtherUser(r, &req.signIn)
-	}
-	switch {
-	case err != nil:
-		req.signIn.Purpose.Reject(w, r, err)
-	case otherUser != nil: // shows the account page, because any site may have sent the browser here and must not be able to sign the user out
-		redirectToPage(e.renderer, w, r, endpoint.SelectAccount, req, otherUser)
-	case signedIn == nil:
-		e.signIn.Begin(w, r, &req.signIn)
-	case e.signIn.Renewal.RespondIfNeeded(w, r, &req.signIn, signedIn):
-	case req.signIn.Parameters.HasPrompt("select_account"):
-		redirectToPage(e.renderer, w, r, endpoint.SelectAccount, req, signedIn)
-	default:
-		e.authorizer.authorize(w, r, req, signedIn)
-	}
 }
 
 // authorizer sends authorization responses once the person has signed in.
@@ -120,6 +99,9 @@ func (a *authorizer) check(ctx context.Context, query string) (*authorizationReq
 	req, err := a.requests.check(ctx, query)
 	if req != nil {
 		req.signIn.Purpose = authorizationPurpose{a, req}
+		req.signIn.ChooseAccount = func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+			redirectToPage(a.renderer, w, r, endpoint.SelectAccount, req, signedIn)
+		}
 	}
 	return req, err
 }
@@ -139,7 +121,7 @@ type authorizationPurpose struct {
 // Continue implements [signin.Purpose].
 func (a authorizationPurpose) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	if a.request.signIn.SessionRenewed && a.request.signIn.Parameters.HasPrompt("select_account") {
-		redirectToPage(a.authorizer.renderer, w, r, endpoint.SelectAccount, a.request, signedIn)
+		a.request.signIn.ChooseAccount(w, r, signedIn)
 		return
 	}
 	a.authorizer.authorize(w, r, a.request, signedIn)

@@ -392,6 +392,16 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	}
 }
 
+// The link that starts a request for another person again shows the account page, as the request did.
+func TestRestartForAnotherPerson(t *testing.T) {
+	t.Parallel()
+	_, b := sharedComputer(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
+	_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"login"}, "login_hint": {"bob"}})))
+	failed := authorizetest.Body(t, b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "")))
+	page, _ := b.OpenForm(b.Get(linkTo(t, failed, "Sign in to The App again")))
+	authorizetest.WantText(t, page, "Continue as alice", "Use another account")
+}
+
 // A login_hint, which any site can send, does not end the session by itself, and the current user can sign in again.
 func TestLoginHintKeepsSession(t *testing.T) {
 	t.Parallel()

@@ -176,6 +176,29 @@ func TestStalePageStartsAgain(t *testing.T) {
 	}
 }
 
+// A link that starts a request again works only for the person named next to it. Otherwise, it names the present person first.
+func TestRestartLinkOfFirstPerson(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*authorizetest.Browser){
+		"of alice": func(b *authorizetest.Browser) {
+			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+		},
+		"of nobody": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := newWard(t)
+			signInBob(b)
+			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+			change(b)
+			stale := authorizetest.Body(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
+			signInBob(b)
+			page := authorizetest.Body(t, b.Get(linkTo(t, stale, "Sign in to The App again")))
+			authorizetest.WantText(t, page, "Signed in as <strong>bob</strong>", "This page is from an earlier session.")
+			wantBob(b, b.Get(linkTo(t, page, "Sign in to The App again")))
+		})
+	}
+}
+
 // A page that can no longer be used starts its request again, or returns to the app with an error, however the page was lost.
 func TestLostPages(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,10 @@ type federation struct {
 // start redirects the browser to a provider. The sealed request is from a link on the sign-in page
 // or from [signInPage.signInURL].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
+	req, err := f.requests.unseal(r, oauth2.Parameters(r.URL.Query()))
+	if err == nil {
+		err = f.checkPerson(r, p, req)
+	}
 	switch {
 	case f.renderer.RejectIfError(w, r, req, err):
 	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
@@ -57,9 +60,18 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
+// checkPerson requests the sign-in of another person if someone has signed in at the provider since the sign-in page was opened.
+// The page does not name that person, whom the provider would sign in again.
+func (f *federation) checkPerson(r *http.Request, p *people.Provider, req *Request) error {
+	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
+	if stored != nil && stored.Provider == p.Key && stored.SID != req.sid {
+		req.byOtherPerson = true
+	}
+	return err
+}
+
 // redirectToProvider redirects the browser with an authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
-	otherPerson := r.URL.Query().Has(otherAccountParam)
 	hint := req.Parameters.LoginHint
 	if r.URL.Query().Has("login_hint") { // the address typed on the page, or empty for a sign-in of another person
 		hint = r.URL.Query().Get("login_hint")
@@ -67,7 +79,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	acrValues, essential := req.providerACR(p)
 	pending := newPendingSignIn(p, req.Query)
 	ask := &pending.Request
-	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, otherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
+	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, req.byOtherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
 	target, providerErr := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := providerErr
@@ -102,17 +114,17 @@ func (f *federation) showsOutage(p *people.Provider, req *Request, err error) bo
 // that tries again.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
 	f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
-	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	sealed, err := f.renderer.sealRequest(w, r, req.Query)
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
 		return
 	}
 	problem := page.SignInProblem{ProviderDown: p.Name}
 	if !req.hasOtherMethod(f.accounts.SignInMethods(req.Destination.Providers), p) {
-		problem.TryAgain = endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(sealed)
+		problem.TryAgain = providerURL(p, sealed, req.byOtherPerson)
 	}
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: sealed, Username: f.signInPage.username(req), Problem: problem, OtherPerson: r.URL.Query().Has(otherAccountParam),
+		Request: sealed, Username: f.signInPage.initialUsername(req, oauth2.Parameters(r.URL.Query())), Problem: problem, OtherPerson: req.byOtherPerson,
 	})
 }
 
@@ -152,11 +164,12 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 		err = errNoPendingSignIn // the response is from another provider, which indicates a mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
-		f.renderer.ShowError(w, r, WithRestart(err, lastRequest(f.renderer.Sealer, r)))
+		f.renderer.ShowError(w, r, withRestart(err, lastRequest(f.renderer.Sealer, r, q.Get("state"))))
 		return
 	}
 	req, err := f.requests.restore(r.Context(), response.pending.Query)
 	if req != nil {
+		req.byOtherPerson = response.pending.Request.SwitchAccount
 		req.SingleUse = &SingleUseValue{After: func() error {
 			response.isComplete = true
 			browser.RemoveChunkedCookie(w, r, pendingCookieName(response.pending.Request.State))
@@ -206,7 +219,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 	switch {
 	case errors.Is(err, errResponseUsed):
-		f.renderer.ShowError(w, r, WithRestart(err, req.Query))
+		f.renderer.ShowError(w, r, withRestart(err, restart{byOtherPerson: req.byOtherPerson, query: req.Query}))
 	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.Parameters.HasPrompt("none"):
 		f.rejections.redirect(w, r, p, req, response.identity)
 	case err != nil:
@@ -343,7 +356,7 @@ func (p pendingSignIn) setCookie(sealer *browser.Sealer, w http.ResponseWriter, 
 	if err != nil {
 		return err
 	}
-	if err := rememberRequest(sealer, w, r, p.Query); err != nil {
+	if err := rememberRequest(sealer, w, r, p.Request.State, restart{byOtherPerson: p.Request.SwitchAccount, query: p.Query}); err != nil {
 		return err
 	}
 	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)
@@ -481,7 +494,7 @@ func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejecti
 // signOut signs the person out at the provider and starts another sign-in there. If there is no end_session_endpoint, the
 // provider is only asked to let the person select another account.
 func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, rejected rejection) {
-	sealed, err := f.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	sealed, err := f.renderer.sealRequest(w, r, req.Query)
 	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccountParam: {""}, "login_hint": {""}}.Encode()
 	var target string
 	if err == nil {

@@ -48,7 +48,7 @@ func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Requ
 	if p != nil {
 		path += "/" + p.Key
 	}
-	sealed, err := e.renderer.Sealer.Seal(w, r, loginPurpose, req.Query)
+	sealed, err := e.renderer.sealRequest(w, r, req.Query)
 	q := url.Values{"request": {sealed}}
 	maps.Copy(q, further)
 	return path + "?" + q.Encode(), err
@@ -72,7 +72,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 
 // serveRequest handles the page of a sealed request.
 func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	req, err := e.requests.unseal(r, p.Get("request"))
+	req, err := e.requests.unseal(r, p)
 	switch {
 	case e.renderer.RejectIfError(w, r, req, err):
 	case p.Get("decision") == "deny":
@@ -84,7 +84,7 @@ func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oaut
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.username(req), OtherPerson: isOtherPerson(p)})
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.initialUsername(req, p), OtherPerson: isOtherPerson(p)})
 	}
 }
 
@@ -168,7 +168,16 @@ func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods
 	return user, err
 }
 
-// username returns the initial user name of the form.
+// initialUsername returns the user name of a page that is opened. For another person, it is the one in the page's URL, because that
+// of the request may be the previous person's.
+func (e *signInPage) initialUsername(req *Request, p oauth2.Parameters) string {
+	if req.byOtherPerson {
+		return p.Get("login_hint")
+	}
+	return e.username(req)
+}
+
+// username returns the user name that the request suggests.
 func (e *signInPage) username(req *Request) string {
 	if req.Parameters.LoginHint == "" && len(req.Parameters.Subjects) == 1 && e.accounts.Directory.User(req.Parameters.Subjects[0]) != nil {
 		return req.Parameters.Subjects[0]
@@ -187,16 +196,23 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	data.OffersPassword, data.ForgotPassword = methods.Local, e.renderer.Site.ForgotPassword()
 	for _, p := range methods.Providers {
-		q := url.Values{"request": {data.Request}}
-		if data.OtherPerson {
-			q.Set(otherAccountParam, "")
-		}
-		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?" + q.Encode(), Icon: e.renderer.Site.IconURL(p.Key)})
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: providerURL(p, data.Request, data.OtherPerson), Icon: e.renderer.Site.IconURL(p.Key)})
 		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
 	e.renderer.Show(w, r, req, page.View{
 		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data, Policy: page.Policy{Images: data.Links.Images()},
 	})
+}
+
+// providerURL returns the URL that starts a sign-in at a provider with a sealed request. For another person, it has an empty
+// login_hint, because that of the request may be the previous person's.
+func providerURL(p *people.Provider, sealed string, otherPerson bool) string {
+	q := url.Values{"request": {sealed}}
+	if otherPerson {
+		q.Set(otherAccountParam, "")
+		q.Set("login_hint", "")
+	}
+	return endpoint.Login + "/" + p.Key + "?" + q.Encode()
 }
 
 // submitPasskey signs in the user who answered the page's challenge. A second factor is not required, because possession of the
@@ -302,7 +318,7 @@ func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next 
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}
-	browser.RemoveCookie(w, browser.SessionCookie)
+	browser.RemoveSession(w)
 	return cmp.Or(target, next), nil
 }
 

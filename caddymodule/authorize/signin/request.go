@@ -35,6 +35,13 @@ type Request struct {
 	FactorsRequested bool // all requested factors have been requested from the person
 	SessionRenewed   bool // whether the session was renewed for this request; required pages have not been shown yet
 	justSignedIn     bool // signed in with all enrolled factors
+
+	// ChooseAccount shows the page on which the signed-in person continues or lets another person sign in. It is nil for pages of
+	// the gateway.
+	ChooseAccount func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson)
+
+	sid           string // session in which the sign-in page was opened; "" if nobody was signed in
+	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
 }
 
 // MarkUsed executes the steps in before, then marks the single-use value as used in a separate step.
@@ -258,17 +265,17 @@ func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	renderer.Trail.RecordRejection(r, audit.Event{Kind: audit.KindSignIn, Err: err})
 	message := page.Message{Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk.")}
-	message.Next, _ = renderer.restartLinks(w, r, v.request.Query)
+	signedIn := v.request.SignedIn // signed in by this request, which has no session cookie yet
+	if signedIn == nil {
+		signedIn = renderer.Header.person(r)
+	}
+	message.Next, _, _ = renderer.restartLinks(w, r, signedIn, restart{byOtherPerson: v.request.byOtherPerson, query: v.request.Query})
 	status := e.HTTPStatus()
 	if errors.Is(err, errMissingFactor) {
 		message, status = SecondFactorMessage(), http.StatusForbidden
 	}
-	header := renderer.Header.Current(w, r, v.request.Query)
-	if v.request.SignedIn != nil { // signed in by this request, which has no session cookie yet
-		header = renderer.Header.For(w, r, v.request.SignedIn, v.request.Query)
-	}
 	renderer.Site.Show(w, r, page.View{
-		Template: "message", Status: status, Data: message, SignedIn: header, Policy: page.Policy{FormAction: renderer.FormAction()},
+		Template: "message", Status: status, Data: message, SignedIn: renderer.Header.For(w, r, signedIn, v.request.Query), Policy: page.Policy{FormAction: renderer.FormAction()},
 	})
 }
 
@@ -295,12 +302,20 @@ func (o *requestRestorer) restore(ctx context.Context, text string) (*Request, e
 }
 
 // unseal unseals the request of a sign-in page.
-func (o *requestRestorer) unseal(r *http.Request, sealed string) (*Request, error) {
-	query, err := o.renderer.Unseal(r, loginPurpose, sealed)
+func (o *requestRestorer) unseal(r *http.Request, p oauth2.Parameters) (*Request, error) {
+	text, err := o.renderer.Unseal(r, loginPurpose, p.Get("request"))
 	if err != nil {
-		return nil, WithRestart(err, o.renderer.Sealer.Recover(r.Context(), loginPurpose, sealed))
+		text = o.renderer.Sealer.Recover(r.Context(), loginPurpose, p.Get("request"))
 	}
-	return o.restore(r.Context(), query)
+	sid, query, _ := strings.Cut(text, " ")
+	if err != nil {
+		return nil, withRestart(err, restart{byOtherPerson: isOtherPerson(p), query: query})
+	}
+	req, err := o.restore(r.Context(), query)
+	if req != nil {
+		req.sid, req.byOtherPerson = sid, isOtherPerson(p)
+	}
+	return req, err
 }
 
 // provider returns the provider to use if the person does not have to choose, or nil. It is the requested provider, the

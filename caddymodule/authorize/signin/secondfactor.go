@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,8 @@ type secondFactor struct {
 	limiter  *lockout.Limiter
 	factors  *factor.Factors
 	start    *sessionStarter
-	begin    func(w http.ResponseWriter, r *http.Request, req *Request, parameters url.Values) // [SignIn.begin]
+
+	beginAsNext func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.beginAsNext]
 }
 
 // require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
@@ -88,7 +88,7 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
 	case p.Get("decision") == "other":
-		f.begin(w, r, pending.req, url.Values{otherAccountParam: {""}, "login_hint": {""}})
+		f.beginAsNext(w, r, pending.req)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
@@ -301,7 +301,7 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	case !has(requested) && can(requested) && !req.FactorsRequested && !noPages:
 		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	case s.providerMaySupply(req, signedIn, !has(required) && !can(required), !has(requested) && !can(requested)):
-		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
+		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, signedIn.SID+" "+req.Query)
 	case has(required):
 		return false
 	case can(required) && noPages:

@@ -75,7 +75,7 @@ func New(c Config) *SignIn {
 	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, renderer: c.Renderer, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
-	page.switchPerson, second.begin = s.switchPerson, s.begin
+	page.switchPerson, second.beginAsNext = s.switchPerson, s.beginAsNext
 	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
 		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
@@ -101,26 +101,35 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		req, err := s.pageRequests.parse(r.URL.RawQuery)
 		if !s.renderer.RejectIfError(w, r, req, err) {
-			s.continueOrBegin(w, r, req)
+			s.ContinueOrBegin(w, r, req)
 		}
 	}
 }
 
-// continueOrBegin continues a request with the browser's session, or begins a sign-in if the request needs one.
-func (s *SignIn) continueOrBegin(w http.ResponseWriter, r *http.Request, req *Request) {
-	signedIn, err := s.Current(r, req)
+// ContinueOrBegin continues a request with the browser's session, or begins a sign-in if the request needs one.
+func (s *SignIn) ContinueOrBegin(w http.ResponseWriter, r *http.Request, req *Request) {
+	signedIn, err := s.current(r, req)
+	var otherUser *session.SignedInPerson
+	if err == nil && signedIn == nil && req.ChooseAccount != nil {
+		otherUser, err = s.findOtherUser(r, req)
+	}
 	switch {
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
+	case otherUser != nil: // shows the account page, because any site may have sent the browser here and must not be able to sign the user out
+		req.ChooseAccount(w, r, otherUser)
 	case signedIn == nil:
 		s.Begin(w, r, req)
-	case !s.Renewal.RespondIfNeeded(w, r, req, signedIn):
+	case s.Renewal.RespondIfNeeded(w, r, req, signedIn):
+	case req.ChooseAccount != nil && req.Parameters.HasPrompt("select_account"):
+		req.ChooseAccount(w, r, signedIn)
+	default:
 		req.Purpose.Continue(w, r, signedIn)
 	}
 }
 
-// Current returns the signed-in person if the session satisfies the request, otherwise nil.
-func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedInPerson, error) {
+// current returns the signed-in person if the session satisfies the request, otherwise nil.
+func (s *SignIn) current(r *http.Request, req *Request) (*session.SignedInPerson, error) {
 	signedIn, err := s.sessions.CurrentPerson(r)
 	if err != nil || signedIn == nil || !req.acceptsSession(s.accounts.SignInMethods(req.Destination.Providers), signedIn) {
 		return nil, err
@@ -130,12 +139,12 @@ func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedInPerson
 
 // Begin redirects the browser to the sign-in page, or directly to the only identity provider.
 func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.begin(w, r, req, nil)
+	s.begin(w, r, req, nil, false)
 }
 
-// FindOtherUser returns the signed-in person of an identity provider if the request is for another person who would sign in at
+// findOtherUser returns the signed-in person of an identity provider if the request is for another person who would sign in at
 // the same provider. Otherwise, it returns nil.
-func (s *SignIn) FindOtherUser(r *http.Request, req *Request) (*session.SignedInPerson, error) {
+func (s *SignIn) findOtherUser(r *http.Request, req *Request) (*session.SignedInPerson, error) {
 	if req.Parameters.HasPrompt("none") || req.Parameters.LoginHint == "" && req.Parameters.Subjects == nil {
 		return nil, nil
 	}
@@ -151,7 +160,7 @@ func (s *SignIn) FindOtherUser(r *http.Request, req *Request) (*session.SignedIn
 
 // BeginAgain starts a new sign-in of the signed-in person, regardless of login_hint.
 func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.begin(w, r, req, url.Values{"login_hint": {""}})
+	s.begin(w, r, req, url.Values{"login_hint": {""}}, false)
 }
 
 // BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider and at the
@@ -161,16 +170,22 @@ func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Reque
 	if matchesHint(current, hint) {
 		hint = ""
 	}
-	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {hint}})
+	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {hint}}, true)
+}
+
+// beginAsNext starts a sign-in of another person than the previous one, who has no session. Any session belongs to someone else
+// and continues.
+func (s *SignIn) beginAsNext(w http.ResponseWriter, r *http.Request, req *Request) {
+	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {""}}, false)
 }
 
 // begin redirects the browser to the sign-in with further parameters.
-func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values) {
+func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values, endsSession bool) {
 	next, err := s.page.signInURL(w, r, req, q)
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
-	if err == nil && q.Has(otherAccountParam) {
+	if err == nil && endsSession {
 		next, err = s.accountSwitch.endSession(w, r, next)
 	}
 	if err != nil {
@@ -210,7 +225,8 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 // redirect to an app that has abandoned its request.
 const PageLifetime = time.Hour
 
-// loginPurpose is the sealing purpose of requests for the sign-in page.
+// loginPurpose is the sealing purpose of requests for the sign-in page. The text is the sid of the browser's session, which may
+// be "", a space, and the query of the request.
 const loginPurpose = "login"
 
 // ErrPageExpired means that a page has expired or was opened in another browser.
@@ -250,8 +266,8 @@ type Renderer struct {
 
 // Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and the addresses in further.
 func (f *Renderer) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
-	if req.SignedIn != nil {
-		v.SignedIn = f.Header.For(w, r, req.SignedIn, req.Query)
+	if v.SignedIn = f.Header.For(w, r, req.SignedIn, req.Query); v.SignedIn == nil {
+		v.SignedIn = f.Header.Current(w, r, req.Query)
 	}
 	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.Parameters.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
@@ -305,6 +321,19 @@ func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *R
 		return
 	}
 	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
+}
+
+// sealRequest seals a request for the sign-in page.
+func (f *Renderer) sealRequest(w http.ResponseWriter, r *http.Request, query string) (string, error) {
+	stored, err := f.Header.Sessions.FindByBrowser(r)
+	if err != nil {
+		return "", err
+	}
+	sid := ""
+	if stored != nil {
+		sid = stored.SID
+	}
+	return f.Sealer.Seal(w, r, loginPurpose, sid+" "+query)
 }
 
 // Unseal unseals a text that was sealed for a page and this browser. Otherwise, the error is [ErrPageExpired].

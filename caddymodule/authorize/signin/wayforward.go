@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -17,26 +18,49 @@ import (
 
 // Sealing purposes of links and buttons that start a request again.
 const (
-	restartPurpose = "restart" // text: query of the request
+	restartPurpose = "restart" // text: encoded restart
 	switchPurpose  = "switch"  // text: sid of the session, a space, and the query of the request
 )
 
-// restartableError is an error after which the person can start the request with the given query again.
-type restartableError struct {
-	error
-	query string
+// restart is a request that a link starts again.
+type restart struct {
+	sid           string // session of the person named on the page of the link; "" if nobody was signed in
+	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
+	query         string // query of the request
 }
 
-// Unwrap returns the error without the query.
+// encode returns the text to seal. [decodeRestart] is the inverse.
+func (a restart) encode() string {
+	return a.sid + " " + strconv.FormatBool(a.byOtherPerson) + " " + a.query
+}
+
+func decodeRestart(text string) restart {
+	sid, text, _ := strings.Cut(text, " ")
+	other, query, _ := strings.Cut(text, " ")
+	return restart{sid, other == "true", query}
+}
+
+// restartableError is an error after which the person can start a request again.
+type restartableError struct {
+	error
+	restart restart
+}
+
+// Unwrap returns the error without the request.
 func (e *restartableError) Unwrap() error { return e.error }
 
 // WithRestart adds the query of a request to an error, so that [Renderer.ShowError] can offer to start the request again. The
-// error is unchanged if the query is "".
+// error is unchanged if the query is "". If the page's session has ended, e.g. by "Not you?", the request starts again as another
+// person's.
 func WithRestart(err error, query string) error {
-	if err == nil || query == "" {
+	return withRestart(err, restart{byOtherPerson: errors.Is(err, errSignedOut), query: query})
+}
+
+func withRestart(err error, again restart) error {
+	if err == nil || again.query == "" {
 		return err
 	}
-	return &restartableError{err, query}
+	return &restartableError{err, again}
 }
 
 // recoverQuery returns the query in sealed JSON of any age and browser, or "".
@@ -53,10 +77,10 @@ func recoverQuery(sealer *browser.Sealer, r *http.Request, purpose, sealed strin
 // maxLastRequest is the maximum size of [browser.LastRequestCookie] in bytes, because browsers send it with every request.
 const maxLastRequest = 2000
 
-// rememberRequest stores the query of a request that continues at a provider. The provider's response may come twice or after the
-// end of the sign-in, when its own cookie is gone.
-func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, query string) error {
-	sealed, err := sealer.Seal(w, r, browser.LastRequestCookie, query)
+// rememberRequest stores a request that continues at a provider. The provider's response may come twice or after the end of the
+// sign-in, when its own cookie is gone. The request is bound to the state, because another tab may start a sign-in for another app.
+func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, state string, again restart) error {
+	sealed, err := sealer.Seal(w, r, browser.LastRequestCookie, pendingCookieName(state)+" "+again.encode())
 	if err != nil || len(sealed) > maxLastRequest {
 		return err
 	}
@@ -66,13 +90,17 @@ func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Requ
 	return nil
 }
 
-// lastRequest returns the query stored by rememberRequest, or "".
-func lastRequest(sealer *browser.Sealer, r *http.Request) string {
+// lastRequest returns the request stored by rememberRequest for the state, or the zero value.
+func lastRequest(sealer *browser.Sealer, r *http.Request, state string) restart {
 	c, err := r.Cookie(browser.LastRequestCookie)
 	if err != nil {
-		return ""
+		return restart{}
 	}
-	return sealer.Recover(r.Context(), browser.LastRequestCookie, c.Value)
+	name, text, _ := strings.Cut(sealer.Recover(r.Context(), browser.LastRequestCookie, c.Value), " ")
+	if name != pendingCookieName(state) {
+		return restart{}
+	}
+	return decodeRestart(text)
 }
 
 // SessionHeader shows the signed-in person at the top of pages, with the button "Not you?". The button signs the person out and
@@ -82,9 +110,12 @@ type SessionHeader struct {
 	Sessions *session.Sessions // browser sessions
 }
 
-// For returns the header for a session. The sign-in of another person continues the request with the query. If the button cannot
-// be sealed, the header has only the name.
+// For returns the header for a session, or nil if there is none. The sign-in of another person continues the request with the
+// query. If the button cannot be sealed, the header has only the name.
 func (h *SessionHeader) For(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, query string) *page.SignedIn {
+	if signedIn == nil {
+		return nil
+	}
 	sealed, err := h.Sealer.Seal(w, r, switchPurpose, signedIn.SID+" "+query)
 	if err != nil {
 		sealed = ""
@@ -94,11 +125,16 @@ func (h *SessionHeader) For(w http.ResponseWriter, r *http.Request, signedIn *se
 
 // Current is like [SessionHeader.For] for the browser's session. It returns nil if there is none or if it cannot be read.
 func (h *SessionHeader) Current(w http.ResponseWriter, r *http.Request, query string) *page.SignedIn {
+	return h.For(w, r, h.person(r), query)
+}
+
+// person returns the person of the browser's session, or nil if there is none or if it cannot be read.
+func (h *SessionHeader) person(r *http.Request) *session.SignedInPerson {
 	signedIn, err := h.Sessions.CurrentPerson(r)
-	if signedIn == nil || err != nil {
+	if err != nil {
 		return nil
 	}
-	return h.For(w, r, signedIn, query)
+	return signedIn
 }
 
 // PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. The parameters are those of the
@@ -109,24 +145,26 @@ func PageQuery(parameters url.Values) string { return pageQueryPrefix + paramete
 // input except a request that the gateway sealed.
 func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	f.Trail.RecordRejection(r, audit.Event{Kind: auditKind(r.URL.Path), Err: err})
-	query := ""
+	var again restart
 	if restartable, ok := errors.AsType[*restartableError](err); ok {
-		query = restartable.query
+		again = restartable.restart
 	}
-	message := errorMessage(r, err, query)
-	message.Next, message.Back = f.wayForward(w, r, err, query)
+	signedIn := f.Header.person(r)
+	message := errorMessage(r, err, signedIn, again.query)
+	var address string
+	message.Next, message.Back, address = f.wayForward(w, r, err, signedIn, again)
 	f.Site.Show(w, r, page.View{
-		Template: "message", Status: oauth2.AsError(err).HTTPStatus(), Data: message, SignedIn: f.Header.Current(w, r, query),
-		Policy: page.Policy{Ancestors: f.Ancestors, FormAction: f.FormAction()},
+		Template: "message", Status: oauth2.AsError(err).HTTPStatus(), Data: message, SignedIn: f.Header.For(w, r, signedIn, again.query),
+		Policy: page.Policy{Ancestors: f.Ancestors, FormAction: f.FormAction(address)},
 	})
 }
 
 // errorMessage returns the message for an error, without links.
-func errorMessage(r *http.Request, err error, query string) page.Message {
+func errorMessage(r *http.Request, err error, signedIn *session.SignedInPerson, query string) page.Message {
 	var own *oauth2.Error
 	e := oauth2.AsError(err)
 	switch {
-	case e.IsUserCorrectable && query != "" && !browser.HasID(r):
+	case e.IsUserCorrectable && query != "" && signedIn == nil && !browser.HasID(r):
 		return page.Message{Title: page.T("Start again"), Text: page.T("Your browser sent no cookies. Allow cookies for this site, or use the browser in which you opened the app.")}
 	case e.IsUserCorrectable:
 		return page.Message{Title: page.T("Start again"), Text: page.ErrorText(e)}
@@ -140,49 +178,72 @@ func errorMessage(r *http.Request, err error, query string) page.Message {
 }
 
 // wayForward returns the links of an error page: the next step and, if an app sent the request, the way back to the app. A
-// request is started again through a sealed link, because its parameters may have been pushed or signed by the app.
-func (f *Renderer) wayForward(w http.ResponseWriter, r *http.Request, err error, query string) (next, back *page.Link) {
+// request is started again through a sealed link, because its parameters may have been pushed or signed by the app. address is
+// the app's URL, to which "Not you?" may redirect.
+func (f *Renderer) wayForward(w http.ResponseWriter, r *http.Request, err error, signedIn *session.SignedInPerson, again restart) (next, back *page.Link, address string) {
 	switch {
-	case query != "":
-		return f.restartLinks(w, r, query)
+	case again.query != "":
+		return f.restartLinks(w, r, signedIn, again)
 	case oauth2.AsError(err).HTTPStatus() >= http.StatusInternalServerError && r.Method == http.MethodGet:
-		return &page.Link{Address: r.URL.RequestURI(), Text: page.T("Try again")}, nil
+		return &page.Link{Address: r.URL.RequestURI(), Text: page.T("Try again")}, nil, ""
 	case strings.HasPrefix(r.URL.Path, endpoint.Logout):
-		return &page.Link{Address: endpoint.Logout, Text: page.T("Sign out here")}, nil
+		return &page.Link{Address: endpoint.Logout, Text: page.T("Sign out here")}, nil, ""
 	}
-	return &page.Link{Address: endpoint.Account, Text: page.T("Open your account")}, nil
+	return &page.Link{Address: endpoint.Account, Text: page.T("Open your account")}, nil, ""
 }
 
-// restartLinks returns a link that starts a request again and a link that returns to its app with access_denied.
-func (f *Renderer) restartLinks(w http.ResponseWriter, r *http.Request, query string) (next, back *page.Link) {
-	sealed, err := f.Sealer.Seal(w, r, restartPurpose, query)
+// restartLinks returns a link that starts a request again, a link that returns to its app with access_denied, and the app's URL.
+// The first link works only for the person who is named on the page.
+func (f *Renderer) restartLinks(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, again restart) (next, back *page.Link, address string) {
+	if again.sid = ""; signedIn != nil {
+		again.sid = signedIn.SID
+	}
+	link, err := f.restartURL(w, r, again)
 	if err != nil {
-		return &page.Link{Address: endpoint.Account, Text: page.T("Open your account")}, nil
+		return &page.Link{Address: endpoint.Account, Text: page.T("Open your account")}, nil, ""
 	}
-	address := endpoint.Login + "?restart=" + url.QueryEscape(sealed)
-	next = &page.Link{Address: address, Text: page.T("Start again")}
-	if req, err := f.restore(r.Context(), query); err == nil && req.Destination.ClientID != "" {
-		next.Text = page.T("Sign in to %s again", req.Destination.Title)
-		back = &page.Link{Address: address + "&decision=deny", Text: page.T("Back to %s", req.Destination.Title)}
+	next = &page.Link{Address: link, Text: page.T("Start again")}
+	req, _ := f.restore(r.Context(), again.query) // an invalid request is returned to the app, too
+	if req == nil || req.Destination.ClientID == "" {
+		return next, nil, ""
 	}
-	return next, back
+	next.Text = page.T("Sign in to %s again", req.Destination.Title)
+	return next, &page.Link{Address: link + "&decision=deny", Text: page.T("Back to %s", req.Destination.Title)}, req.Destination.Address
 }
 
-// restart continues a request from the link of an error page, as if the app had sent the request again.
+func (f *Renderer) restartURL(w http.ResponseWriter, r *http.Request, again restart) (string, error) {
+	sealed, err := f.Sealer.Seal(w, r, restartPurpose, again.encode())
+	return endpoint.Login + "?restart=" + url.QueryEscape(sealed), err
+}
+
+// restart continues a request from the link of an error page, as if the app had sent the request again. If another person has
+// signed in since, the person is asked first.
 func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	query, err := s.renderer.Unseal(r, restartPurpose, p.Get("restart"))
+	text, err := s.renderer.Unseal(r, restartPurpose, p.Get("restart"))
 	if err != nil {
-		s.renderer.ShowError(w, r, WithRestart(err, s.renderer.Sealer.Recover(r.Context(), restartPurpose, p.Get("restart"))))
+		text = s.renderer.Sealer.Recover(r.Context(), restartPurpose, p.Get("restart"))
+	}
+	again, isDenied := decodeRestart(text), p.Get("decision") == "deny"
+	var signedIn *session.SignedInPerson
+	if err == nil {
+		signedIn, err = s.sessions.CurrentPerson(r)
+	}
+	if err == nil && !isDenied && signedIn != nil && signedIn.SID != again.sid {
+		err = errOtherSession
+	}
+	if err != nil {
+		s.renderer.ShowError(w, r, withRestart(err, again))
 		return
 	}
-	req, err := s.renderer.restore(r.Context(), query)
+	req, err := s.renderer.restore(r.Context(), again.query)
 	switch {
 	case s.renderer.RejectIfError(w, r, req, err):
-	case p.Get("decision") == "deny":
+	case isDenied:
 		req.Purpose.Reject(w, r, ErrDenied)
+	case signedIn == nil && (again.byOtherPerson || again.sid != ""):
+		s.beginAsNext(w, r, req)
 	default:
-		req.SessionRenewed = true
-		s.continueOrBegin(w, r, req)
+		s.ContinueOrBegin(w, r, req)
 	}
 }
 
@@ -207,9 +268,22 @@ func (s *SignIn) switchPerson(w http.ResponseWriter, r *http.Request, sealed str
 	}
 	req, err := s.renderer.restore(r.Context(), query)
 	if err != nil { // the request has become invalid, e.g. because its launch was used
-		_, endErr := s.accountSwitch.endSession(w, r, "")
-		s.renderer.RejectIfError(w, r, req, errors.Join(err, endErr))
+		s.leaveInvalidRequest(w, r, query)
 		return
 	}
 	s.BeginAsOther(w, r, req, current)
+}
+
+// leaveInvalidRequest signs the person out, also at the identity provider. Then the link that starts the request again reports
+// its error.
+func (s *SignIn) leaveInvalidRequest(w http.ResponseWriter, r *http.Request, query string) {
+	next, err := s.renderer.restartURL(w, r, restart{query: query})
+	if err == nil {
+		next, err = s.accountSwitch.endSession(w, r, next)
+	}
+	if err != nil {
+		s.renderer.ShowError(w, r, err)
+		return
+	}
+	endpoint.Redirect(w, http.StatusFound, next)
 }

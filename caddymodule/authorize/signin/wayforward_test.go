@@ -29,14 +29,18 @@ func links(page string) map[string]string {
 	return all
 }
 
+// notYou returns the form of the page's button "Not you?".
+func notYou(page string) url.Values {
+	return url.Values{"switch": {html.UnescapeString(switchButton.FindStringSubmatch(page)[1])}}
+}
+
 // pressNotYou signs in at the provider, opens the consent page and presses "Not you?".
 func pressNotYou(t *testing.T, b *authorizetest.Browser) *url.URL {
 	t.Helper()
 	authorizetest.SignInAtProvider(b, nil)
 	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
 	authorizetest.WantText(t, page, "Signed in with General Hospital as <strong>")
-	form := url.Values{"switch": {html.UnescapeString(switchButton.FindStringSubmatch(page)[1])}}
-	return authorizetest.Location(t, b.Post("/oauth2/login", form))
+	return authorizetest.Location(t, b.Post("/oauth2/login", notYou(page)))
 }
 
 // "Not you?" also signs the person out at the identity provider, and continues at the sign-in page.
@@ -151,4 +155,234 @@ func TestSecondFactorOfAnotherPerson(t *testing.T) {
 	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)")
 	_, sealed := b.OpenForm(b.Get(links(page)["Use another account"]))
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})))
+}
+
+// providerPrompt opens a URL and follows the redirects and the sign-in page to the provider. It returns the parameter prompt.
+func providerPrompt(t *testing.T, b *authorizetest.Browser, p *providertest.Provider, target string) string {
+	t.Helper()
+	for range 5 {
+		r := b.Get(target)
+		if r.StatusCode == http.StatusOK {
+			target = links(authorizetest.Body(t, r))["General Hospital"]
+			continue
+		}
+		u := authorizetest.Location(t, r)
+		if strings.HasPrefix(u.String(), p.Issuer) {
+			return u.Query().Get("prompt")
+		}
+		target = u.RequestURI()
+	}
+	t.Fatal("no redirect to the provider")
+	return ""
+}
+
+// A button that signs the person out is pressed twice, so that the redirect to the provider's logout page is lost. The next
+// person still does not become the first.
+func TestSwitchTwice(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		open  func(*authorizetest.Browser) (page, sealed string)
+		press func(b *authorizetest.Browser, page, sealed string) *http.Response
+		again string
+	}{
+		"Not you": {func(b *authorizetest.Browser) (string, string) {
+			return b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "identity_provider": {"hospital"}})))
+		}, func(b *authorizetest.Browser, page, _ string) *http.Response {
+			return b.Post("/oauth2/login", notYou(page))
+		}, "Sign in to The App again"},
+		"Not you on the account page": {func(b *authorizetest.Browser) (string, string) {
+			return authorizetest.AccountPage(b, ""), ""
+		}, func(b *authorizetest.Browser, page, _ string) *http.Response {
+			return b.Post("/oauth2/login", notYou(page))
+		}, "Start again"},
+		"Use another account": {func(b *authorizetest.Browser) (string, string) {
+			return b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"select_account"}})))
+		}, func(b *authorizetest.Browser, _, sealed string) *http.Response {
+			return b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "other"))
+		}, "Sign in to The App again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			authorizetest.SignInAtProvider(b, nil)
+			page, sealed := tt.open(b)
+			tt.press(b, page, sealed)
+			lost := authorizetest.Body(t, tt.press(b, page, sealed))
+			authorizetest.WantText(t, lost, "You’re signed out.")
+			if prompt := providerPrompt(t, b, p, links(lost)[tt.again]); !strings.Contains(prompt, "login") {
+				t.Errorf("prompt %q", prompt)
+			}
+		})
+	}
+}
+
+// Someone signs in in another tab while a sign-in page is open. The page shows the name when it is reloaded, and its link never
+// continues as that person.
+func TestSignInPageOpenedBeforeSignIn(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	address := authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))).RequestURI()
+	link := links(authorizetest.Body(t, b.Get(address)))["General Hospital"]
+	authorizetest.Equal(t, providerPrompt(t, b, p, link), "", "before")
+	authorizetest.SignInAtProvider(b, nil)
+	authorizetest.Equal(t, providerPrompt(t, b, p, link), "login", "after")
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(address)), "Signed in with General Hospital as", "Not you?")
+}
+
+// "Not you?" also signs the person out at the provider if the request is no longer valid. Then the app gets the error.
+func TestNotYouAfterLaunch(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	var config authorize.Config
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.WithEHR(c)
+		c.Clients[0].Scopes, config = authorizetest.LaunchScopes, *c
+	}))
+	authorizetest.SignInAtProvider(b, nil)
+	handle := authorizetest.RegisterLaunch(t, &config, nil)
+	page, sealed := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "scope": {"launch patient/*.rs"}, "launch": {handle}})))
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))))
+	out := authorizetest.Location(t, b.Post("/oauth2/login", notYou(page)))
+	if !strings.HasPrefix(out.String(), p.Issuer+"/logout?") || b.HasSession() {
+		t.Fatalf("sent to %s", out)
+	}
+	authorizetest.WantError(t, authorizetest.Location(t, b.Follow(b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(out.Query().Get("state"))))), "invalid_request")
+}
+
+// The page for the second factor cannot sign out someone who signed in in another tab, but shows their name.
+func TestStaleSecondFactorPage(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
+	address := b.SignIn(authorizetest.Request(nil), "alice", "right").Header.Get("Location")
+	b.SignIn(authorizetest.Request(nil), "bob", "other")
+	page := authorizetest.Body(t, b.Get(address))
+	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)", "Signed in as <strong>bob</strong>")
+	page, _ = b.OpenForm(b.Get(links(page)["Use another account"]))
+	authorizetest.WantText(t, page, "Signed in as <strong>bob</strong>", `name="other_account"`)
+	if !b.HasSession() {
+		t.Error("bob is signed out")
+	}
+}
+
+// Someone who pressed "Not you?" does not become the first person by a page that has expired in the meantime.
+func TestSwitchSurvivesExpiry(t *testing.T) {
+	t.Parallel()
+	for name, expire := range map[string]func(b *authorizetest.Browser, signIn *url.URL, p *providertest.Provider) *http.Response{
+		"sign-in page": func(b *authorizetest.Browser, signIn *url.URL, _ *providertest.Provider) *http.Response {
+			authorizetest.ReplaceBrowserCookies(b)
+			return b.Get(signIn.RequestURI())
+		},
+		"form": func(b *authorizetest.Browser, signIn *url.URL, _ *providertest.Provider) *http.Response {
+			form := authorizetest.ReadForm(authorizetest.Body(b.T, b.Get(signIn.RequestURI()))).Fields
+			authorizetest.ReplaceBrowserCookies(b)
+			return b.Post("/oauth2/login", form)
+		},
+		"callback": func(b *authorizetest.Browser, signIn *url.URL, p *providertest.Provider) *http.Response {
+			at := authorizetest.Location(b.T, b.Get(links(authorizetest.Body(b.T, b.Get(signIn.RequestURI())))["General Hospital"]))
+			denied := "/oauth2/callback/hospital?" + url.Values{"error": {"access_denied"}, "state": {at.Query().Get("state")}, "iss": {p.Issuer}}.Encode()
+			b.Get(denied)
+			return b.Get(denied)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			leave := pressNotYou(t, b)
+			signIn := authorizetest.Location(t, b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(leave.Query().Get("state"))))
+			lost := expire(b, signIn, p)
+			authorizetest.WantStatus(t, lost, http.StatusBadRequest)
+			if prompt := providerPrompt(t, b, p, links(authorizetest.Body(t, lost))["Sign in to The App again"]); !strings.Contains(prompt, "login") {
+				t.Errorf("prompt %q", prompt)
+			}
+		})
+	}
+}
+
+// After "Not you?", neither the sign-in page nor the provider suggests the first person.
+func TestNotYouForgetsHint(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	b.SignInAlice(authorizetest.Request(nil))
+	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}, "login_hint": {"alice"}})))
+	page, _ = b.OpenForm(b.Post("/oauth2/login", notYou(page)))
+	authorizetest.Equal(t, authorizetest.FieldValue(t, page, "username"), "")
+	link := links(page)["General Hospital"]
+	authorizetest.Equal(t, authorizetest.Location(t, b.Get(link)).Query().Get("login_hint"), "")
+	p.Change(func(s *providertest.Settings) { s.IDToken = providertest.WrongIssuer })
+	down := authorizetest.Body(t, b.Follow(b.Get(link)))
+	authorizetest.WantText(t, down, "General Hospital is unavailable right now.")
+	authorizetest.Equal(t, authorizetest.FieldValue(t, down, "username"), "", "after an outage")
+}
+
+// A page for a person who is not admitted names someone who has signed in since.
+func TestRefusedPageNamesPresentPerson(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), func(idp *people.IdentityProvider, _ *authorize.Config) {
+		idp.Allow = []people.AllowRule{{Claim: "email", Value: "nobody@hospital.example"}}
+	}))
+	b.SignIn(authorizetest.Request(nil), "bob", "other")
+	refused := b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}})))
+	authorizetest.WantText(t, authorizetest.Body(t, refused), "You don’t have access", "Signed in as <strong>bob</strong>")
+}
+
+// A browser that lost the cookie with its id, but not that of its session, is not told to allow cookies.
+func TestErrorPageWithoutBrowserID(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
+	b.SignInAlice(authorizetest.Request(nil))
+	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+	b.Cookies = map[string]string{"__Host-fhir-session": b.Cookies["__Host-fhir-session"]}
+	text := authorizetest.Body(t, b.Post("/oauth2/login", notYou(page)))
+	authorizetest.WantText(t, text, "Signed in as <strong>Alice Adams</strong>", "This sign-in page has expired or was opened in another browser.")
+}
+
+// A callback without its sign-in starts its own request again, not one of another tab or one from before a sign-out.
+func TestLostCallbackOfOtherRequest(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]func(*authorizetest.Browser){
+		"another tab": func(b *authorizetest.Browser) {
+			authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "prompt": {"login"}})))
+		},
+		"sign-out": func(b *authorizetest.Browser) {
+			b.Post("/oauth2/logout", authorizetest.ReadForm(authorizetest.Body(b.T, b.Get("/oauth2/logout"))).Fields)
+		},
+		"Not you?": func(b *authorizetest.Browser) {
+			page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
+			b.Post("/oauth2/login", notYou(page))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))
+			back := authorizetest.ProviderRedirect(b)
+			b.Get(back.RequestURI())
+			between(b)
+			if link := links(authorizetest.Body(t, b.Get(back.RequestURI())))["Sign in to The App again"]; link != "" {
+				t.Errorf("offers another request: %s", link)
+			}
+		})
+	}
+}
+
+// On an error page, "Not you?" may redirect to the app, and there is a way back even if the request is no longer valid.
+func TestErrorPageOfInvalidRequest(t *testing.T) {
+	t.Parallel()
+	var config authorize.Config
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) {
+		authorizetest.WithEHR(c)
+		c.Clients[0].Scopes, config = authorizetest.LaunchScopes, *c
+	}))
+	handle := authorizetest.RegisterLaunch(t, &config, nil)
+	start := b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "redirect_uri": {"http://localhost:3000/callback"}, "prompt": {"consent"}, "scope": {"launch patient/*.rs"}, "launch": {handle}}))
+	back, err := authorizetest.FollowOnce(b, authorizetest.FollowOnce(b, start)).Location()
+	authorizetest.NoError(t, err)
+	_, sealed := b.OpenForm(b.Get(back.RequestURI()))
+	b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow"))
+	r := b.Get(back.RequestURI())
+	if policy := r.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "form-action 'self' https: http://localhost:3000 ") {
+		t.Errorf("policy %q", policy)
+	}
+	authorizetest.WantError(t, authorizetest.Location(t, b.Get(links(authorizetest.Body(t, r))["Back to The App"])), "invalid_request")
 }
