@@ -43,18 +43,16 @@ func NewCookie(name, value string) *http.Cookie {
 // out. Chromium keeps pages despite Cache-Control: no-store.
 func ClearPages(w http.ResponseWriter) { w.Header().Set("Clear-Site-Data", `"cache"`) }
 
-// RemoveCookie deletes a cookie in the browser, and with the session cookie also the session's pages.
+// RemoveCookie deletes a cookie in the browser.
 func RemoveCookie(w http.ResponseWriter, name string) {
-	if name == SessionCookie {
-		ClearPages(w)
-	}
 	c := NewCookie(name, "")
 	c.MaxAge = -1
 	http.SetCookie(w, c)
 }
 
-// RemoveSession deletes the session's cookie and the last request, which may name the person.
+// RemoveSession deletes the session's cookie, its pages, and the last request, which may name the person.
 func RemoveSession(w http.ResponseWriter) {
+	ClearPages(w)
 	RemoveCookie(w, SessionCookie)
 	RemoveCookie(w, LastRequestCookie)
 }

@@ -308,7 +308,7 @@ func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next 
 		return next, err
 	}
 	target := ""
-	if p := a.accounts.Providers[stored.Provider]; p != nil {
+	if p := a.accounts.Providers[stored.LogoutProvider()]; p != nil {
 		target, err = a.logoutURL(w, r, p, stored.UpstreamIDToken, next)
 	}
 	if err != nil {

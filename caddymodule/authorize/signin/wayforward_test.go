@@ -312,7 +312,7 @@ func TestNotYouForgetsHint(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.Location(t, b.Get(link)).Query().Get("login_hint"), "")
 	p.Change(func(s *providertest.Settings) { s.IDToken = providertest.WrongIssuer })
 	down := authorizetest.Body(t, b.Follow(b.Get(link)))
-	authorizetest.WantText(t, down, "General Hospital is unavailable right now.")
+	authorizetest.WantText(t, down, "General Hospital can’t sign you in right now.")
 	authorizetest.Equal(t, authorizetest.FieldValue(t, down, "username"), "", "after an outage")
 }
 
