@@ -157,16 +157,16 @@ func TestLaunchPageOfNextPerson(t *testing.T) {
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
 	openLaunchPage(b, "alice", "right")
 	page := authorizetest.Body(t, b.Get(launchPagePath+"?app=app"))
-	authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
+	authorizetest.WantText(t, page, "<strong>Alice Adams</strong> · alice</span>")
 	_, button, _ := strings.Cut(page, `name="switch" value="`)
 	button, _, _ = strings.Cut(button, `"`)
 	_, sealed := b.OpenForm(b.Post("/oauth2/login", url.Values{"switch": {button}}))
 	r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 	authorizetest.Equal(t, r.Header.Get("Location"), launchPagePath+"?app=app")
-	authorizetest.WantText(t, authorizetest.Body(t, b.Get(launchPagePath)), "Signed in as <strong>bob</strong>")
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(launchPagePath)), "<span><strong>bob</strong></span>")
 	stale := b.Post(launchPagePath, launchChoice(t, page, nil))
 	authorizetest.WantStatus(t, stale, http.StatusBadRequest)
-	authorizetest.WantText(t, authorizetest.Body(t, stale), "Signed in as <strong>bob</strong>", `<a class="button" href="/oauth2/launch_page">`)
+	authorizetest.WantText(t, authorizetest.Body(t, stale), "<span><strong>bob</strong></span>", `<a class="button" href="/oauth2/launch_page">`)
 }
 
 // A launch is bound to the signed-in user and the selected app.
