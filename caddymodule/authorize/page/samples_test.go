@@ -26,7 +26,7 @@ func samples() map[string]page.View {
 		"signin-wrong":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
 		"signin-wait":   {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
 		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1], OtherPerson: true}},
-		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
+		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", AcceptsCode: true, Wait: 90 * time.Second}},
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
@@ -151,7 +151,8 @@ func accountSamples() map[string]page.View {
 		"account-provider":     {Data: page.Account{Factors: page.AccountFactors{Provider: "General Hospital"}}},
 		"account-elsewhere":    {Data: page.Account{}},
 		"appsetup":             {Policy: page.Policy{Images: "data:"}, Data: page.AppSetup{QR: "data:,", Secret: "ABCD EFGH"}},
-		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true, Wait: time.Minute}},
+		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true}},
+		"appsetup-wait":        {Data: page.AppSetup{Secret: "ABCD EFGH", Wait: time.Minute}},
 		"passwordchange":       {Data: page.PasswordChange{UserName: "alice", MinLength: 12, MaxLength: 128, Problem: page.T("Your current password is incorrect."), WrongCurrent: true}},
 		"passkeysetup":         {Script: "passkey", Data: page.PasskeySetup{Name: "Firefox", Passkey: challenge, Rejected: true}},
 		"recoverycodes":        {Data: page.RecoveryCodes{Codes: []string{"abcd-efgh-jkmn-pqrs"}, Confirmation: page.T("Your passkey is set up.")}},
