@@ -36,7 +36,7 @@ func TestConsentPage(t *testing.T) {
 	authorizetest.WantText(t, text,
 		"<h1>Give The App access?</h1>", "<strong>Alice Adams</strong>, The App would like to:", "<li>Recognize you when you sign in</li>",
 		"<legend>Required</legend>", "<legend>Access health records of all patients you can see</legend>", "<legend>See information about you</legend>",
-		"Your email address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", " as alice. You’ll continue to app.example.org.", ">Allow</button>", ">Deny</button>",
+		"Your email address", "Observations, such as lab results and vital signs <small>read and search</small>", "<span>“demo.read”", "Your given name", ". You’ll continue to app.example.org.", ">Allow</button>", ">Deny</button>",
 	)
 	if got := strings.Join(authorizetest.CheckboxNames(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
 		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+

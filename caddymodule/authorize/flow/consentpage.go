@@ -218,7 +218,7 @@ func Describe(item string, user *people.User) *page.Text {
 	if scope, ok := smart.ParseResourceScope(item); ok {
 		return describeResource(scope, user)
 	}
-	return page.T("the permission “%s”", item)
+	return page.T("“%s”", item)
 }
 
 // describeResource describes a resource scope. If the user is a patient, patient scopes are described as their own records.

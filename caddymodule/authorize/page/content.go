@@ -362,7 +362,7 @@ func Gender(code string) *Text {
 	case "male":
 		return T("male")
 	case "other":
-		return T("other gender")
+		return T("other")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.
 func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	b.T.Helper()
 	signIn := authorizetest.Body(b.T, b.Follow(b.Get(launchPagePath)))
-	if !strings.Contains(signIn, "SMART Sandbox") {
+	if !strings.Contains(signIn, "Launch an app") {
 		b.T.Errorf("sign-in page: %s", signIn)
 	}
 	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(b.T, signIn, "request")}, "username": {user}, "password": {password}})
@@ -472,7 +472,7 @@ func TestPagesInEachLanguage(t *testing.T) {
 	views := map[string]page.View{
 		"launchpage": {Data: launchPageData{
 			Request: "sealed", Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
-			Apps:     []launchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
+			Apps:     []launchApp{{"sandbox-app", "Sandbox app", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []page.Patient{{ID: "1", Name: "John Smith", BirthDate: "1970-05-01", Identifier: "12345", Gender: page.Gender("male")}, {ID: "2"}},
 		}},
 		"launchpage-problem": {Data: launchPageData{
