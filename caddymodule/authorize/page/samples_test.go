@@ -29,7 +29,7 @@ func samples() map[string]page.View {
 		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", AcceptsCode: true, Wait: 90 * time.Second}},
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
-		"consent": {Data: page.Consent{
+		"consent": {Script: "consent", Data: page.Consent{
 			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10", "12345"},
 			RequiredItems: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{
 				{page.T("Your health records"), []page.ConsentItem{{
@@ -113,7 +113,8 @@ func messageSamples() map[string]page.View {
 	samples["message-other-session"] = other
 	for name, text := range map[string]string{
 		"expired": "This page has expired or was opened in another browser. Open your account again.", "factor-at-provider": "Manage your second factor where you sign in.",
-		"no-action": "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",
+		"password-elsewhere": "Your password can’t be changed here. Change it where you sign in, or contact the administrator of this site.",
+		"no-action":          "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",
 	} {
 		samples["message-account-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(oauth2.NewRestartError(text)), Next: account}, SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}}
 	}
