@@ -30,9 +30,9 @@ var (
 // list contains the rendered samples of a folder by name.
 type list map[string]string
 
-// check checks the rendered samples: each has a heading, a title that reports errors, and a way forward, and names the person if one is signed in. Each
-// text of the templates in files and each message in the Go code of a folder is shown in a sample. The list of samples is equal
-// to the section with the given title in a file.
+// check checks the rendered samples: each has a heading, a title that reports errors, and a way forward, and names the person if
+// one is signed in. Each text of the templates in files and each message in the Go code of a folder is shown in a sample. The list
+// of samples is equal to the section with the given title in a file.
 func (l list) check(t *testing.T, files fs.FS, code, file, title string) {
 	t.Helper()
 	section := "## " + title + "\n\n| Page | State | Heading | Signed in | Way forward |\n|---|---|---|---|---|\n"
