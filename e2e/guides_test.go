@@ -91,7 +91,7 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 	return g
 }
 
-// TestGuideHAPI follows docs/start/hapi.md from a clone in an empty folder to the record in the test app. It uses the binary
+// TestGuideHAPI follows docs/start/hapi.md from a clone in an empty folder to the record in the sandbox app. It uses the binary
 // and HAPI server of the other tests instead of building the gateway and pulling HAPI's image, because a build takes minutes
 // and an image requires a registry.
 func TestGuideHAPI(t *testing.T) {
@@ -125,7 +125,7 @@ func TestGuideHAPI(t *testing.T) {
 	launchForAda(t, g)
 }
 
-// launchForAda follows the guide in a browser until the test app shows the statuses of the requests.
+// launchForAda follows the guide in a browser until the sandbox app shows the statuses of the requests.
 func launchForAda(t *testing.T, g *gateway) {
 	t.Helper()
 	ctx := newBrowser(t)

@@ -294,10 +294,9 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 		if r := authorizetest.PressAccountButton(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("removal: %d", r.StatusCode)
 		}
-		form := authorizetest.ReadForm(authorizetest.AccountPage(b, "app")).Fields
-		form.Set("action", "enrol_app")
-		if r := b.Post("/oauth2/account", form); r.StatusCode != http.StatusConflict {
-			t.Errorf("another: %d", r.StatusCode)
+		r := b.Get("/oauth2/account?part=app")
+		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusConflict || !strings.Contains(text, "contact the administrator of this site") {
+			t.Errorf("another: %d %s", r.StatusCode, text)
 		}
 	})
 }
@@ -530,7 +529,8 @@ func TestMayNotChangePassword(t *testing.T) {
 	authorizetest.SignInAtProvider(linked, nil)
 	for name, b := range map[string]*authorizetest.Browser{"local": local, "linked": linked} {
 		page := authorizetest.AccountPage(b, "")
-		if strings.Contains(page, "Change password") || strings.Contains(authorizetest.AccountPage(b, "password"), "new_password") {
+		form := authorizetest.Body(t, b.Get("/oauth2/account?part=password"))
+		if strings.Contains(page, "Change password") || strings.Contains(form, "new_password") || !strings.Contains(form, "can’t be changed here") {
 			t.Errorf("%s: offered", name)
 		}
 		r := b.Post("/oauth2/account", url.Values{

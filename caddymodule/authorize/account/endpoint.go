@@ -90,7 +90,7 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 }
 
 func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
-	if r.URL.Query().Get("part") == "password" && a.passwords.mayChange(signedIn) {
+	if r.URL.Query().Get("part") == "password" {
 		a.passwords.show(w, r, signedIn)
 		return
 	}
@@ -176,6 +176,7 @@ type renderer struct {
 var (
 	errPageExpired       = oauth2.NewRestartError("This page has expired or was opened in another browser. Open your account again.")
 	errFactorsAtProvider = oauth2.NewRestartError("Manage your second factor where you sign in.")
+	errPasswordElsewhere = oauth2.NewRestartError("Your password can’t be changed here. Change it where you sign in, or contact the administrator of this site.")
 	errUnknownAction     = oauth2.NewRestartError("The form was sent without a known action. Use one of the buttons on the page.")
 )
 

@@ -132,6 +132,10 @@ type authenticatorApp struct {
 
 // show shows a new key. The form contains the key, sealed, until a code proves that the authenticator app has it.
 func (a *authenticatorApp) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	if signedIn.User.TOTPSecret != "" {
+		a.renderer.showError(w, r, factor.ErrConfiguredApp)
+		return
+	}
 	a.showKey(w, r, signedIn, http.StatusOK, totp.NewSecret(), page.AppSetup{})
 }
 

@@ -41,6 +41,10 @@ func (c *passwords) mayChange(signedIn *session.SignedInPerson) bool {
 }
 
 func (c *passwords) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
+	if !c.mayChange(signedIn) {
+		c.renderer.showError(w, r, errPasswordElsewhere)
+		return
+	}
 	c.showForm(w, r, signedIn, http.StatusOK, page.PasswordChange{})
 }
 

@@ -56,6 +56,15 @@ func (c *Choice) GrantedScopes(isTicked func(name string) bool) []string {
 	return allowed
 }
 
+// IsContradictory reports whether a choice or one of its parts is ticked, although everything below it is unticked.
+func (c *Choice) IsContradictory(isTicked func(name string) bool) bool {
+	hasNoTickedPart := func(part Choice) bool {
+		scopes, _ := part.tickedScopes(isTicked)
+		return isTicked(part.Name) && len(scopes) == 0
+	}
+	return isTicked(c.Name) && (len(c.GrantedScopes(isTicked)) == 0 || slices.ContainsFunc(c.Parts, hasNoTickedPart))
+}
+
 // tickedPermissions returns the permissions that the ticked choices for read and write access allow.
 func (c *Choice) tickedPermissions(isTicked func(name string) bool) smart.Permission {
 	p := ReadPermission | WritePermission

@@ -53,6 +53,9 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 		return
 	}
 	offer := consentContent{user: signedIn.User, previous: previous, offlineAccess: cp.offlineAccess}
+	if r.Method == http.MethodPost {
+		data.Contradictory, offer.submitted = true, p
+	}
 	for _, item := range req.items() {
 		if isRequired(item) {
 			data.RequiredItems = append(data.RequiredItems, Describe(item, signedIn.User))
@@ -96,9 +99,19 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 		cp.renderer.ShowError(w, r, signin.WithRestart(errMissingDecision, req.signIn.Query))
 	case p.Get("continue") != "":
 		cp.continueFlow(w, r, req, signedIn)
+	case isContradictory(req.items(), p):
+		cp.show(w, r, req, signedIn, p)
 	default:
 		cp.allow(w, r, req, signedIn, p)
 	}
+}
+
+// isContradictory reports whether an item is allowed in a submitted form, but nothing of it.
+func isContradictory(items []string, p oauth2.Parameters) bool {
+	return slices.ContainsFunc(items, func(item string) bool {
+		choice := consent.NewChoice(item)
+		return choice.IsContradictory(isTickedIn(p))
+	})
 }
 
 // continueFlow handles the Continue page. If consent has become necessary since the page was shown, it shows the consent page.
@@ -156,13 +169,12 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 
 // readDecision reads the submitted consent form.
 func (cp *consentPage) readDecision(req *authorizationRequest, p oauth2.Parameters) (a consent.Decision, err error) {
-	ticked := func(name string) bool { return p.Get(itemFieldPrefix+name) != "" }
 	for _, item := range req.items() {
 		granted := consent.GrantedItem{Item: item}
 		if choice := consent.NewChoice(item); isRequired(item) {
 			granted.Scopes = []string{item}
 		} else {
-			granted.Scopes = choice.GrantedScopes(ticked)
+			granted.Scopes = choice.GrantedScopes(isTickedIn(p))
 		}
 		a.Items = append(a.Items, granted)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -28,6 +29,7 @@ func consentScript(groups []page.ConsentGroup) string {
 type consentContent struct {
 	user          *people.User
 	previous      *consent.Approval // previous approval if still valid, or nil
+	submitted     oauth2.Parameters // contradictory answer to correct, or nil
 	offlineAccess offlineAccessChoice
 }
 
@@ -93,8 +95,7 @@ func recordsHeading(p page.ConsentPatient) *page.Text {
 // item returns an item's checkbox and the checkboxes for its parts.
 func (o *consentContent) item(item string) page.ConsentItem {
 	choice := consent.NewChoice(item)
-	names, wasAsked := o.previous.TickedNames(&choice)
-	box := choiceRenderer{isTicked: func(name string) bool { return !wasAsked || names[name] }}
+	box := o.renderer(&choice)
 	shown := box.render(&choice, Describe(item, o.user))
 	if scope, ok := smart.ParseResourceScope(item); ok {
 		shown.Text, shown.Detail = describeData(scope), describePermission(scope.Permission)
@@ -102,15 +103,29 @@ func (o *consentContent) item(item string) page.ConsentItem {
 	if read, write, isSplit := choice.Permissions(); isSplit {
 		scope, _ := smart.ParseResourceScope(item)
 		shown.Permissions = []page.ConsentItem{
-			{Name: itemFieldPrefix + read, Text: describePermission(scope.Permission & consent.ReadPermission), Ticked: box.isTicked(read)},
-			{Name: itemFieldPrefix + write, Text: describePermission(scope.Permission & consent.WritePermission), Ticked: box.isTicked(write)},
+			{Name: itemFieldPrefix + read, Text: describePermission(scope.Permission & consent.ReadPermission), Ticked: !shown.Ticked || box.isTicked(read)},
+			{Name: itemFieldPrefix + write, Text: describePermission(scope.Permission & consent.WritePermission), Ticked: !shown.Ticked || box.isTicked(write)},
 		}
 	}
-	shown.PartlyTicked = wasAsked && shown.Ticked && box.hasUntickedPart(&choice)
+	shown.PartlyTicked = shown.Ticked && box.hasUntickedPart(&choice)
 	if item == client.OfflineAccess {
-		shown.Times = o.offlineAccess.pageOptions()
+		shown.Times = o.offlineAccess.pageOptions(o.submitted.Get(offlineAccessField))
 	}
 	return shown
+}
+
+// renderer returns the renderer of an item's checkboxes. They show the submitted answer, else the previous one, else all ticks.
+func (o *consentContent) renderer(choice *consent.Choice) choiceRenderer {
+	if o.submitted != nil {
+		return choiceRenderer{isTickedIn(o.submitted)}
+	}
+	names, wasAsked := o.previous.TickedNames(choice)
+	return choiceRenderer{func(name string) bool { return !wasAsked || names[name] }}
+}
+
+// isTickedIn returns a function that reports whether a submitted form has the choice with a name.
+func isTickedIn(p oauth2.Parameters) func(name string) bool {
+	return func(name string) bool { return p.Get(itemFieldPrefix+name) != "" }
 }
 
 // choiceRenderer renders choices with their initial ticks.
@@ -118,8 +133,12 @@ type choiceRenderer struct {
 	isTicked func(name string) bool
 }
 
+// render returns the checkbox of a choice. The parts of an unticked choice are ticked, so that ticking it allows all of it.
 func (b choiceRenderer) render(choice *consent.Choice, text *page.Text) page.ConsentItem {
 	item := page.ConsentItem{Name: itemFieldPrefix + choice.Name, Text: text, Ticked: b.isTicked(choice.Name)}
+	if !item.Ticked {
+		b.isTicked = func(string) bool { return true }
+	}
 	for i := range choice.Parts {
 		part := &choice.Parts[i]
 		item.Parts = append(item.Parts, b.render(part, partTexts[part.Kind()]))
@@ -199,7 +218,7 @@ func Describe(item string, user *people.User) *page.Text {
 	if scope, ok := smart.ParseResourceScope(item); ok {
 		return describeResource(scope, user)
 	}
-	return page.T("the permission “%s”", item)
+	return page.T("“%s”", item)
 }
 
 // describeResource describes a resource scope. If the user is a patient, patient scopes are described as their own records.
@@ -337,11 +356,12 @@ func (l offlineAccessChoice) parseExpiry(chosen string) (time.Time, error) {
 	return time.Time{}, errMissingDecision
 }
 
-// pageOptions returns the options for the page, longest first.
-func (l offlineAccessChoice) pageOptions() []page.ConsentTime {
-	times := []page.ConsentTime{{Text: page.T("Until you end access, at most %s", describeDuration(l.max)), Ticked: true}}
+// pageOptions returns the options for the page, longest first, with the chosen one selected.
+func (l offlineAccessChoice) pageOptions(chosen string) []page.ConsentTime {
+	times := []page.ConsentTime{{Text: page.T("Until you end access, at most %s", describeDuration(l.max)), Ticked: chosen == ""}}
 	for _, n := range l.days() {
-		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: describeDuration(time.Duration(n) * day)})
+		value := strconv.Itoa(n)
+		times = append(times, page.ConsentTime{Value: value, Text: describeDuration(time.Duration(n) * day), Ticked: chosen == value})
 	}
 	return times
 }

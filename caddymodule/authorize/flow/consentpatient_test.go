@@ -156,16 +156,36 @@ func TestAccountListsPatients(t *testing.T) {
 		submitConsent(b, openForPatient(b, "ada", scopeRequest("openid launch/patient patient/*.rs", nil)), untick())
 		time.Sleep(72 * time.Hour)
 		submitConsent(b, openForPatient(b, "bob", scopeRequest("openid launch/patient patient/*.rs", nil)), untick())
-		year := func(days int) string {
-			return `<span class="whole">` + time.Now().UTC().AddDate(0, 0, days).Format("Jan 2, 2006") + "</span>"
-		}
 		page := authorizetest.AccountPage(b, "")
 		authorizetest.WantText(t, page,
-			"<strong>Health records of Ada Lovelace</strong><br>Allowed 3 days ago<br>Access ends by "+year(362)+".",
-			"<strong>Health records of Bob Brown</strong><br>Allowed less than an hour ago<br>Access ends by "+year(365)+".",
+			"<strong>Health records of Ada Lovelace</strong><br>Allowed 3 days ago<br>Access ends when you sign out.",
+			"<strong>Health records of Bob Brown</strong><br>Allowed less than an hour ago<br>Access ends when you sign out.",
 			"You allowed this access and won’t be asked again.",
 		)
 	})
+}
+
+// An app that may only know the chosen patient cannot read the patient's records.
+func TestAccountListsNoPatientWithoutScope(t *testing.T) {
+	t.Parallel()
+	for name, consent := range map[string]string{"consent": client.ConsentRequired, "grant": ""} {
+		b := authorizetest.NewLaunchBrowser(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+			consentRequired(c)
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs, c.Clients[0].Consent = authorizetest.LaunchScopes, []string{authorizetest.Callback}, consent
+		})
+		for _, prompt := range []string{"consent", ""} {
+			q := scopeRequest("openid launch/patient patient/*.rs offline_access", url.Values{"prompt": {prompt}})
+			r := openForPatient(b, "ada", q)
+			u := authorizetest.Location(t, r)
+			if prompt != "" {
+				u = submitConsent(b, r, untick("patient/*.rs"))
+			}
+			authorizetest.Equal(t, b.Redeem(u).Scope, "openid launch/patient offline_access", name)
+		}
+		if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "Health records of") || !strings.Contains(page, "Access continues after you sign out.") {
+			t.Errorf("%s: %s", name, page)
+		}
+	}
 }
 
 // The account page shows the expiry of access, not the expiry of the consent.

@@ -73,7 +73,7 @@ func TestDescribe(t *testing.T) {
 		{"offline_access", patient, "Keep access when you’re not using the app"},
 		{"claim:given_name", patient, "Your given name"},
 		{"claim:favourite_colour", patient, "your favourite colour"},
-		{"demo.read", patient, "the permission “demo.read”"},
+		{"demo.read", patient, "“demo.read”"},
 	}
 	for _, tt := range tests {
 		if got := Describe(tt.item, tt.user).String(); got != tt.want {

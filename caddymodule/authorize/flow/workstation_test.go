@@ -85,7 +85,7 @@ func TestNotYou(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, _ := newWard(t)
 			page := open(b)
-			authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
+			authorizetest.WantText(t, page, "<strong>Alice Adams</strong> · alice</span>")
 			cookie := b.Cookies["__Host-fhir-session"]
 			switched := b.Post("/oauth2/login", switchForm(t, page))
 			authorizetest.Equal(t, switched.Header.Get("Clear-Site-Data"), `"cache"`)
@@ -108,7 +108,7 @@ func wantBob(b *authorizetest.Browser, r *http.Response) {
 	b.T.Helper()
 	r = b.Follow(r)
 	if r.StatusCode == http.StatusOK {
-		authorizetest.WantText(b.T, authorizetest.Body(b.T, r), "Signed in as <strong>bob</strong>")
+		authorizetest.WantText(b.T, authorizetest.Body(b.T, r), "<span><strong>bob</strong></span>")
 		return
 	}
 	u := authorizetest.Location(b.T, r)
@@ -143,7 +143,7 @@ func TestStalePageOfFirstPerson(t *testing.T) {
 				} else if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 					t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
 				}
-				authorizetest.WantText(t, text, "Signed in as <strong>bob</strong>")
+				authorizetest.WantText(t, text, "<span><strong>bob</strong></span>")
 				if strings.HasPrefix(path, "/oauth2/select") {
 					authorizetest.WantText(t, text, "This page is from an earlier session.")
 				}

@@ -262,6 +262,7 @@ type Consent struct {
 	Patient        ConsentPatient // patient in the launch context
 	RequiredItems  []*Text        // items that the person cannot untick
 	Groups         []ConsentGroup // items that the person can untick
+	Contradictory  bool           // whether an item in the submitted form was ticked, but nothing below it
 }
 
 // ConsentPatient is the patient in the launch context. It is zero if there is no patient, or if the record is the user's own.
@@ -361,7 +362,7 @@ func Gender(code string) *Text {
 	case "male":
 		return T("male")
 	case "other":
-		return T("other gender")
+		return T("other")
 	}
 	return nil
 }

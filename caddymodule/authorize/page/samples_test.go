@@ -26,10 +26,10 @@ func samples() map[string]page.View {
 		"signin-wrong":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
 		"signin-wait":   {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
 		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1], OtherPerson: true}},
-		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
+		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", AcceptsCode: true, Wait: 90 * time.Second}},
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
-		"consent": {Data: page.Consent{
+		"consent": {Script: "consent", Data: page.Consent{
 			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10", "12345"},
 			RequiredItems: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{
 				{page.T("Your health records"), []page.ConsentItem{{
@@ -43,9 +43,10 @@ func samples() map[string]page.View {
 				}}},
 			},
 		}},
-		"consent-id": {Data: page.Consent{Client: "Growth Chart", Person: alice, Patient: page.ConsentPatient{ID: "p02"}}},
-		"continue":   {Data: page.Consent{Client: "Growth Chart", RedirectHost: "localhost:3000", SelfRegistered: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
-		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
+		"consent-wrong": {Data: page.Consent{Client: "Growth Chart", Person: alice, Contradictory: true}},
+		"consent-id":    {Data: page.Consent{Client: "Growth Chart", Person: alice, Patient: page.ConsentPatient{ID: "p02"}}},
+		"continue":      {Data: page.Consent{Client: "Growth Chart", RedirectHost: "localhost:3000", SelfRegistered: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
+		"signout":       {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
 		"formpost-asks":        {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
 		"selectpatient":        {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, HasMore: true, Recent: []page.Patient{jane}, Patients: []page.Patient{john, jane, {ID: "3"}}}},
 		"confirmpatient":       {Data: page.ConfirmPatient{Client: "Growth Chart", Patient: john}},
@@ -112,7 +113,8 @@ func messageSamples() map[string]page.View {
 	samples["message-other-session"] = other
 	for name, text := range map[string]string{
 		"expired": "This page has expired or was opened in another browser. Open your account again.", "factor-at-provider": "Manage your second factor where you sign in.",
-		"no-action": "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",
+		"password-elsewhere": "Your password can’t be changed here. Change it where you sign in, or contact the administrator of this site.",
+		"no-action":          "The form was sent without a known action. Use one of the buttons on the page.", "no-passkeys": "Passkeys aren’t available on this site.",
 	} {
 		samples["message-account-"+name] = page.View{Data: page.Message{Title: page.T("Start again"), Text: page.ErrorText(oauth2.NewRestartError(text)), Next: account}, SignedIn: &page.SignedIn{page.Person{"alice", ""}, "", "sealed"}}
 	}
@@ -150,7 +152,8 @@ func accountSamples() map[string]page.View {
 		"account-provider":     {Data: page.Account{Factors: page.AccountFactors{Provider: "General Hospital"}}},
 		"account-elsewhere":    {Data: page.Account{}},
 		"appsetup":             {Policy: page.Policy{Images: "data:"}, Data: page.AppSetup{QR: "data:,", Secret: "ABCD EFGH"}},
-		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true, Wait: time.Minute}},
+		"appsetup-wrong":       {Data: page.AppSetup{Secret: "ABCD EFGH", WrongCode: true}},
+		"appsetup-wait":        {Data: page.AppSetup{Secret: "ABCD EFGH", Wait: time.Minute}},
 		"passwordchange":       {Data: page.PasswordChange{UserName: "alice", MinLength: 12, MaxLength: 128, Problem: page.T("Your current password is incorrect."), WrongCurrent: true}},
 		"passkeysetup":         {Script: "passkey", Data: page.PasskeySetup{Name: "Firefox", Passkey: challenge, Rejected: true}},
 		"recoverycodes":        {Data: page.RecoveryCodes{Codes: []string{"abcd-efgh-jkmn-pqrs"}, Confirmation: page.T("Your passkey is set up.")}},

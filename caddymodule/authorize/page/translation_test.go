@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +126,27 @@ func TestAge(t *testing.T) {
 	} {
 		if got := Age(birthDate, now); got == nil && want != "" || got != nil && got.String() != want {
 			t.Errorf("born %s: %v, want %q", birthDate, got, want)
+		}
+	}
+}
+
+// French punctuation after or before a space stays on the line of its word.
+func TestFrenchPunctuation(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../features/*/texts.json")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%q: %v", files, err)
+	}
+	line, orphan := regexp.MustCompile(`(?m)^\t\t"fr": (.*)$`), regexp.MustCompile(` [:;?!»]|« `)
+	for _, file := range append(files, "texts.json") {
+		texts, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, french := range line.FindAllSubmatch(texts, -1) {
+			if orphan.Match(french[1]) {
+				t.Errorf("%s: use U+00A0 beside the punctuation of %s", file, french[1])
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func pressNotYou(t *testing.T, b *authorizetest.Browser) *url.URL {
 	t.Helper()
 	authorizetest.SignInAtProvider(b, nil)
 	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
-	authorizetest.WantText(t, page, "Signed in with General Hospital as <strong>")
+	authorizetest.WantText(t, page, "</strong> · General Hospital</span>")
 	return authorizetest.Location(t, b.Post("/oauth2/login", notYou(page)))
 }
 
@@ -139,7 +139,7 @@ func TestLostCallback(t *testing.T) {
 	back := authorizetest.ProviderRedirect(b)
 	b.Get(back.RequestURI())
 	page := authorizetest.Body(t, b.Get(back.RequestURI()))
-	authorizetest.WantText(t, page, "Signed in with General Hospital as")
+	authorizetest.WantText(t, page, "</strong> · General Hospital</span>")
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Get(links(page)["Sign in to The App again"])))
 	refused := authorizetest.Location(t, b.Get(links(page)["Back to The App"])).Query()
 	authorizetest.Equal(t, refused.Get("error")+" "+refused.Get("state"), "access_denied s")

@@ -32,7 +32,7 @@ type App struct {
 type PatientAccess struct {
 	Patient string    // patient id
 	Since   time.Time // time of the oldest valid grant or consent
-	Until   time.Time // expiry of the last grant or consent; zero if access ends with the session
+	Until   time.Time // expiry of access that outlasts the session; zero if access ends with the session
 }
 
 // Apps lists the clients that have access on behalf of a user. Its run time depends on the number of the user's clients, not on
@@ -176,7 +176,7 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 		if until.After(app.Until) {
 			app.Until = until
 		}
-		app.addPatient(f.Grant.patient(), f.Grant.GrantedAt, until)
+		app.addPatient(f.Grant.recordOwner(), f.Grant.GrantedAt, until)
 	}
 	return err
 }
@@ -191,11 +191,9 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 		if allowed := a.GrantedScopes(); len(allowed) > 0 && !a.DeniedSince {
 			app.ConsentStored = true
 			app.mergeGrant(allowed, a.DecidedAt, time.Time{})
-			until := a.ExpiresAt()
-			if !a.OfflineAccessUntil.IsZero() {
-				until = a.OfflineAccessUntil // expiry of access, as chosen by the person
+			if slices.ContainsFunc(allowed, isPatientScope) {
+				app.addPatient(a.Patient, a.DecidedAt, a.OfflineAccessUntil)
 			}
-			app.addPatient(a.Patient, a.DecidedAt, until)
 		}
 	}
 	return nil
@@ -299,14 +297,14 @@ func isTruncated(apps []indexedApp) bool {
 
 // withPatient returns a client's patients with the patient of a new grant. Patients of expired or void grants are removed.
 func (ix *appIndex) withPatient(patients []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
-	if g.patient() == "" {
+	if g.recordOwner() == "" {
 		return patients
 	}
-	list := []indexedPatient{{g.patient(), g.GrantedAt, g.GrantedAt}}
+	list := []indexedPatient{{g.recordOwner(), g.GrantedAt, g.GrantedAt}}
 	for _, p := range patients {
 		switch {
 		case !ix.mayBeValid(p.LastGrantAt, cutoff) || len(list) == maxAppPatients:
-		case p.ID == g.patient():
+		case p.ID == g.recordOwner():
 			list[0].Since = p.Since
 		default:
 			list = append(list, p)
@@ -325,9 +323,9 @@ func clientIDs(apps []indexedApp) (ids []string) {
 // coversGrant reports whether the entry already covers a new grant.
 func (a *indexedApp) coversGrant(g *Grant, cutoff time.Time) bool {
 	isRecent := func(p indexedPatient) bool {
-		return p.ID == g.patient() && g.GrantedAt.Sub(p.LastGrantAt) < usagePrecision
+		return p.ID == g.recordOwner() && g.GrantedAt.Sub(p.LastGrantAt) < usagePrecision
 	}
-	return g.GrantedAt.Sub(a.LastGrantAt) < usagePrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, isRecent)) && a.LastGrantAt.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
+	return g.GrantedAt.Sub(a.LastGrantAt) < usagePrecision && (g.recordOwner() == "" || slices.ContainsFunc(a.Patients, isRecent)) && a.LastGrantAt.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
 // mayBeValid reports whether a grant without a refresh token may still be valid.

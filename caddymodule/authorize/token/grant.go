@@ -113,6 +113,17 @@ func (g *Grant) patient() string {
 	return g.Launch.Patient
 }
 
+// recordOwner returns the patient whose records the grant's patient-level scopes cover, or "".
+func (g *Grant) recordOwner() string {
+	if !slices.ContainsFunc(g.Scope, isPatientScope) {
+		return ""
+	}
+	return g.patient()
+}
+
+// isPatientScope reports whether a scope covers records of the patient in context.
+func isPatientScope(scope string) bool { return strings.HasPrefix(scope, "patient/") }
+
 // allowsRefresh reports whether the grant includes a refresh token.
 func (g *Grant) allowsRefresh() bool {
 	return g.HasScope(client.OfflineAccess) || g.HasScope(client.OnlineAccess)

@@ -107,7 +107,7 @@ func TestFirstAdministrator(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, withAdministrator(newFakeStore(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
 	for _, r := range []*http.Response{signInAs(b), b.Get(path)} {
-		authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "Signed in as <strong>Alice Adams</strong>", `<a class="button" href="/oauth2/account">`)
+		authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "<strong>Alice Adams</strong>", `<a class="button" href="/oauth2/account">`)
 	}
 	authorizetest.WantStatus(t, b.Get("/oauth2/account"), http.StatusOK)
 }
@@ -118,12 +118,12 @@ func TestNextAdministrator(t *testing.T) {
 	store := newFakeStore()
 	b := newAdminBrowser(t, store, nil)
 	page := open(b, path+"?kind=users&name=wendy")
-	authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
+	authorizetest.WantText(t, page, "<strong>Alice Adams</strong> · alice</span>")
 	_, button, _ := strings.Cut(page, `name="switch" value="`)
 	button, _, _ = strings.Cut(button, `"`)
 	_, sealed := b.OpenForm(b.Post("/oauth2/login", url.Values{"switch": {button}}))
 	r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
-	authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "Signed in as <strong>bob</strong>")
+	authorizetest.WantText(t, authorizetest.Body(t, r), "You need a second factor", "<span><strong>bob</strong></span>")
 	form := authorizetest.ReadForm(page).Fields
 	form.Set("action", "remove")
 	authorizetest.WantStatus(t, b.Post(path, form), http.StatusForbidden)

@@ -70,7 +70,7 @@ func (s *Sandbox) addToConfig(c *authorize.Config) {
 func (s *Sandbox) Extend(core *authorize.Core) error {
 	c := core.Config
 	core.SupportsEHRLaunch = true
-	core.SignInTargets[launchPageID] = signin.Target{Path: launchPagePath, Title: "SMART Sandbox", PreservedParameter: "app"}
+	core.SignInTargets[launchPageID] = signin.Target{Path: launchPagePath, Title: "Launch an app", PreservedParameter: "app"}
 	core.Handle(launchPagePath, newLaunchPage(core).serve, http.MethodGet, http.MethodPost)
 	core.Handle(appPath, newAppHandler(core.Pages, c.Issuer, c.Issuer+c.FHIRBasePath), http.MethodGet)
 	return nil
@@ -95,7 +95,7 @@ var appScopes = []string{
 // newSandboxApp returns the client of the sandbox app. Its URIs are at the issuer.
 func newSandboxApp(issuer string) client.Client {
 	return client.Client{
-		ID: appID, Name: "Sandbox App", RedirectURIs: []string{issuer + appPath}, LaunchURI: issuer + appPath,
+		ID: appID, Name: "Sandbox app", RedirectURIs: []string{issuer + appPath}, LaunchURI: issuer + appPath,
 		Compat: []string{client.CompatErrorDescription}, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
 	}
 }

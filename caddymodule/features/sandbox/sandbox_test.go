@@ -48,7 +48,7 @@ func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.
 func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	b.T.Helper()
 	signIn := authorizetest.Body(b.T, b.Follow(b.Get(launchPagePath)))
-	if !strings.Contains(signIn, "SMART Sandbox") {
+	if !strings.Contains(signIn, "Launch an app") {
 		b.T.Errorf("sign-in page: %s", signIn)
 	}
 	r := b.Post("/oauth2/login", url.Values{"request": {authorizetest.FieldValue(b.T, signIn, "request")}, "username": {user}, "password": {password}})
@@ -157,16 +157,16 @@ func TestLaunchPageOfNextPerson(t *testing.T) {
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
 	openLaunchPage(b, "alice", "right")
 	page := authorizetest.Body(t, b.Get(launchPagePath+"?app=app"))
-	authorizetest.WantText(t, page, "Signed in as <strong>Alice Adams</strong> (alice)")
+	authorizetest.WantText(t, page, "<strong>Alice Adams</strong> · alice</span>")
 	_, button, _ := strings.Cut(page, `name="switch" value="`)
 	button, _, _ = strings.Cut(button, `"`)
 	_, sealed := b.OpenForm(b.Post("/oauth2/login", url.Values{"switch": {button}}))
 	r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 	authorizetest.Equal(t, r.Header.Get("Location"), launchPagePath+"?app=app")
-	authorizetest.WantText(t, authorizetest.Body(t, b.Get(launchPagePath)), "Signed in as <strong>bob</strong>")
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(launchPagePath)), "<span><strong>bob</strong></span>")
 	stale := b.Post(launchPagePath, launchChoice(t, page, nil))
 	authorizetest.WantStatus(t, stale, http.StatusBadRequest)
-	authorizetest.WantText(t, authorizetest.Body(t, stale), "Signed in as <strong>bob</strong>", `<a class="button" href="/oauth2/launch_page">`)
+	authorizetest.WantText(t, authorizetest.Body(t, stale), "<span><strong>bob</strong></span>", `<a class="button" href="/oauth2/launch_page">`)
 }
 
 // A launch is bound to the signed-in user and the selected app.
@@ -472,7 +472,7 @@ func TestPagesInEachLanguage(t *testing.T) {
 	views := map[string]page.View{
 		"launchpage": {Data: launchPageData{
 			Request: "sealed", Searchable: true, Name: "Smith", HasMore: true, Chosen: "2",
-			Apps:     []launchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
+			Apps:     []launchApp{{"sandbox-app", "Sandbox app", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []page.Patient{{ID: "1", Name: "John Smith", BirthDate: "1970-05-01", Identifier: "12345", Gender: page.Gender("male")}, {ID: "2"}},
 		}},
 		"launchpage-problem": {Data: launchPageData{

@@ -30,9 +30,9 @@ var (
 // list contains the rendered samples of a folder by name.
 type list map[string]string
 
-// check checks the rendered samples: each has a heading and a way forward, and names the person if one is signed in. Each
-// text of the templates in files and each message in the Go code of a folder is shown in a sample. The list of samples is equal
-// to the section with the given title in a file.
+// check checks the rendered samples: each has a heading, a title that reports errors, and a way forward, and names the person if
+// one is signed in. Each text of the templates in files and each message in the Go code of a folder is shown in a sample. The list
+// of samples is equal to the section with the given title in a file.
 func (l list) check(t *testing.T, files fs.FS, code, file, title string) {
 	t.Helper()
 	section := "## " + title + "\n\n| Page | State | Heading | Signed in | Way forward |\n|---|---|---|---|---|\n"
@@ -49,6 +49,7 @@ func (l list) check(t *testing.T, files fs.FS, code, file, title string) {
 }
 
 var (
+	errorPattern   = regexp.MustCompile(`(?m)^<p role="alert"(?: id="wrong")?>[^<]|aria-invalid="true"`)
 	headingPattern = regexp.MustCompile(`<h1>(.*?)</h1>`)
 	mainPattern    = regexp.MustCompile(`(?s)<main>(.*)</main>`)
 	wayPattern     = regexp.MustCompile(`(?s)<(?:button|a)\b([^>]*)>(.*?)</(?:button|a)>`)
@@ -68,6 +69,9 @@ func (l list) row(t *testing.T, name string) string {
 		signedIn = "yes"
 	} else if strings.Contains(text, "You’re signed in to") {
 		t.Errorf("%s does not show who is signed in", name)
+	}
+	if errorPattern.MatchString(text) && !strings.Contains(text, "<title>Error: ") {
+		t.Errorf("the title of %s does not begin with Error", name)
 	}
 	ways := waysForward(content[1])
 	if len(ways) == 0 {
