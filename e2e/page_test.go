@@ -44,7 +44,7 @@ const measure = `(() => {
 		Background: getComputedStyle(document.body).backgroundColor,
 		Language: document.documentElement.lang,
 		Title: document.title,
-		Forms: document.querySelectorAll('form').length,
+		Forms: document.querySelectorAll('form:not([hidden])').length,
 		Scripts: [...document.scripts].filter((e) => e.src || !document.getElementById("passkey")).length,
 		H1: document.querySelectorAll('h1').length,
 		Main: document.querySelectorAll('main').length,
