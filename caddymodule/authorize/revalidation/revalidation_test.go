@@ -431,6 +431,39 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 	}
 }
 
+// A provider receives one token request and one userinfo request per person and interval, regardless of the number of gateways, and
+// one request per gateway and hour for its documents.
+func TestProviderRequestsOfManyPeople(t *testing.T) {
+	t.Parallel()
+	const people, hours = 200, 1
+	const checks = people * (hours*int(time.Hour/interval) + 1) // the last one is at the end
+	inHospital(t, 3, nil, func(h *hospital) {
+		h.staff(people)
+		before := h.requestCounts()
+		waitForSweep(hours * time.Hour)
+		after := h.requestCounts()
+		for endpoint, limit := range map[providertest.Endpoint]int{
+			providertest.Token: checks, providertest.UserInfo: checks, providertest.Discovery: 3 * hours, providertest.Keys: 3 * hours,
+		} {
+			got := after[endpoint] - before[endpoint]
+			t.Logf("%s: %d requests, %.1f per minute", endpoint, got, float64(got)/hours/60)
+			if got > limit {
+				t.Errorf("%s: %d requests, want at most %d", endpoint, got, limit)
+			}
+		}
+		authorizetest.Equal(t, before[providertest.Token], people, "token requests for sign-ins")
+	})
+}
+
+// requestCounts returns the number of requests to each endpoint of the provider.
+func (h *hospital) requestCounts() map[providertest.Endpoint]int {
+	counts := map[providertest.Endpoint]int{}
+	for _, e := range []providertest.Endpoint{providertest.Discovery, providertest.Keys, providertest.Token, providertest.UserInfo} {
+		counts[e] = len(h.Requests(e))
+	}
+	return counts
+}
+
 // If a refresh at the provider returns the sign-in of another person, client or issuer, access ends
 // immediately (OpenID Connect Core §12.2).
 func TestAnotherSignInEndsAccess(t *testing.T) {
