@@ -302,7 +302,7 @@ func TestUpstreamLogoutRepeatedAfterSignIn(t *testing.T) {
 	authorizetest.FederatedTokens(b, nil)
 	for _, address := range []string{back.RequestURI(), back.Path + "?state=x"} {
 		page := authorizetest.Body(t, b.Get(address))
-		authorizetest.WantText(t, page, "Sign out?", "Signed in with")
+		authorizetest.WantText(t, page, "Sign out?", "</strong> · ")
 		b.Post("/oauth2/logout", url.Values{"request": {authorizetest.FieldValue(t, page, "request")}})
 		if b.HasSession() {
 			t.Error("the page does not sign out")

@@ -193,7 +193,7 @@ func TestRestartLinkOfFirstPerson(t *testing.T) {
 			stale := authorizetest.Body(t, b.Post("/oauth2/consent", authorizetest.DecisionForm(sealed, "allow")))
 			signInBob(b)
 			page := authorizetest.Body(t, b.Get(linkTo(t, stale, "Sign in to The App again")))
-			authorizetest.WantText(t, page, "Signed in as <strong>bob</strong>", "This page is from an earlier session.")
+			authorizetest.WantText(t, page, `<p class="person"><span><strong>bob</strong>`, "This page is from an earlier session.")
 			wantBob(b, b.Get(linkTo(t, page, "Sign in to The App again")))
 		})
 	}

@@ -227,7 +227,7 @@ func TestSignInPageOpenedBeforeSignIn(t *testing.T) {
 	authorizetest.Equal(t, providerPrompt(t, b, p, link), "", "before")
 	authorizetest.SignInAtProvider(b, nil)
 	authorizetest.Equal(t, providerPrompt(t, b, p, link), "login", "after")
-	authorizetest.WantText(t, authorizetest.Body(t, b.Get(address)), "Signed in with General Hospital as", "Not you?")
+	authorizetest.WantText(t, authorizetest.Body(t, b.Get(address)), "</strong> · General Hospital</span>", "Not you?")
 }
 
 // "Not you?" also signs the person out at the provider if the request is no longer valid. Then the app gets the error.
@@ -257,9 +257,9 @@ func TestStaleSecondFactorPage(t *testing.T) {
 	address := b.SignIn(authorizetest.Request(nil), "alice", "right").Header.Get("Location")
 	b.SignIn(authorizetest.Request(nil), "bob", "other")
 	page := authorizetest.Body(t, b.Get(address))
-	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)", "Signed in as <strong>bob</strong>")
+	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)", `<p class="person"><span><strong>bob</strong>`)
 	page, _ = b.OpenForm(b.Get(links(page)["Use another account"]))
-	authorizetest.WantText(t, page, "Signed in as <strong>bob</strong>", `name="other_account"`)
+	authorizetest.WantText(t, page, `<p class="person"><span><strong>bob</strong>`, `name="other_account"`)
 	if !b.HasSession() {
 		t.Error("bob is signed out")
 	}
@@ -324,7 +324,7 @@ func TestRefusedPageNamesPresentPerson(t *testing.T) {
 	}))
 	b.SignIn(authorizetest.Request(nil), "bob", "other")
 	refused := b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}})))
-	authorizetest.WantText(t, authorizetest.Body(t, refused), "You don’t have access", "Signed in as <strong>bob</strong>")
+	authorizetest.WantText(t, authorizetest.Body(t, refused), "You don’t have access", `<p class="person"><span><strong>bob</strong>`)
 }
 
 // A browser that lost the cookie with its id, but not that of its session, is not told to allow cookies.
@@ -335,7 +335,7 @@ func TestErrorPageWithoutBrowserID(t *testing.T) {
 	page, _ := b.OpenForm(b.Authorize(authorizetest.Request(url.Values{"prompt": {"consent"}})))
 	b.Cookies = map[string]string{"__Host-fhir-session": b.Cookies["__Host-fhir-session"]}
 	text := authorizetest.Body(t, b.Post("/oauth2/login", notYou(page)))
-	authorizetest.WantText(t, text, "Signed in as <strong>Alice Adams</strong>", "This sign-in page has expired or was opened in another browser.")
+	authorizetest.WantText(t, text, `<p class="person"><span><strong>Alice Adams</strong>`, "This sign-in page has expired or was opened in another browser.")
 }
 
 // A callback without its sign-in starts its own request again, not one of another tab or one from before a sign-out.
