@@ -124,6 +124,15 @@ func TestInactive(t *testing.T) {
 	}
 }
 
+// TestCodeWithTerm checks that a code with a term is valid without a message about its case.
+func TestCodeWithTerm(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$validate-code?url="+sct+"&display=Clinical+finding&code=404684003|x|", "")
+	if got := w.Body.String(); !strings.Contains(got, `"normalized-code","valueCode":"404684003"`) || !strings.Contains(got, `"valueBoolean":true`) || strings.Contains(got, "issue") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestListedExpressions checks that expressions in a value set are listed beside their focus concept.
 func TestListedExpressions(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
@@ -171,6 +180,10 @@ func TestOperations(t *testing.T) {
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005&codeB=404684003", `"subsumes"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003:363698007%3D138875005&codeB=404684003", `"subsumed-by"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003&codeB=138875005:363698007%3D138875005", `"not-subsumed"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005:363698007%3D404684003&codeB=404684003:363698007%3D404684003", `"subsumes"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005%2B404684003&codeB=404684003", `"equivalent"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003|x|&codeB=404684003", `"equivalent"`},
+		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + url.QueryEscape(snomedtest.Concept(23)+":363698007="+snomedtest.Concept(2)), "INACTIVE_CONCEPT_FOUND"},
 		{expand(sct + "?fhir_vs=ecl/<! 410662002 |Concept model attribute|"), `"total":3`},
 		{expand(sct + "?fhir_vs=ecl/%3C!%20410662002"), `"total":3`},
 		{expand(sct + "?fhir_vs=ecl/<<"), "Invalid ECL expression"},
