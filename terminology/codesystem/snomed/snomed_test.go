@@ -147,6 +147,10 @@ func TestWatch(t *testing.T) {
 	if err := w.Refresh(t.Context()); err == nil || w.Current().Definitions().Counts().Concepts != 122 {
 		t.Errorf("a defective archive: %v, %v", err, w.Current().Definitions().Counts())
 	}
+	replace(snomedtest.Edition{Concepts: 200, WithoutConcepts: true}, 0)
+	if err := w.Refresh(t.Context()); err == nil || w.Current().Definitions().Counts().Concepts != 122 {
+		t.Errorf("an archive without concepts: %v, %v", err, w.Current().Definitions().Counts())
+	}
 	replace(snomedtest.Edition{Concepts: 200}, 0)
 	if err := w.Refresh(t.Context()); err != nil || w.Current().Definitions().Counts().Concepts != 222 {
 		t.Errorf("a new archive: %v, %v", err, w.Current().Definitions().Counts())
@@ -277,6 +281,8 @@ func TestErrors(t *testing.T) {
 		"no identifier":     {concepts, func(text string) string { return strings.Replace(text, first, "12345x", 1) }, "line 24: id is not an SCTID"},
 		"no date":           {concepts, func(text string) string { return strings.Replace(text, "20260801", "20261301", 1) }, "line 2: effectiveTime is not a date"},
 		"no status":         {concepts, func(text string) string { return strings.Replace(text, "\t1\t", "\tyes\t", 1) }, "line 2: active is neither"},
+		"no concepts":       {concepts, func(text string) string { return text[:strings.Index(text, "\n")+1] }, concepts + ": no root concept"},
+		"no root concept":   {concepts, func(text string) string { return strings.Replace(text, "138875005", "138875996", 1) }, "no root concept 138875005"},
 		"unknown concept":   {relationships, func(text string) string { return strings.Replace(text, "404684003", "404684999", 1) }, "404684999 is not a concept of this release"},
 		"cycle": {relationships, func(text string) string {
 			return text + row + "138875005\t" + first + "\t0\t116680003\t900000000000011006\t0\r\n"
