@@ -14,7 +14,7 @@ const (
 	propertyConstraint  = "constraint"  // = an expression constraint
 	propertyExpression  = "expression"  // an older name of constraint
 	propertyExpressions = "expressions" // = whether post-coordinated expressions are included
-	propertyRefset      = "refset"      // exists: whether a concept is a reference set with rows
+	propertyRefset      = "refset"      // exists: whether a concept is a reference set with rows, for concepts or not
 )
 
 // EvaluateFilter implements [codesystem.FilterEvaluator] for filters on reference sets and expression constraints.
@@ -86,7 +86,7 @@ func (s *System) all() bitset.Set {
 	return set
 }
 
-// withRefsets returns the concepts that are reference sets with members.
+// withRefsets returns the concepts that are reference sets with rows.
 func (s *System) withRefsets() bitset.Set {
 	set := bitset.New(s.Len())
 	for id := range s.refsets {

@@ -37,7 +37,7 @@ func (s *System) declareProperties() {
 		s.properties = append(s.properties, codesystem.Property{Code: string(s.code(kind))})
 	}
 	for id, x := range s.refsets {
-		if x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0 {
+		if len(x.component) > 0 && (x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0) {
 			s.associations = append(s.associations, id)
 		}
 	}
