@@ -2,8 +2,10 @@ package snomed
 
 import (
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -119,6 +121,38 @@ func TestZipEqualsFolder(t *testing.T) {
 			t.Error("different concepts")
 		}
 	})
+}
+
+// TestSymbolicLink checks that a link to the folder of a release works like the folder, and that a named pipe in it is skipped.
+func TestSymbolicLink(t *testing.T) {
+	folder, link := folderOf(t, snomedtest.Edition{Concepts: 100}), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(folder, link); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{"sct2_Concept_Snapshot_INT_20260802.txt", "pipe.json"} {
+		if err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(folder, name)).Run(); err != nil {
+			t.Skip(err)
+		}
+	}
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{link}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (snomedtest.Edition{Concepts: 200}).WriteFolder(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Refresh(t.Context()); err != nil || w.Current().Definitions().Counts().Concepts != 222 {
+		t.Errorf("got %v, %v", err, w.Current().Definitions().Counts())
+	}
+}
+
+// TestEmptyFolder checks that the warning about a folder without definitions names archives.
+func TestEmptyFolder(t *testing.T) {
+	var log strings.Builder
+	_, err := definitions.Load(t.Context(), definitions.Options{Definitions: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || !strings.Contains(log.String(), `looked_for=".json .xml .tgz .zip"`) {
+		t.Errorf("got %v, %s", err, log.String())
+	}
 }
 
 // TestWatch checks that a replaced archive is swapped in, and that a defective one changes nothing.
