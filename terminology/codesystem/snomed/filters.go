@@ -36,8 +36,8 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 		return set, true, err
 	case (property == "concept" || property == "code") && (op == "in" || op == "not-in"):
 		x := s.refset(value)
-		if x == nil {
-			return nil, false, nil // a list of codes
+		if x == nil { // a list of codes
+			return nil, false, s.checkList(value, spend)
 		}
 		set, err = x.members(s.Len()), spend(len(x.component)+s.Len()/64)
 		if op == "not-in" {
@@ -68,6 +68,20 @@ func (s *System) checkFilter(property string, isExpression bool) error {
 		return outcome.NewIncomplete("not-supported", "the filter on %s is not supported for expressions of SNOMED CT; use an expression constraint", property)
 	}
 	return nil
+}
+
+// checkList returns an error for a list of codes that is the identifier of a reference set of another edition.
+func (s *System) checkList(value string, spend func(steps int) error) error {
+	if _, ok := parseSCTID([]byte(value)); !ok {
+		return nil
+	}
+	if c, ok := s.Table.Locate([]byte(value)); ok {
+		above, err := s.Above(c.Number, spend)
+		if root := s.concept(foundationRefsets); err != nil || root == none || !above.Has(root) {
+			return err
+		}
+	}
+	return outcome.NewIncomplete("not-found", "SNOMED CT %s has no reference set %s", s.edition.versionURI(), value)
 }
 
 // complement returns the concepts that are not in a set.

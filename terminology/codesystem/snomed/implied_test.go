@@ -85,6 +85,8 @@ func TestFilters(t *testing.T) {
 	}{
 		"reference set":          {"concept", "in", snomedtest.SimpleRefset, `"total":10`},
 		"list of codes":          {"concept", "in", "404684003,138875005", `"total":2`},
+		"unknown reference set":  {"concept", "in", "1234567890", "has no reference set 1234567890"},
+		"empty reference set":    {"concept", "in", "900000000000455006", `"total":1`},
 		"not in reference set":   {"concept", "not-in", snomedtest.SimpleRefset, `"total":112`},
 		"normal form":            {"normalForm", "=", "x", "SNOMED CT has no filter on normalForm"},
 		"terse normal form":      {"normalFormTerse", "exists", "true", "SNOMED CT has no filter on normalFormTerse"},
@@ -170,6 +172,35 @@ func TestConceptMaps(t *testing.T) {
 		{translate("1", snomedtest.Concept(3), ""), "is not loaded"},
 		{"/ConceptMap/$translate?reverse=true&system=http://hl7.org/fhir/sid/icd-10&code=E04.0&url=" + url.QueryEscape(sct+"?fhir_cm="+snomedtest.ICD10Map), `"code":"` + snomedtest.Concept(4) + `"`},
 		{"/ConceptMap/$translate?system=" + sct + "&code=" + snomedtest.Concept(2) + "&url=" + url.QueryEscape(international+"/version/20260801?fhir_cm="+snomedtest.ICD10Map), "P02.0"},
+	})
+}
+
+// TestConceptMapVersions checks from which edition and version an implicit concept map comes.
+func TestConceptMapVersions(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Date: "20250801"}, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 100, Swedish: true, Date: "20260531"})
+	old, current, sweden := international+"/version/20250801", international+"/version/20260801", swedish+"/version/20260531"
+	for _, test := range [][3]string{ // base of the URL, version, version of the map
+		{sct, "", current},
+		{sct, current, current},
+		{sct, old, old},
+		{sct, international, current},
+		{sct, swedish, sweden},
+		{sct, sweden, sweden},
+		{international, "", current},
+		{international, old, old},
+		{old, "", old},
+		{swedish, "", sweden},
+		{sweden, sweden, sweden},
+	} {
+		address := "/ConceptMap/$translate?system=" + sct + "&code=" + snomedtest.Concept(2) + "&version=" + test[1] + "&url=" + url.QueryEscape(test[0]+"?fhir_cm="+snomedtest.ICD10Map)
+		wantResponses(t, l, [][]string{{address, `"originMap","valueCanonical":"` + test[0] + "?fhir_cm=" + snomedtest.ICD10Map + "|" + test[2] + `"`}})
+	}
+	translate := "/ConceptMap/$translate?url=" + url.QueryEscape(sct+"?fhir_cm="+snomedtest.ICD10Map)
+	wantResponses(t, l, [][]string{
+		{translate + "&system=" + sct + "&code=1&version=" + swedish + "/version/20200101", "is not loaded"},
+		{translate + "%7C" + url.QueryEscape(old) + "&system=" + sct + "&code=" + snomedtest.Concept(2), "|" + old},
+		{translate + "%7C1&system=" + sct + "&code=1", "is not loaded"},
+		{translate + "&reverse=true&system=http://hl7.org/fhir/sid/icd-10&version=2019&code=E04.0", "|" + current},
 	})
 }
 
