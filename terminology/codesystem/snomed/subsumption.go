@@ -72,22 +72,29 @@ func (x *subsumption) subsumersOf(e *expression) *subsumers {
 }
 
 // definitionSteps is the cost of comparing an expression with a definition that has similar attributes.
-const definitionSteps = 200
+const definitionSteps = 100
 
 // addDefined adds the concepts with a definition that the expression satisfies, and their ancestors.
 func (x *subsumption) addDefined(found *subsumers) {
 	pairs := x.pairsOf(found.groups)
 	x.charge((1 + len(pairs)) * x.Len() / 32)
-	x.defined.Each(func(concept uint32) {
-		if x.err != nil || found.set.Has(concept) || !x.hasSimilarAttributes(pairs, concept) {
+	satisfied := bitset.New(x.Len()) // defined concepts with primitive ancestors that subsume the expression
+	isMissing := func(parent uint32) bool { return !found.set.Has(parent) && !satisfied.Has(parent) }
+	x.defined.Each(func(concept uint32) { // parents before children
+		parents := x.Parents(concept)
+		if x.err != nil || len(parents) == 0 || slices.ContainsFunc(parents, isMissing) {
 			return
 		}
-		x.charge(definitionSteps)
-		primitives := x.proximalPrimitives(concept)
-		isAbsent := func(primitive uint32) bool { return !found.set.Has(primitive) }
-		if len(primitives) > 0 && !slices.ContainsFunc(primitives, isAbsent) && x.coverAll(found.groups, x.groupsOf(concept)) {
+		if satisfied.Add(concept); found.set.Has(concept) || !x.hasSimilarAttributes(pairs, concept) {
+			return
+		}
+		if x.charge(definitionSteps); x.coverAll(found.groups, x.groupsOf(concept)) {
 			found.defined = append(found.defined, concept)
-			found.set.Union(x.aboveOrSelf(concept))
+			x.climb([]uint32{concept}, func(next uint32) (isNew bool) {
+				isNew = !found.set.Has(next)
+				found.set.Add(next)
+				return isNew
+			})
 		}
 	})
 }
