@@ -206,7 +206,8 @@ func (w *Watch) currentFingerprint() (sum fingerprint) {
 		info, err := os.Stat(name)
 		switch {
 		case err == nil && info.IsDir():
-			_ = filepath.WalkDir(name, func(file string, _ fs.DirEntry, _ error) error { addFile(hash, file); return nil })
+			folder, _ := filepath.EvalSymlinks(name)
+			_ = filepath.WalkDir(folder, func(file string, _ fs.DirEntry, _ error) error { addFile(hash, file); return nil })
 		case err == nil:
 			addFile(hash, name)
 		}

@@ -140,7 +140,8 @@ type FilterEvaluator interface {
 	// the cost with spend, in the steps of [Hierarchy].
 	EvaluateFilter(property, op, value string, spend func(steps int) error) (set bitset.Set, ok bool, err error)
 
-	// MatchesFilter is like EvaluateFilter, but for an unlisted concept, which [Concept.Code] identifies.
+	// MatchesFilter is like EvaluateFilter, but for an unlisted concept, which [Concept.Code] identifies, or for the relation of
+	// a listed concept to an unlisted one.
 	MatchesFilter(c Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error)
 }
 

@@ -50,7 +50,7 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			o.Logger.WarnContext(ctx, "folder contains no definitions", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions, " ")))
+			o.Logger.WarnContext(ctx, "folder contains no definitions", slog.String("folder", pattern), slog.String("looked_for", strings.Join(fileExtensions(), " ")))
 		}
 		for _, file := range files {
 			loader.readFolderManifest(file)
@@ -175,7 +175,13 @@ func (o *Options) SetDefaults() {
 // DiscardLogger discards all records. It is the default logger.
 var DiscardLogger = slog.New(slog.DiscardHandler)
 
-var fileExtensions = []string{".json", ".xml", ".tgz"}
+// fileExtensions returns the extensions of definition files and of archives with releases.
+func fileExtensions() []string {
+	if len(releaseFormats) > 0 {
+		return []string{".json", ".xml", ".tgz", ".zip"}
+	}
+	return []string{".json", ".xml", ".tgz"}
+}
 
 // FindFiles returns the files that a path or pattern matches, in lexical order. A folder may contain none. A folder that contains
 // a release in a registered [ReleaseFormat] is listed itself, before its definition files.
@@ -210,18 +216,17 @@ func listFiles(name string) ([]string, error) {
 	}
 	var files []string
 	isRelease := false
-	err = filepath.WalkDir(name, func(file string, entry fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(entry.Name(), ".") && file != name
+	err = walkFolder(name, func(relative string, entry fs.DirEntry) error {
+		hidden := strings.HasPrefix(entry.Name(), ".") && relative != "."
+		file := filepath.Join(name, filepath.FromSlash(relative))
 		switch {
-		case err != nil:
-			return err
 		case entry.IsDir() && (hidden || isAuxiliaryFolder(file)):
 			return fs.SkipDir
 		case entry.IsDir() || hidden || entry.Name() == manifestName:
 			return nil
 		}
-		isRelease = isRelease || isReleaseMarker(relativePath(name, file))
-		if slices.Contains(fileExtensions, filepath.Ext(file)) || filepath.Ext(file) == ".zip" && len(releaseFormats) > 0 {
+		isRelease = isRelease || isReleaseMarker(relative)
+		if slices.Contains(fileExtensions(), filepath.Ext(file)) {
 			files = append(files, file)
 		}
 		return nil
@@ -266,7 +271,7 @@ func (l *resourceLoader) loadFile(ctx context.Context, name string) (err error) 
 	case ".tgz":
 		return l.loadPackage(ctx, name, src)
 	default:
-		return errors.New("none of " + strings.Join(fileExtensions, ", "))
+		return errors.New("none of " + strings.Join(fileExtensions(), ", "))
 	}
 }
 

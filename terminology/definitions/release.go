@@ -228,11 +228,11 @@ func (r *Release) listArchive(archive *zip.Reader) error {
 }
 
 func (r *Release) listFolder() error {
-	err := filepath.WalkDir(r.Name, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
-			return err
+	err := walkFolder(r.Name, func(file string, entry fs.DirEntry) error {
+		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			return nil
 		}
-		r.Files = append(r.Files, relativePath(r.Name, file))
+		r.Files = append(r.Files, file)
 		return r.checkFileCount()
 	})
 	r.open = func(file string) (io.ReadCloser, error) {
@@ -253,6 +253,30 @@ func (r *Release) checkFileCount() error {
 		return fmt.Errorf("more than %d files", maxReleaseFiles)
 	}
 	return nil
+}
+
+// walkFolder calls visit with the slash-separated relative paths of a folder, its subfolders and files. The folder itself may be a
+// symbolic link. Named pipes and other special files, which could block, are skipped.
+func walkFolder(folder string, visit func(relative string, entry fs.DirEntry) error) error {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || isSpecial(file, entry) {
+			return err
+		}
+		return visit(relativePath(root, file), entry)
+	})
+}
+
+// isSpecial reports whether a file, or the target of a symbolic link, is neither a regular file nor a folder.
+func isSpecial(file string, entry fs.DirEntry) bool {
+	mode := entry.Type()
+	if info, err := os.Stat(file); mode&fs.ModeSymlink != 0 && err == nil {
+		mode = info.Mode().Type()
+	}
+	return mode&^(fs.ModeDir|fs.ModeSymlink) != 0
 }
 
 // relativePath returns the slash-separated path of a file relative to a folder that contains it.
@@ -302,15 +326,36 @@ func newImpliedValueSet(reference, url string, cs *CodeSystem, implied *ImpliedV
 	return vs
 }
 
-// ImpliedConceptMap returns a concept map that a release implies. Releases loaded later come first.
-func (d *Set) ImpliedConceptMap(url string) (*ConceptMap, bool) {
+// ImpliedConceptMap returns a concept map that a release implies. The release is that of the code system to which the reference
+// resolves. version is the version of the code system in which a code was recorded; it applies if the map translates from system.
+func (d *Set) ImpliedConceptMap(reference, system, version string) (*ConceptMap, bool) {
+	url, pinned := outcome.SplitCanonical(reference)
 	for _, content := range slices.Backward(d.implied) {
 		if content.ConceptMap == nil {
 			continue
 		}
-		if m, ok := content.ConceptMap(url); ok {
+		m, ok := content.ConceptMap(url)
+		if !ok || pinned != "" && !MatchesVersion(m.Definition.Version, pinned) {
+			continue
+		}
+		from, wanted := &m.Groups[0], pinned
+		if wanted == "" && (system == "" || system == from.Source) {
+			wanted = version
+		}
+		if from.SourceVersion != "" && !MatchesVersion(wanted, from.SourceVersion) {
+			wanted = from.SourceVersion
+		}
+		if d.isCodeSystemOf(content, from.Source, wanted) {
 			return m, true
 		}
 	}
 	return nil, false
+}
+
+// isCodeSystemOf reports whether a reference to a code system, with or without a version, resolves to a release.
+func (d *Set) isCodeSystemOf(content *ReleaseContent, url, version string) bool {
+	index := d.Systems.CodeSystem(url, version)
+	return index != None && slices.ContainsFunc(content.Sources, func(s codesystem.Source) bool {
+		return s.System == d.Systems.CodeSystems[index].Concepts.System
+	})
 }

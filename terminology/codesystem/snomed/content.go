@@ -38,8 +38,10 @@ func newECLContent(s *System) *eclContent {
 		}
 	}
 	s.withRefsets().Each(func(concept uint32) {
-		c.refsetNumbers = append(c.refsetNumbers, concept)
-		c.byNumber[concept] = s.refset(string(s.code(concept)))
+		if x := s.refset(string(s.code(concept))); len(x.component) > 0 {
+			c.refsetNumbers = append(c.refsetNumbers, concept)
+			c.byNumber[concept] = x
+		}
 	})
 	return c
 }

@@ -24,12 +24,21 @@ type attributeGroup struct {
 	attributes []attributeValue
 }
 
-// attributeValue is an attribute with a concept, a nested expression, or a concrete value such as #500 or "text".
+// attributeValue is an attribute with a concept, a nested expression, or a concrete value such as #500 or "text". concept is none
+// for a concrete value and for a nested expression that is more than a plain concept.
 type attributeValue struct {
 	kind, concept uint32
 	nested        *expression
 	concrete      []byte
 }
+
+// plain returns the concept that an expression means if it has neither a refinement nor a second focus concept.
+func (e *expression) plain() (concept uint32, ok bool) {
+	return e.focus[0], len(e.focus) == 1 && len(e.groups) == 0 && !e.isSubtype()
+}
+
+// isSubtype reports whether an expression means a subtype of its definition.
+func (e *expression) isSubtype() bool { return strings.HasPrefix(e.prefix, "<<<") }
 
 // Limits on the length of an expression in bytes and on the depth of nested expressions.
 const (
@@ -102,7 +111,9 @@ func (p *expressionParser) expression() (*expression, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.focus = append(e.focus, focus)
+		if !slices.Contains(e.focus, focus) {
+			e.focus = append(e.focus, focus)
+		}
 	}
 	if !p.skip(":") {
 		return e, nil
@@ -155,8 +166,11 @@ func (p *expressionParser) attribute() (a attributeValue, err error) {
 		if a.nested, err = p.expression(); err == nil && !p.skip(")") {
 			err = p.expected(")")
 		}
-		if err == nil {
-			a.concept = a.nested.focus[0]
+		if err != nil {
+			return a, err
+		}
+		if concept, ok := a.nested.plain(); ok {
+			a.concept = concept
 		}
 	default:
 		a.concept, err = p.concept()
@@ -257,59 +271,7 @@ func (s *System) appendExpression(dst []byte, e *expression) []byte {
 	return dst
 }
 
-// relationship is an attribute of an expression with a concept as its value.
-type relationship struct {
-	group             uint16
-	kind, destination uint32
-}
-
-// relationships returns the attributes of an expression and those that its focus concepts define, by group.
-func (s *System) relationships(e *expression) (list []relationship) {
-	group := uint16(0)
-	for _, g := range e.groups {
-		number := uint16(0)
-		if g.isGroup {
-			group++
-			number = group
-		}
-		for _, a := range g.attributes {
-			if a.concept != none {
-				list = append(list, relationship{group: number, kind: a.kind, destination: a.concept})
-			}
-		}
-	}
-	a := &s.attributes
-	for _, focus := range e.focus {
-		offset, last := group, uint16(0)
-		for row, end := a.rowsOf(focus); row < end; row++ {
-			number := a.group[row]
-			if last = max(last, number); number > 0 {
-				number += offset
-			}
-			list = append(list, relationship{group: number, kind: a.kind[row], destination: a.destination[row]})
-		}
-		group += last
-	}
-	slices.SortStableFunc(list, func(a, b relationship) int { return int(a.group) - int(b.group) })
-	return list
-}
-
-// subsumesExpression reports whether a concept subsumes an expression: it subsumes one of the focus concepts, or the expression
-// satisfies its definition.
-func (s *System) subsumesExpression(general uint32, e *expression, spend func(steps int) error) (bool, error) {
-	for _, focus := range e.focus {
-		above, err := s.Above(focus, spend)
-		if err != nil || focus == general || above.Has(general) {
-			return err == nil, err
-		}
-	}
-	if !s.defined.Has(general) {
-		return false, nil
-	}
-	return s.satisfies(e, string(s.definitionConstraint(general)), spend)
-}
-
-// Locate returns the concept with an identifier, or the concept of an expression.
+// Locate returns the concept with an identifier, or the concept of an expression. An identifier with a term is the concept.
 func (s *System) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	if c, ok = s.Table.Locate(code); ok || !isExpression(code) {
 		return c, ok
@@ -318,7 +280,29 @@ func (s *System) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	if err != nil {
 		return c, false
 	}
+	if concept, ok := e.plain(); ok {
+		return codesystem.ConceptAt(concept), true
+	}
 	return codesystem.Concept{Number: e.focus[0], Code: bytes.Clone(code)}, true
+}
+
+// expressionOf returns a concept as an expression. ok is false if its code is not valid.
+func (s *System) expressionOf(c codesystem.Concept) (e *expression, ok bool) {
+	if c.Code == nil {
+		return &expression{focus: []uint32{c.Number}}, true
+	}
+	e, err := s.parseExpression(c.Code)
+	return e, err == nil
+}
+
+// inactiveFocus returns the first inactive focus concept of an expression, or none.
+func (s *System) inactiveFocus(e *expression) uint32 {
+	for _, focus := range e.focus {
+		if !s.active.Has(focus) {
+			return focus
+		}
+	}
+	return none
 }
 
 // isExpression reports whether a code contains characters of the grammar.
@@ -340,16 +324,20 @@ func (s *System) Code(c codesystem.Concept) []byte {
 	return s.Table.Code(c)
 }
 
-// Concept returns the code, display and flags of a concept. The display of an expression contains preferred terms.
+// Concept returns the code, display and flags of a concept. The display of an expression contains preferred terms. An expression
+// with an inactive focus concept is inactive.
 func (s *System) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
 	if c.Code == nil {
 		return s.Table.Concept(c)
 	}
-	e, err := s.parseExpression(c.Code)
-	if err != nil {
+	e, ok := s.expressionOf(c)
+	if !ok {
 		return c.Code, nil, 0
 	}
-	return c.Code, s.appendExpression(nil, e), 0
+	if focus := s.inactiveFocus(e); focus != none {
+		_, _, flags = s.Table.Concept(codesystem.ConceptAt(focus))
+	}
+	return c.Code, s.appendExpression(nil, e), flags & codesystem.ReportedFlags
 }
 
 // AppendTexts appends the texts of a concept, or the display of an expression.
@@ -371,8 +359,12 @@ func (s *System) Definition(c codesystem.Concept) []byte {
 
 // Status returns the status of a concept unless it is active.
 func (s *System) Status(c codesystem.Concept) string {
-	if c.Code != nil {
+	if c.Code == nil {
+		return s.Table.Status(c)
+	}
+	e, ok := s.expressionOf(c)
+	if !ok || s.inactiveFocus(e) == none {
 		return ""
 	}
-	return s.Table.Status(c)
+	return s.Table.Status(codesystem.ConceptAt(s.inactiveFocus(e)))
 }

@@ -2,51 +2,120 @@ package snomed
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// expressionContent is the content of an edition with an expression as an additional concept. The expression is a child of
-// another additional concept, which is a child of the focus concepts: as in HL7's tests, an expression is a descendant of its
-// focus concepts, but not a child.
+// expressionContent is the content of an edition with an expression and its nested expressions as additional concepts. An
+// expression is a child of another additional concept, which is a child of the focus concepts and of the defined concepts that
+// subsume the expression: as in HL7's tests, an expression is a descendant of its focus concepts, but not a child.
 type expressionContent struct {
 	*eclContent
-	expression    *expression
-	between       uint32 // the number of the concept between the expression and its focus concepts
+	first         uint32                 // number of the first additional concept
+	parents       [][]uint32             // parents of the concepts first, first+2 and so on, which are those of expressions
+	children      map[uint32][]uint32    // by concept of the edition: children among them
+	numbers       map[*expression]uint32 // numbers of expressions
 	relationships ecl.Relationships
+	concrete      ecl.ConcreteValues
+	values        [][]byte // those of the additional rows of concrete
 }
 
 // Each step of copying relationships copies rowsPerStep rows.
 const rowsPerStep = 8
 
-// newExpressionContent returns content with an expression.
+// newExpressionContent returns content with an expression, which is the last concept.
 func newExpressionContent(c *eclContent, e *expression, spend func(steps int) error) (*expressionContent, error) {
-	n, rows := uint32(c.System.Len()), c.System.relationships(e)
-	x := &expressionContent{eclContent: c, expression: e, between: n}
-	old, first := &c.relationships, uint32(len(c.relationships.Source))
-	if err := spend(c.System.Len() + len(old.Source)/rowsPerStep); err != nil {
+	x := &expressionContent{eclContent: c, first: uint32(c.System.Len()), children: make(map[uint32][]uint32), numbers: make(map[*expression]uint32)}
+	if err := spend(c.System.Len() + len(c.relationships.Source)/rowsPerStep); err != nil {
 		return nil, err
 	}
-	r := &x.relationships
-	r.Source, r.Type = slices.Clone(old.Source), slices.Clone(old.Type)
-	r.Destination, r.Group = slices.Clone(old.Destination), slices.Clone(old.Group)
-	for _, row := range rows {
-		r.Source, r.Type = append(r.Source, n+1), append(r.Type, row.kind)
-		r.Destination, r.Group = append(r.Destination, row.destination), append(r.Group, row.group)
+	x.relationships, x.concrete = cloneRows(&c.relationships), x.cloneValues(&c.concrete)
+	definitions := newSubsumption(c.System, spend)
+	for _, part := range e.appendWithNested(nil) {
+		x.add(definitions, part)
 	}
-	r.From = append(slices.Clone(old.From), first, first+uint32(len(rows)))
-	r.To, r.ByDestination = groupByOwner(int(n)+2, r.Destination)
-	return x, nil
+	r := &x.relationships
+	r.To, r.ByDestination = groupByOwner(x.Len(), r.Destination)
+	return x, definitions.err
+}
+
+// appendWithNested appends an expression after its nested expressions.
+func (e *expression) appendWithNested(list []*expression) []*expression {
+	for _, g := range e.groups {
+		for _, a := range g.attributes {
+			if a.nested != nil && a.concept == none {
+				list = a.nested.appendWithNested(list)
+			}
+		}
+	}
+	return append(list, e)
+}
+
+func cloneRows(r *ecl.Relationships) ecl.Relationships {
+	return ecl.Relationships{
+		From: slices.Clone(r.From), Source: slices.Clone(r.Source), Type: slices.Clone(r.Type),
+		Destination: slices.Clone(r.Destination), Group: slices.Clone(r.Group),
+	}
+}
+
+func (x *expressionContent) cloneValues(r *ecl.ConcreteValues) ecl.ConcreteValues {
+	n := len(r.Source)
+	return ecl.ConcreteValues{Source: slices.Clone(r.Source), Type: slices.Clone(r.Type), Group: slices.Clone(r.Group), Value: func(row int) []byte {
+		if row < n {
+			return r.Value(row)
+		}
+		return x.values[row-n]
+	}}
+}
+
+// add adds an expression after its nested expressions.
+func (x *expressionContent) add(definitions *subsumption, e *expression) {
+	between := uint32(x.Len())
+	x.parents = append(x.parents, slices.Concat(e.focus, definitions.subsumersOf(e).defined))
+	for _, parent := range x.parents[len(x.parents)-1] {
+		x.children[parent] = append(x.children[parent], between)
+	}
+	x.numbers[e] = between + 1
+	rows := &x.relationships
+	rows.From = append(rows.From, uint32(len(rows.Source)))
+	number := uint16(0)
+	for _, g := range definitions.normalGroups(e) {
+		if g.isGroup { // single attributes come first
+			number++
+		}
+		for _, a := range g.attributes {
+			x.addAttribute(between+1, number, &a)
+		}
+	}
+	rows.From = append(rows.From, uint32(len(rows.Source)))
+}
+
+func (x *expressionContent) addAttribute(source uint32, group uint16, a *attributeValue) {
+	if a.concrete != nil {
+		v := &x.concrete
+		v.Source, v.Type, v.Group = append(v.Source, source), append(v.Type, a.kind), append(v.Group, group)
+		x.values = append(x.values, a.concrete)
+		return
+	}
+	destination := a.concept
+	if destination == none {
+		destination = x.numbers[a.nested]
+	}
+	r := &x.relationships
+	r.Source, r.Type = append(r.Source, source), append(r.Type, a.kind)
+	r.Destination, r.Group = append(r.Destination, destination), append(r.Group, group)
 }
 
 // Len and the following methods replace those of the edition.
-func (x *expressionContent) Len() int                          { return int(x.between) + 2 }
-func (x *expressionContent) Relationships() *ecl.Relationships { return &x.relationships }
+func (x *expressionContent) Len() int                            { return int(x.first) + 2*len(x.parents) }
+func (x *expressionContent) Relationships() *ecl.Relationships   { return &x.relationships }
+func (x *expressionContent) ConcreteValues() *ecl.ConcreteValues { return &x.concrete }
 
 func (x *expressionContent) ID(concept uint32) uint64 {
-	if concept >= x.between {
+	if concept >= x.first {
 		return 0
 	}
 	return x.eclContent.ID(concept)
@@ -55,46 +124,50 @@ func (x *expressionContent) ID(concept uint32) uint64 {
 func (x *expressionContent) Active() bitset.Set {
 	active := bitset.New(x.Len())
 	copy(active, x.active)
-	active.Add(x.between)
-	active.Add(x.between + 1)
+	for concept := x.first; concept < uint32(x.Len()); concept++ {
+		active.Add(concept)
+	}
 	return active
 }
 
 func (x *expressionContent) Parents(concept uint32) []uint32 {
-	switch concept {
-	case x.between:
-		return x.expression.focus
-	case x.between + 1:
-		return []uint32{x.between}
+	switch {
+	case concept < x.first:
+		return x.eclContent.Parents(concept)
+	case (concept-x.first)%2 == 0:
+		return x.parents[(concept-x.first)/2]
 	}
-	return x.eclContent.Parents(concept)
+	return []uint32{concept - 1}
 }
 
 func (x *expressionContent) Children(concept uint32) []uint32 {
 	switch {
-	case concept == x.between:
-		return []uint32{x.between + 1}
-	case concept > x.between:
-		return nil
-	case slices.Contains(x.expression.focus, concept):
-		return append(slices.Clip(x.eclContent.Children(concept)), x.between)
+	case concept < x.first:
+		if added := x.children[concept]; added != nil {
+			return slices.Concat(x.eclContent.Children(concept), added)
+		}
+		return x.eclContent.Children(concept)
+	case (concept-x.first)%2 == 0:
+		return []uint32{concept + 1}
 	}
-	return x.eclContent.Children(concept)
+	return nil
 }
 
 func (x *expressionContent) EachDescription(concept uint32, visit func(d *ecl.Description) bool) {
-	if concept < x.between {
+	if concept < x.first {
 		x.eclContent.EachDescription(concept, visit)
 	}
 }
 
 func (x *expressionContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
 	found, ok, err := x.eclContent.FindWords(words, spend)
-	return append(found, 0)[:(x.Len()+63)/64], ok, err
+	all := bitset.New(x.Len())
+	copy(all, found)
+	return all, ok, err
 }
 
 func (x *expressionContent) Metadata(concept uint32) ecl.Metadata {
-	if concept < x.between {
+	if concept < x.first {
 		return x.eclContent.Metadata(concept)
 	}
 	return ecl.Metadata{}
@@ -102,27 +175,50 @@ func (x *expressionContent) Metadata(concept uint32) ecl.Metadata {
 
 // MatchesFilter implements [codesystem.FilterEvaluator] for expressions.
 func (s *System) MatchesFilter(c codesystem.Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
-	e, err := s.parseExpression(c.Code)
-	if err != nil {
-		return false, true, nil //nolint:nilerr // an invalid expression matches nothing
+	e, ok := s.expressionOf(c)
+	if !ok {
+		return false, true, nil // an invalid expression matches nothing
 	}
 	switch {
 	case (property == propertyConstraint || property == propertyExpression) && op == "=":
 		matches, err = s.satisfies(e, value, spend)
 		return matches, true, err
 	case property == propertyExpressions && op == "=":
-		return value == "true", true, nil
-	case property == propertyRefset, property == "parent", property == "child", op == "child-of", op == "generalizes", op == "descendent-leaf", op == "in" && s.refset(value) != nil:
+		matches, err = readBoolean(property, op, value)
+		return matches, true, err
+	case property == propertyRefset && op == "exists":
+		matches, err = readBoolean(property, op, value)
+		return !matches && err == nil, true, err
+	case property == "parent", property == "child", op == "child-of", op == "descendent-leaf":
 		return false, true, nil
-	case op == "is-a", op == "descendent-of", op == "is-not-a":
-		general, found := s.Table.Locate([]byte(value))
-		if !found {
-			return false, false, nil
-		}
-		matches, err = s.subsumesExpression(general.Number, e, spend)
-		return matches != (op == "is-not-a"), true, err
+	case (op == "in" || op == "not-in") && s.refset(value) != nil:
+		return op == "not-in", true, nil
+	case op == "is-a", op == "descendent-of", op == "is-not-a", op == "generalizes":
+		return s.hasRelation(e, op, value, spend)
+	case property == "inactive" && op == "=":
+		return strconv.FormatBool(s.inactiveFocus(e) != none) == value, true, nil
 	}
-	return false, false, nil
+	return false, false, s.checkFilter(property, true)
+}
+
+// hasRelation reports whether an expression has a hierarchical relation to a concept or to another expression. ok is false if
+// value is neither.
+func (s *System) hasRelation(e *expression, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
+	c, ok := s.Locate([]byte(value))
+	if !ok {
+		return false, false, nil
+	}
+	other, _ := s.expressionOf(c)
+	x := newSubsumption(s, spend)
+	switch op {
+	case "generalizes":
+		matches = x.subsumes(e, other)
+	case "descendent-of": // an expression is below a concept that is equivalent to it
+		matches = x.subsumes(other, e) && (c.Code == nil || !x.subsumes(e, other))
+	default:
+		matches = x.subsumes(other, e) != (op == "is-not-a")
+	}
+	return matches && x.err == nil, true, x.err
 }
 
 // satisfies reports whether an expression satisfies an expression constraint.
@@ -136,5 +232,5 @@ func (s *System) satisfies(e *expression, constraint string, spend func(steps in
 		return false, err
 	}
 	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, q, spend)
-	return err == nil && set.Has(x.between+1), err
+	return err == nil && set.Has(x.numbers[e]), err
 }

@@ -1,7 +1,12 @@
 package snomed
 
 import (
+	"cmp"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Properties that only filters have.
@@ -9,7 +14,7 @@ const (
 	propertyConstraint  = "constraint"  // = an expression constraint
 	propertyExpression  = "expression"  // an older name of constraint
 	propertyExpressions = "expressions" // = whether post-coordinated expressions are included
-	propertyRefset      = "refset"      // exists: concepts that are reference sets with members
+	propertyRefset      = "refset"      // exists: whether a concept is a reference set with rows, for concepts or not
 )
 
 // EvaluateFilter implements [codesystem.FilterEvaluator] for filters on reference sets and expression constraints.
@@ -19,17 +24,71 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 		set, err = s.evaluateECL(value, spend)
 		return set, true, err
 	case property == propertyExpressions && op == "=": // about expressions only
+		if _, err = readBoolean(property, op, value); err != nil {
+			return nil, true, err
+		}
 		return s.all(), true, spend(s.Len() / 64)
 	case property == propertyRefset && op == "exists":
-		return s.withRefsets(), true, spend(len(s.refsets) + s.Len()/64)
-	case (property == "concept" || property == "code") && op == "in":
-		x := s.refset(value)
-		if x == nil {
-			return nil, false, nil // a list of codes
+		set, err = s.withRefsets(), spend(len(s.refsets)+s.Len()/64)
+		if isRefset, invalid := readBoolean(property, op, value); !isRefset {
+			return s.complement(set), true, cmp.Or(invalid, err)
 		}
-		return x.members(s.Len()), true, spend(len(x.component) + s.Len()/64)
+		return set, true, err
+	case (property == "concept" || property == "code") && (op == "in" || op == "not-in"):
+		x := s.refset(value)
+		if x == nil { // a list of codes
+			return nil, false, s.checkList(value, spend)
+		}
+		set, err = x.members(s.Len()), spend(len(x.component)+s.Len()/64)
+		if op == "not-in" {
+			set = s.complement(set)
+		}
+		return set, true, err
 	}
-	return nil, false, nil
+	return nil, false, s.checkFilter(property, false)
+}
+
+// readBoolean reads the value of a filter that is true or false.
+func readBoolean(property, op, value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, outcome.Unprocessable("invalid", "the filter on %s of SNOMED CT with op %s has the value %q, not true or false", property, op, value)
+	}
+	return value == "true", nil
+}
+
+// checkFilter returns an error for filters that are not supported: on normal forms, which would have to be computed for all
+// concepts, and for an expression on what its normal form would contain.
+func (s *System) checkFilter(property string, isExpression bool) error {
+	at := slices.IndexFunc(s.properties, func(p codesystem.Property) bool { return p.Code == property })
+	isAttribute := at >= fixedProperties && at < fixedProperties+len(s.attributes.kinds)
+	switch {
+	case at == propertyNormalForm || at == propertyNormalFormTerse:
+		return outcome.NewIncomplete("not-supported", "SNOMED CT has no filter on %s; use an expression constraint", property)
+	case isExpression && (isAttribute || at == propertyInactive || at == propertyDefined):
+		return outcome.NewIncomplete("not-supported", "the filter on %s is not supported for expressions of SNOMED CT; use an expression constraint", property)
+	}
+	return nil
+}
+
+// checkList returns an error for a list of codes that is the identifier of a reference set of another edition.
+func (s *System) checkList(value string, spend func(steps int) error) error {
+	if _, ok := parseSCTID([]byte(value)); !ok {
+		return nil
+	}
+	if c, ok := s.Table.Locate([]byte(value)); ok {
+		above, err := s.Above(c.Number, spend)
+		if root := s.concept(foundationRefsets); err != nil || root == none || !above.Has(root) {
+			return err
+		}
+	}
+	return outcome.NewIncomplete("not-found", "SNOMED CT %s has no reference set %s", s.edition.versionURI(), value)
+}
+
+// complement returns the concepts that are not in a set.
+func (s *System) complement(set bitset.Set) bitset.Set {
+	all := s.all()
+	all.Subtract(set)
+	return all
 }
 
 // all returns the set of all concepts.
@@ -41,7 +100,7 @@ func (s *System) all() bitset.Set {
 	return set
 }
 
-// withRefsets returns the concepts that are reference sets with members.
+// withRefsets returns the concepts that are reference sets with rows.
 func (s *System) withRefsets() bitset.Set {
 	set := bitset.New(s.Len())
 	for id := range s.refsets {

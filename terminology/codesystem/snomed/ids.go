@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -60,24 +59,27 @@ func (x *idIndex) find(id sctid) uint32 {
 
 // moduleIndex numbers modules. Files are read at the same time.
 type moduleIndex struct {
-	mu  sync.Mutex
-	ids []sctid
+	mu      sync.Mutex
+	ids     []sctid
+	numbers map[sctid]uint16
 }
 
 // add returns the number of a module.
 func (m *moduleIndex) add(id sctid) (uint16, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, known := range slices.Backward(m.ids) {
-		if known == id {
-			return uint16(i), nil
-		}
+	if number, ok := m.numbers[id]; ok {
+		return number, nil
 	}
 	if len(m.ids) > math.MaxUint16 {
 		return 0, fmt.Errorf("more than %d modules", math.MaxUint16)
 	}
+	if m.numbers == nil {
+		m.numbers = make(map[sctid]uint16)
+	}
+	m.numbers[id] = uint16(len(m.ids))
 	m.ids = append(m.ids, id)
-	return uint16(len(m.ids) - 1), nil
+	return m.numbers[id], nil
 }
 
 // groupByOwner sorts rows by their n owners. Rows order[from[i]:from[i+1]] belong to owner i, in their original order.

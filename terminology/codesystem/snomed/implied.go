@@ -72,7 +72,7 @@ func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bo
 	case kind == "isa":
 		vs.Title = "SNOMED CT concept " + value + " and its descendants"
 		vs.Include.Filters = []definitions.Filter{{Property: "concept", Op: "is-a", Value: value}}
-		_, ok = s.Locate([]byte(value))
+		_, ok = s.Table.Locate([]byte(value)) // no expression and no term
 		return vs, ok
 	case kind == "refset":
 		vs.Title = "SNOMED CT reference set " + value
@@ -89,7 +89,7 @@ func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bo
 	return vs, false
 }
 
-// refset returns the reference set of concepts with an identifier, or nil.
+// refset returns the reference set with an identifier, or nil.
 func (s *System) refset(id string) *refset {
 	number, ok := parseSCTID([]byte(id))
 	if !ok {

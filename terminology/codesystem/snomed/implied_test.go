@@ -64,7 +64,12 @@ func TestImplicitValueSets(t *testing.T) {
 		{expand(swedish + "/version/20240101?fhir_vs"), "could not be found"},
 		{expand(sct + "?fhir_vs=isa/410662002"), `"total":4`, `"code":"410662002"`},
 		{expand(sct + "?fhir_vs=isa/1"), "could not be found"},
-		{expand(sct + "?fhir_vs=refset"), `"total":5`},
+		{expand(sct + "?fhir_vs=isa/404684003|x|"), "could not be found"},
+		{expand(sct + "?fhir_vs=isa/404684003 |x|"), "could not be found"},
+		{expand(sct + "?fhir_vs=isa/404684003:" + snomedtest.FindingSite + "=404684003"), "could not be found"},
+		{expand(sct + "?fhir_vs=refset/" + snomedtest.SimpleRefset + "|x|"), "could not be found"},
+		{expand(sct + "?fhir_vs=refset"), `"total":8`},
+		{expand(sct + "?fhir_vs=refset/900000000000509007"), `"total":0`},
 		{expand(sct + "?fhir_vs=refset/" + snomedtest.SimpleRefset), `"total":10`},
 		{expand(swedish + "?fhir_vs=refset/" + snomedtest.SimpleRefset), `"total":20`},
 		{expand(sct + "?fhir_vs=refset/404684003"), "could not be found"},
@@ -80,6 +85,14 @@ func TestFilters(t *testing.T) {
 	}{
 		"reference set":          {"concept", "in", snomedtest.SimpleRefset, `"total":10`},
 		"list of codes":          {"concept", "in", "404684003,138875005", `"total":2`},
+		"unknown reference set":  {"concept", "in", "1234567890", "has no reference set 1234567890"},
+		"empty reference set":    {"concept", "in", "900000000000455006", `"total":1`},
+		"not in reference set":   {"concept", "not-in", snomedtest.SimpleRefset, `"total":112`},
+		"normal form":            {"normalForm", "=", "x", "SNOMED CT has no filter on normalForm"},
+		"terse normal form":      {"normalFormTerse", "exists", "true", "SNOMED CT has no filter on normalFormTerse"},
+		"no reference sets":      {"refset", "exists", "false", `"total":114`},
+		"reference sets?":        {"refset", "exists", "yes", "not true or false"},
+		"expressions?":           {"expressions", "=", "maybe", "not true or false"},
 		"module":                 {"moduleId", "=", snomedtest.SwedishModule, `"total":10`},
 		"inactive":               {"inactive", "=", "true", `"total":8`},
 		"concrete value":         {snomedtest.Strength, "=", "45", `"total":1`},
@@ -93,7 +106,7 @@ func TestFilters(t *testing.T) {
 		if want := strings.Trim(test.want, `"`); !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: no %s in %.1500s", name, want, w.Body)
 		}
-		if open := strings.Contains(w.Body.String(), "valueset-unclosed"); open == (test.property == "expressions") {
+		if open := strings.Contains(w.Body.String(), "valueset-unclosed"); open == (test.property == "expressions") && w.Code == 200 {
 			t.Errorf("%s: unclosed %v", name, open)
 		}
 	}
@@ -115,6 +128,15 @@ func TestInactive(t *testing.T) {
 	w, _ = terminologytest.Call(t, &api.Handler{Library: l}, "GET", validate(snomedtest.Concept(23), sct+"?fhir_vs=ecl/^ "+snomedtest.ReplacedBy), "")
 	if got := w.Body.String(); !strings.Contains(got, `{"name":"result","valueBoolean":true}`) || strings.Contains(got, "INACTIVE") {
 		t.Errorf("a constraint selects the concept: %s", got)
+	}
+}
+
+// TestCodeWithTerm checks that a code with a term is valid without a message about its case.
+func TestCodeWithTerm(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
+	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$validate-code?url="+sct+"&display=Clinical+finding&code=404684003|x|", "")
+	if got := w.Body.String(); !strings.Contains(got, `"normalized-code","valueCode":"404684003"`) || !strings.Contains(got, `"valueBoolean":true`) || strings.Contains(got, "issue") {
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -153,6 +175,35 @@ func TestConceptMaps(t *testing.T) {
 	})
 }
 
+// TestConceptMapVersions checks from which edition and version an implicit concept map comes.
+func TestConceptMapVersions(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Date: "20250801"}, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 100, Swedish: true, Date: "20260531"})
+	old, current, sweden := international+"/version/20250801", international+"/version/20260801", swedish+"/version/20260531"
+	for _, test := range [][3]string{ // base of the URL, version, version of the map
+		{sct, "", current},
+		{sct, current, current},
+		{sct, old, old},
+		{sct, international, current},
+		{sct, swedish, sweden},
+		{sct, sweden, sweden},
+		{international, "", current},
+		{international, old, old},
+		{old, "", old},
+		{swedish, "", sweden},
+		{sweden, sweden, sweden},
+	} {
+		address := "/ConceptMap/$translate?system=" + sct + "&code=" + snomedtest.Concept(2) + "&version=" + test[1] + "&url=" + url.QueryEscape(test[0]+"?fhir_cm="+snomedtest.ICD10Map)
+		wantResponses(t, l, [][]string{{address, `"originMap","valueCanonical":"` + test[0] + "?fhir_cm=" + snomedtest.ICD10Map + "|" + test[2] + `"`}})
+	}
+	translate := "/ConceptMap/$translate?url=" + url.QueryEscape(sct+"?fhir_cm="+snomedtest.ICD10Map)
+	wantResponses(t, l, [][]string{
+		{translate + "&system=" + sct + "&code=1&version=" + swedish + "/version/20200101", "is not loaded"},
+		{translate + "%7C" + url.QueryEscape(old) + "&system=" + sct + "&code=" + snomedtest.Concept(2), "|" + old},
+		{translate + "%7C1&system=" + sct + "&code=1", "is not loaded"},
+		{translate + "&reverse=true&system=http://hl7.org/fhir/sid/icd-10&version=2019&code=E04.0", "|" + current},
+	})
+}
+
 // TestOperations checks $lookup, $subsumes and $validate-code, and which version they use.
 func TestOperations(t *testing.T) {
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 200, Swedish: true})
@@ -165,6 +216,10 @@ func TestOperations(t *testing.T) {
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005&codeB=404684003", `"subsumes"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003:363698007%3D138875005&codeB=404684003", `"subsumed-by"`},
 		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003&codeB=138875005:363698007%3D138875005", `"not-subsumed"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005:363698007%3D404684003&codeB=404684003:363698007%3D404684003", `"subsumes"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=138875005%2B404684003&codeB=404684003", `"equivalent"`},
+		{"/CodeSystem/$subsumes?system=" + sct + "&codeA=404684003|x|&codeB=404684003", `"equivalent"`},
+		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + url.QueryEscape(snomedtest.Concept(23)+":363698007="+snomedtest.Concept(2)), "INACTIVE_CONCEPT_FOUND"},
 		{expand(sct + "?fhir_vs=ecl/<! 410662002 |Concept model attribute|"), `"total":3`},
 		{expand(sct + "?fhir_vs=ecl/%3C!%20410662002"), `"total":3`},
 		{expand(sct + "?fhir_vs=ecl/<<"), "Invalid ECL expression"},

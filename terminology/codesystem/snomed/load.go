@@ -103,6 +103,9 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if err := l.readAll(conceptFile, l.readConcepts); err != nil {
 		return nil, err
 	}
+	if l.index.find(rootConcept) == none {
+		return nil, fmt.Errorf("%s: no root concept %d; an extension must be combined with the edition that it extends", l.files[conceptFile][0], rootConcept)
+	}
 	g, _ := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	g.Go(func() error { return l.descriptions.read() })

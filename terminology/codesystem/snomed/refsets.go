@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// refset is a reference set of concepts. Language reference sets are part of [descriptions].
+// refset is a reference set. It contains only rows for concepts. Language reference sets are part of [descriptions].
 type refset struct {
 	columns []column // additional columns
 
@@ -87,6 +87,9 @@ func (l *refsetLoader) read(file string) error {
 		if err != nil {
 			return err
 		}
+		if id != lastID {
+			lastID, last = id, l.set(id, columns)
+		}
 		number := l.index.find(component)
 		if number == none {
 			if component/10%100%10 == conceptPartition {
@@ -94,8 +97,8 @@ func (l *refsetLoader) read(file string) error {
 			}
 			return nil // a description, or a concept that the release leaves out
 		}
-		if id != lastID {
-			lastID, last = id, l.set(id, columns)
+		if len(last.component) == 0 {
+			last.columns = columns
 		}
 		if !slices.Equal(last.columns, columns) {
 			return f.errorf("the reference set %d has other columns in another file", id)
@@ -119,6 +122,19 @@ func additionalColumns(f *rf2File, file string) (columns []column, indexes []int
 		}
 	}
 	return columns, indexes
+}
+
+// addOthers adds language reference sets and the module dependency reference set, without rows.
+func (l *refsetLoader) addOthers() {
+	if l.sets == nil {
+		l.sets = make(map[sctid]*refset)
+	}
+	for _, d := range l.descriptions.rows.dialects {
+		l.set(d.refset, nil)
+	}
+	if len(l.dependencies) > 0 {
+		l.set(moduleDependency, nil)
+	}
 }
 
 func (l *refsetLoader) set(id sctid, columns []column) *refset {

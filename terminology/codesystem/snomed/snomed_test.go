@@ -2,8 +2,10 @@ package snomed
 
 import (
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -121,6 +123,38 @@ func TestZipEqualsFolder(t *testing.T) {
 	})
 }
 
+// TestSymbolicLink checks that a link to the folder of a release works like the folder, and that a named pipe in it is skipped.
+func TestSymbolicLink(t *testing.T) {
+	folder, link := folderOf(t, snomedtest.Edition{Concepts: 100}), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(folder, link); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{"sct2_Concept_Snapshot_INT_20260802.txt", "pipe.json"} {
+		if err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(folder, name)).Run(); err != nil {
+			t.Skip(err)
+		}
+	}
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{link}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (snomedtest.Edition{Concepts: 200}).WriteFolder(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Refresh(t.Context()); err != nil || w.Current().Definitions().Counts().Concepts != 222 {
+		t.Errorf("got %v, %v", err, w.Current().Definitions().Counts())
+	}
+}
+
+// TestEmptyFolder checks that the warning about a folder without definitions names archives.
+func TestEmptyFolder(t *testing.T) {
+	var log strings.Builder
+	_, err := definitions.Load(t.Context(), definitions.Options{Definitions: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || !strings.Contains(log.String(), `looked_for=".json .xml .tgz .zip"`) {
+		t.Errorf("got %v, %s", err, log.String())
+	}
+}
+
 // TestWatch checks that a replaced archive is swapped in, and that a defective one changes nothing.
 func TestWatch(t *testing.T) {
 	archive := filepath.Join(t.TempDir(), "SnomedCT.zip")
@@ -146,6 +180,10 @@ func TestWatch(t *testing.T) {
 	replace(snomedtest.Edition{Concepts: 200}, 1000)
 	if err := w.Refresh(t.Context()); err == nil || w.Current().Definitions().Counts().Concepts != 122 {
 		t.Errorf("a defective archive: %v, %v", err, w.Current().Definitions().Counts())
+	}
+	replace(snomedtest.Edition{Concepts: 200, WithoutConcepts: true}, 0)
+	if err := w.Refresh(t.Context()); err == nil || w.Current().Definitions().Counts().Concepts != 122 {
+		t.Errorf("an archive without concepts: %v, %v", err, w.Current().Definitions().Counts())
 	}
 	replace(snomedtest.Edition{Concepts: 200}, 0)
 	if err := w.Refresh(t.Context()); err != nil || w.Current().Definitions().Counts().Concepts != 222 {
@@ -277,6 +315,8 @@ func TestErrors(t *testing.T) {
 		"no identifier":     {concepts, func(text string) string { return strings.Replace(text, first, "12345x", 1) }, "line 24: id is not an SCTID"},
 		"no date":           {concepts, func(text string) string { return strings.Replace(text, "20260801", "20261301", 1) }, "line 2: effectiveTime is not a date"},
 		"no status":         {concepts, func(text string) string { return strings.Replace(text, "\t1\t", "\tyes\t", 1) }, "line 2: active is neither"},
+		"no concepts":       {concepts, func(text string) string { return text[:strings.Index(text, "\n")+1] }, concepts + ": no root concept"},
+		"no root concept":   {concepts, func(text string) string { return strings.Replace(text, "138875005", "138875996", 1) }, "no root concept 138875005"},
 		"unknown concept":   {relationships, func(text string) string { return strings.Replace(text, "404684003", "404684999", 1) }, "404684999 is not a concept of this release"},
 		"cycle": {relationships, func(text string) string {
 			return text + row + "138875005\t" + first + "\t0\t116680003\t900000000000011006\t0\r\n"

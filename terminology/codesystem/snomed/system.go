@@ -82,6 +82,7 @@ func (l *loader) build() (*System, error) {
 	for number, old := range order {
 		position[old] = uint32(number)
 	}
+	l.refsets.addOthers()
 	if l.refsets.sort(position); len(l.refsets.texts) >= textCell {
 		return nil, errors.New("more than 2 GiB of text in reference sets")
 	}

@@ -37,7 +37,7 @@ func (s *System) declareProperties() {
 		s.properties = append(s.properties, codesystem.Property{Code: string(s.code(kind))})
 	}
 	for id, x := range s.refsets {
-		if x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0 {
+		if len(x.component) > 0 && (x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0) {
 			s.associations = append(s.associations, id)
 		}
 	}
@@ -192,7 +192,7 @@ func (s *System) normalForm(concept uint32, terms bool) []byte {
 	if s.defined.Has(concept) {
 		status = []byte("=== ")
 	}
-	return s.appendDefinition(status, concept, "+", func(dst []byte, concept uint32) []byte {
+	return s.appendDefinition(status, concept, func(dst []byte, concept uint32) []byte {
 		if dst = append(dst, s.code(concept)...); terms {
 			dst = append(append(append(dst, '|'), s.term(concept)...), '|')
 		}
@@ -200,25 +200,13 @@ func (s *System) normalForm(concept uint32, terms bool) []byte {
 	})
 }
 
-// definitionConstraint returns the definition of a concept as an expression constraint for what the concept subsumes.
-func (s *System) definitionConstraint(concept uint32) []byte {
-	return s.appendDefinition([]byte("("), concept, " AND ", func(dst []byte, concept uint32) []byte {
-		return append(append(dst, "<<"...), s.code(concept)...)
-	})
-}
-
-// appendDefinition appends the proximal primitive supertypes of a concept, separated by and, and its attributes. If dst ends with
-// a parenthesis, the supertypes are in parentheses. reference appends a concept.
-func (s *System) appendDefinition(dst []byte, concept uint32, and string, reference func(dst []byte, concept uint32) []byte) []byte {
-	isNested := bytes.HasSuffix(dst, []byte{'('})
+// appendDefinition appends the proximal primitive supertypes of a concept and its attributes. reference appends a concept.
+func (s *System) appendDefinition(dst []byte, concept uint32, reference func(dst []byte, concept uint32) []byte) []byte {
 	for i, focus := range s.proximalPrimitives(concept) {
 		if i > 0 {
-			dst = append(dst, and...)
+			dst = append(dst, '+')
 		}
 		dst = reference(dst, focus)
-	}
-	if isNested {
-		dst = append(dst, ')')
 	}
 	var ungrouped [][]byte
 	groups := make(map[uint16][][]byte)

@@ -84,18 +84,26 @@ func subsumption(cs *definitions.CodeSystem, a, b codesystem.Concept, spend func
 		return "not-subsumed", nil
 	}
 	below, err := isBelow(cs, b, a, spend)
-	if below || err != nil {
-		return "subsumes", err
+	above := false
+	if isExpression := a.Code != nil || b.Code != nil; err == nil && (!below || isExpression) { // expressions may be equivalent
+		above, err = isBelow(cs, a, b, spend)
 	}
-	if below, err = isBelow(cs, a, b, spend); below {
+	switch {
+	case err != nil:
+		return "", err
+	case below && above:
+		return "equivalent", nil
+	case below:
+		return "subsumes", nil
+	case above:
 		return "subsumed-by", nil
 	}
-	return "not-subsumed", err
+	return "not-subsumed", nil
 }
 
-// isBelow reports whether general subsumes special, which may be an expression.
+// isBelow reports whether general subsumes special. Either may be an expression.
 func isBelow(cs *definitions.CodeSystem, special, general codesystem.Concept, spend func(n int) error) (bool, error) {
-	if special.Code != nil {
+	if special.Code != nil || general.Code != nil {
 		code := string(cs.Concepts.Code(general))
 		if below, ok, err := cs.Concepts.FilterEvaluator.MatchesFilter(special, "concept", "is-a", code, spend); ok || err != nil {
 			return below, err

@@ -51,17 +51,20 @@ func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(maps) == 0 && q.isLoadedReference() {
-		name := outcome.Canonical(q.URL, q.Version)
-		if q.ID != "" {
-			name = "with the id " + q.ID
-		}
-		return nil, outcome.NewUnknown("", "concept map "+name+" is not loaded")
+	isImplied := len(maps) == 0 && q.isLoadedReference()
+	if isImplied && len(q.Codings) == 0 {
+		_, err := impliedMap(set, &q, new(parameters.Coding))
+		return new(Result), err
 	}
 	x := &translator{query: &q, definitions: set, budget: budget.FromContext(ctx, set.Bounds.VisitedCodes), dependencies: newDependencies(q.Dependencies), result: new(Result)}
 	x.buffer = *parameters.NewWriter(nil)
 	x.size = len(x.buffer.Dst)
 	for i := range q.Codings {
+		if isImplied {
+			if maps, err = impliedMap(set, &q, &q.Codings[i]); err != nil {
+				return nil, err
+			}
+		}
 		for _, m := range maps {
 			if err := x.translateInMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
 				return nil, err
@@ -414,8 +417,7 @@ func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency)
 // inverseEquivalences maps each asymmetric equivalence to that of the opposite direction.
 var inverseEquivalences = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
 
-// applicableMaps returns the concept maps to search: the one with the requested ID, the one in the request, the loaded ones, or the
-// one that a release implies.
+// applicableMaps returns the concept maps to search: the one with the requested ID, the one in the request, or the loaded ones.
 func applicableMaps(set *definitions.Set, q *Query) (list []*definitions.ConceptMap, err error) {
 	t := &set.Maps
 	if q.ID != "" {
@@ -435,12 +437,20 @@ func applicableMaps(set *definitions.Set, q *Query) (list []*definitions.Concept
 			}
 		}
 	}
-	if len(list) == 0 && q.URL != "" {
-		if m, ok := set.ImpliedConceptMap(outcome.Canonical(q.URL, q.Version)); ok {
-			list = append(list, m)
-		}
-	}
 	return list, nil
+}
+
+// impliedMap returns the concept map that a release implies in the version of a coding, or an error if there is none.
+func impliedMap(set *definitions.Set, q *Query, c *parameters.Coding) ([]*definitions.ConceptMap, error) {
+	name := outcome.Canonical(q.URL, q.Version)
+	if q.ID != "" {
+		return nil, outcome.NewUnknown("", "concept map with the id "+q.ID+" is not loaded")
+	}
+	m, ok := set.ImpliedConceptMap(name, c.System, c.Version)
+	if !ok {
+		return nil, outcome.NewUnknown("", "concept map "+name+" is not loaded")
+	}
+	return []*definitions.ConceptMap{m}, nil
 }
 
 // dependencies contains the elements in the request that translations may depend on (R4 parameter dependency).

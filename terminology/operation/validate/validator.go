@@ -664,13 +664,15 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	return texts, v.budget.ChargeComparisons(texts)
 }
 
-// checkCase adds an issue if a code is written in a different case than in the code system.
+// checkCase sets the normalized code, and adds an issue if the code is written in a different case than in the code system.
 func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 	code := d.codeSystem.Concepts.Code(d.entry.LocatedConcept)
 	if bytes.Equal(code, []byte(c.Code)) {
 		return
 	}
-	d.normalized = code
+	if d.normalized = code; !codesystem.EqualFold(code, []byte(c.Code)) {
+		return // a code with its term
+	}
 	v.issues.addFormatted("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false,
 		"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
 		c.Code, code, d.codeSystem.Canonical())

@@ -24,6 +24,9 @@ type Edition struct {
 
 	// Swedish adds Swedish descriptions of every concept, and moves a tenth of the concepts to the Swedish module.
 	Swedish bool
+
+	// WithoutConcepts leaves out all rows.
+	WithoutConcepts bool
 }
 
 // Identifiers of components that every edition contains.
@@ -165,6 +168,9 @@ func (e Edition) write(create func(name string) (io.Writer, error)) error {
 		w := &writer{edition: e, out: out}
 		w.line(file.header)
 		for i := range len(metadata) + e.Concepts {
+			if e.WithoutConcepts {
+				break
+			}
 			c := e.conceptAt(i)
 			file.rows(w, &c)
 		}
