@@ -53,6 +53,8 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 	switch {
 	case f.renderer.RejectIfError(w, r, req, err):
+	case req.byOtherPerson && req.Parameters.HasPrompt("none"):
+		req.Purpose.Reject(w, r, errOtherPerson)
 	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
 		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "identity provider not permitted for this client"})
 	default:
@@ -60,11 +62,14 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
-// checkPerson requests the sign-in of another person if someone has signed in at the provider since the sign-in page was opened.
-// The page does not name that person, whom the provider would sign in again.
+// errOtherPerson means that the provider might sign in another person than the one who is signed in here.
+var errOtherPerson = &oauth2.Error{Code: "login_required", Description: "the person who is signed in has not signed in at this identity provider"}
+
+// checkPerson requests the sign-in of another person unless the signed-in person has signed in at this provider, before the
+// sign-in page was opened. The provider would sign in again whoever used it last, whom the page does not name.
 func (f *federation) checkPerson(r *http.Request, p *people.Provider, req *Request) error {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
-	if stored != nil && stored.Provider == p.Key && stored.SID != req.sid {
+	if stored != nil && (stored.Provider != p.Key || stored.SID != req.sid) {
 		req.byOtherPerson = true
 	}
 	return err

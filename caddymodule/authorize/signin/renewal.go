@@ -21,6 +21,7 @@ type Renewal struct {
 	accounts    *people.Accounts
 	sessions    *session.Sessions
 	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
+	beginAsNext func(http.ResponseWriter, *http.Request, *Request) // sign-in of another person
 }
 
 // RespondIfNeeded starts a renewal if the session requires it, and reports whether it has responded. The
@@ -45,6 +46,8 @@ func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *R
 func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) {
 	signedIn, err := n.applyResponse(r, p, req, response, newSession, responseErr)
 	switch {
+	case errors.Is(err, errSessionReplaced):
+		n.beginAsNext(w, r, req)
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
@@ -55,10 +58,16 @@ func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *peop
 	}
 }
 
+// errSessionReplaced means that the session of a renewal has ended, so that the provider's response may be the previous person's.
+var errSessionReplaced = errors.New("the session of this renewal has ended")
+
 // applyResponse renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
 func (n *Renewal) applyResponse(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) (*session.SignedInPerson, error) {
 	stored, err := n.sessions.FindByBrowser(r)
-	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
+	if err == nil && (stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key) {
+		err = errSessionReplaced
+	}
+	if err != nil || !n.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
 		return nil, err
 	}
 	if responseErr != nil {

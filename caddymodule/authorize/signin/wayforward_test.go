@@ -230,6 +230,20 @@ func TestSignInPageOpenedBeforeSignIn(t *testing.T) {
 	authorizetest.WantText(t, authorizetest.Body(t, b.Get(address)), "</strong> · General Hospital</span>", "Not you?")
 }
 
+// A provider at which the signed-in person has not signed in may sign in somebody else, so that it is asked for another sign-in.
+func TestProviderBesideLocalSession(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	authorizetest.SignInAtProvider(b, nil)
+	b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}, "identity_provider": {"local"}}))
+	request := authorizetest.SelectProvider("hospital")
+	authorizetest.Equal(t, providerPrompt(t, b, p, authorizetest.Location(t, b.Authorize(authorizetest.Request(request))).RequestURI()), "login")
+	request.Set("prompt", "none")
+	at := authorizetest.Location(t, b.Follow(b.Authorize(authorizetest.Request(request))))
+	authorizetest.WantError(t, at, "login_required")
+}
+
 // "Not you?" also signs the person out at the provider if the request is no longer valid. Then the app gets the error.
 func TestNotYouAfterLaunch(t *testing.T) {
 	t.Parallel()
