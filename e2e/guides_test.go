@@ -15,12 +15,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/loinc/loinctest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/oauth2"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/loinc/loinctest"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/snomedtest"
 )
 
 // guide is a page in docs, or a section of a page, adapted to the addresses of the test.
