@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -93,12 +92,8 @@ func TestMalformed(t *testing.T) {
 	for range samples() {
 		x := g.expression(2)
 		text := mutate(r, pick(g, x.brief, x.long))
-		start := time.Now()
 		if !checkParse(t, text) {
 			errorCount++
-		}
-		if taken := time.Since(start); taken > time.Second {
-			t.Fatalf("%s: %s", text, taken)
 		}
 	}
 	t.Logf("%d of %d changed expressions are malformed", errorCount, samples())
@@ -142,18 +137,14 @@ func mutate(r *rand.Rand, text string) string {
 	return text
 }
 
-// TestParseTime parses long texts that a parser with backtracking would read many times.
-func TestParseTime(t *testing.T) {
+// Long texts that a parser with backtracking would read so often that the test would reach its time limit.
+func TestParseLongTexts(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("(", MaxLength), "*:" + strings.Repeat("(", MaxLength-2), strings.Repeat("<", MaxLength), strings.Repeat("a", MaxLength),
 		"*" + strings.Repeat(" OR *", MaxLength/5-1), "*:" + strings.Repeat("((*)=*) AND", MaxLength/12), "* {{ term = (" + strings.Repeat(`"a"`, MaxLength/3-10),
 		strings.Repeat("/**/", MaxLength/4), "*:(" + strings.Repeat("/* ", MaxLength/3-1), "*:(" + strings.Repeat("(|)", MaxLength/3-1), "*:(" + strings.Repeat(`\"`, MaxLength/2-1), "100001" + strings.Repeat("|a|", MaxLength/3-3), "* {{ typeId = (" + strings.Repeat("100001 ", MaxLength/7-3),
 	} {
-		start := time.Now()
 		checkParse(t, text)
-		if taken := time.Since(start); taken > 2*time.Second {
-			t.Errorf("%.20s: %s", text, taken)
-		}
 	}
 }
 
