@@ -55,12 +55,12 @@ type PasswordComparer interface {
 // ErrWrongPassword is returned for wrong passwords and unknown users, deliberately indistinguishable.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// errUserDisabled is the reason in the audit log for a disabled user. For the person, it is an [ErrWrongPassword].
-type errUserDisabled struct{}
+// userDisabledError is the reason in the audit log for a disabled user. For the person, it is an [ErrWrongPassword].
+type userDisabledError struct{}
 
-func (errUserDisabled) Error() string { return "access_denied: user is disabled" }
+func (userDisabledError) Error() string { return "access_denied: user is disabled" }
 
-func (errUserDisabled) Unwrap() error { return ErrWrongPassword }
+func (userDisabledError) Unwrap() error { return ErrWrongPassword }
 
 // NewDirectory returns a directory of users, or an error for an invalid user. linksByEmail must be true if an identity provider
 // links people to users by verified e-mail address, which must then be unique.
@@ -194,7 +194,7 @@ func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrow
 	case user == nil || !matches:
 		return nil, ErrWrongPassword
 	case user.Disabled:
-		return nil, errUserDisabled{}
+		return nil, userDisabledError{}
 	}
 	return user, nil
 }
