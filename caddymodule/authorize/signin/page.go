@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -151,21 +150,11 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 }
 
 // checkPassword returns the user with the submitted name and password.
-func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
+func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (*people.User, error) {
 	if !methods.Local {
 		return nil, people.ErrWrongPassword
 	}
-	name := p.Get("username")
-	counters, knownBrowser, err := e.limiter.Counters(r, lockout.KindPassword, name, e.accounts.Directory.ResolveName(name))
-	if err != nil {
-		return nil, err
-	}
-	network := fairqueue.Network(audit.ClientAddress(r.Context()))
-	err = e.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() error {
-		user, err = e.accounts.Directory.CheckPassword(r.Context(), network, knownBrowser, name, p.Get("password"))
-		return err
-	})
-	return user, err
+	return e.accounts.Directory.CheckPassword(r, e.limiter, p.Get("username"), p.Get("password"))
 }
 
 // initialUsername returns the user name of a page that is opened. For another person, it is the one in the page's URL, because that
