@@ -21,7 +21,6 @@ type SignIn struct {
 	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
 	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
 	Providers      []ProviderLink // links to identity providers
-	OtherPerson    bool           // whether the form repeats the request for a sign-in of another person
 }
 
 // SignInProblem describes why the sign-in page is shown again. The zero value means no problem.

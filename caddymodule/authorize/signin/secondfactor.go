@@ -301,7 +301,7 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	case !has(requested) && can(requested) && !req.FactorsRequested && !noPages:
 		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	case s.providerMaySupply(req, signedIn, !has(required) && !can(required), !has(requested) && !can(requested)):
-		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, signedIn.SID+" "+req.Query)
+		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, sealedRequest{sid: signedIn.SID, query: req.Query}.encode())
 	case has(required):
 		return false
 	case can(required) && noPages:
