@@ -48,7 +48,7 @@ func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Requ
 		path += "/" + p.Key
 	}
 	sealed, err := e.renderer.sealRequest(w, r, req)
-	q := url.Values{"request": {sealed}}
+	q := signInParameters(sealed, req.byOtherPerson)
 	maps.Copy(q, further)
 	return path + "?" + q.Encode(), err
 }
@@ -192,14 +192,19 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	})
 }
 
-// providerURL returns the URL that starts a sign-in at a provider with a sealed request. For another person, it has an empty
-// login_hint, because the request may name the previous person.
+// providerURL returns the URL that starts a sign-in at a provider with a sealed request.
 func providerURL(p *people.Provider, sealed string, otherPerson bool) string {
+	return endpoint.Login + "/" + p.Key + "?" + signInParameters(sealed, otherPerson).Encode()
+}
+
+// signInParameters returns the parameters of a URL with a sealed request. For another person, login_hint is empty, because the
+// request may name the previous person.
+func signInParameters(sealed string, otherPerson bool) url.Values {
 	q := url.Values{"request": {sealed}}
 	if otherPerson {
 		q.Set("login_hint", "")
 	}
-	return endpoint.Login + "/" + p.Key + "?" + q.Encode()
+	return q
 }
 
 // submitPasskey signs in the user who answered the page's challenge. A second factor is not required, because possession of the

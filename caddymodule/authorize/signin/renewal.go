@@ -20,8 +20,7 @@ type Renewal struct {
 	renderer    *Renderer
 	accounts    *people.Accounts
 	sessions    *session.Sessions
-	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
-	beginAsNext func(http.ResponseWriter, *http.Request, *Request) // sign-in of another person
+	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // [SignIn.Begin]
 }
 
 // RespondIfNeeded starts a renewal if the session requires it, and reports whether it has responded. The
@@ -47,7 +46,8 @@ func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *peop
 	signedIn, err := n.applyResponse(r, p, req, response, newSession, responseErr)
 	switch {
 	case errors.Is(err, errSessionReplaced):
-		n.beginAsNext(w, r, req)
+		req.byOtherPerson = true
+		n.beginSignIn(w, r, req)
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
@@ -58,7 +58,7 @@ func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *peop
 	}
 }
 
-// errSessionReplaced means that the session of a renewal has ended, so that the provider's response may be the previous person's.
+// errSessionReplaced means that the session of a renewal has ended. The provider's response may identify the previous person.
 var errSessionReplaced = errors.New("the session of this renewal has ended")
 
 // applyResponse renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.

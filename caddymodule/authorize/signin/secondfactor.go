@@ -30,7 +30,7 @@ type secondFactor struct {
 	factors  *factor.Factors
 	start    *sessionStarter
 
-	beginAsNext func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.beginAsNext]
+	beginSignIn func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.Begin]
 }
 
 // require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
@@ -88,7 +88,8 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
 	case p.Get("decision") == "other":
-		f.beginAsNext(w, r, pending.req)
+		pending.req.byOtherPerson = true // any session belongs to someone else and continues
+		f.beginSignIn(w, r, pending.req)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:

@@ -75,8 +75,8 @@ func New(c Config) *SignIn {
 	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, renderer: c.Renderer, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
-	page.switchPerson, second.beginAsNext = s.switchPerson, s.beginAsNext
-	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin, beginAsNext: s.beginAsNext}
+	page.switchPerson, second.beginSignIn = s.switchPerson, s.Begin
+	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
 		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
 		store: c.Store, failedIdentities: newIdentities(), usedStates: store.NewPerUserLimit(maxUsedStates, pendingLifetime),
@@ -172,13 +172,6 @@ func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Reque
 	}
 	req.byOtherPerson = true
 	s.begin(w, r, req, url.Values{"login_hint": {hint}}, true)
-}
-
-// beginAsNext starts a sign-in of another person than the previous one, who has no session. Any session belongs to someone else
-// and continues.
-func (s *SignIn) beginAsNext(w http.ResponseWriter, r *http.Request, req *Request) {
-	req.byOtherPerson = true
-	s.begin(w, r, req, url.Values{"login_hint": {""}}, false)
 }
 
 // begin redirects the browser to the sign-in with further parameters.

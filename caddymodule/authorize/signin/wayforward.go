@@ -240,7 +240,8 @@ func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parame
 	case isDenied:
 		req.Purpose.Reject(w, r, ErrDenied)
 	case signedIn == nil && (again.byOtherPerson || again.sid != ""):
-		s.beginAsNext(w, r, req)
+		req.byOtherPerson = true
+		s.Begin(w, r, req)
 	default:
 		s.ContinueOrBegin(w, r, req)
 	}
