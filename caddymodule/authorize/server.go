@@ -215,8 +215,8 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 // ErrNoSession means that a session to end does not exist, or that a user is unknown and has no sessions.
 var ErrNoSession = errors.New("no session found")
 
-// EndSessions ends all sessions of a user ([people.Finder.ResolveOne]) like [Server.EndSession] and returns their number. A known
-// user may have none. The error for an unknown user is [ErrNoSession], because the name is probably misspelled.
+// EndSessions ends all sessions of a user ([people.Finder.ResolveOne]) like [Server.EndSession] and returns their number, which
+// may be 0 for a known user. The error for an unknown user is [ErrNoSession], because the name is probably misspelled.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	person, err := s.people.ResolveOne(ctx, user)
 	if err != nil {

@@ -301,7 +301,7 @@ var forwardedErrors = []string{
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
-// cancellations lists the error codes for which the standard code is access_denied: Apple sends them if the person cancels.
+// cancellations lists nonstandard error codes that mean access_denied. Apple sends them if the person cancels.
 var cancellations = []string{"user_cancelled_authorize", "user_cancelled_login"}
 
 // clientError converts a provider's error into an error for the client, with the wording of docs/evidence/interface.md §7 or

@@ -40,7 +40,7 @@ type Request struct {
 	// the gateway.
 	ChooseAccount func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson)
 
-	sid           string // session in which the sign-in page was opened; "" if nobody was signed in
+	sid           string // session in which the sign-in page was opened; "" without a session
 	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
 }
 

@@ -139,7 +139,7 @@ func (h *SessionHeader) person(r *http.Request) *session.SignedInPerson {
 	return signedIn
 }
 
-// PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. The parameters are those of the
+// PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. It accepts the parameters of the
 // sign-in page, such as "to".
 func PageQuery(parameters url.Values) string { return pageQueryPrefix + parameters.Encode() }
 
@@ -219,7 +219,7 @@ func (f *Renderer) restartURL(w http.ResponseWriter, r *http.Request, again seal
 }
 
 // restart continues a request from the link of an error page, as if the app had sent the request again. If another person has
-// signed in since, the person is asked first.
+// signed in since, it first shows an error page with their name.
 func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
 	text, err := s.renderer.UnsealOrRecover(r, restartPurpose, p.Get("restart"))
 	again, isDenied := decodeRequest(text), p.Get("decision") == "deny"
