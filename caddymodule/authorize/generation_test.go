@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// localEntries contains the generations of alice and of the client app. 0 means an entry from the configuration.
-type localEntries struct{ alice, app oauth2.Generation }
+// entryGenerations contains the generations of alice and of the client app. 0 means an entry from the configuration.
+type entryGenerations struct{ alice, app oauth2.Generation }
 
-func (of localEntries) server(t *testing.T, s store.Store, consent string) *authorize.Server {
+func (of entryGenerations) server(t *testing.T, s store.Store, consent string) *authorize.Server {
 	return authorizetest.New(t, func(c *authorize.Config) {
 		authorizetest.AllowRefreshTokens(c)
 		c.Store, c.DurableStore = s, s
@@ -41,16 +41,16 @@ func TestGenerations(t *testing.T) {
 	t.Parallel()
 	type validity struct{ session, factor, consent, grants, access, own bool }
 	for name, tt := range map[string]struct {
-		before, after localEntries
+		before, after entryGenerations
 		want          validity
 	}{
-		"the same":                    {localEntries{1, 1}, localEntries{1, 1}, validity{true, true, true, true, true, true}},
-		"another person":              {localEntries{1, 1}, localEntries{2, 1}, validity{false, false, false, false, false, true}},
-		"another client":              {localEntries{1, 1}, localEntries{1, 2}, validity{true, true, false, false, false, false}},
-		"a person moves to the store": {localEntries{0, 1}, localEntries{1, 1}, validity{false, true, true, false, false, true}},
-		"a person moves back":         {localEntries{1, 1}, localEntries{0, 1}, validity{false, true, true, false, false, true}},
-		"a client moves to the store": {localEntries{1, 0}, localEntries{1, 1}, validity{true, true, true, true, false, false}},
-		"a client moves back":         {localEntries{1, 1}, localEntries{1, 0}, validity{true, true, true, true, false, false}},
+		"the same":                    {entryGenerations{1, 1}, entryGenerations{1, 1}, validity{true, true, true, true, true, true}},
+		"another person":              {entryGenerations{1, 1}, entryGenerations{2, 1}, validity{false, false, false, false, false, true}},
+		"another client":              {entryGenerations{1, 1}, entryGenerations{1, 2}, validity{true, true, false, false, false, false}},
+		"a person moves to the store": {entryGenerations{0, 1}, entryGenerations{1, 1}, validity{false, true, true, false, false, true}},
+		"a person moves back":         {entryGenerations{1, 1}, entryGenerations{0, 1}, validity{false, true, true, false, false, true}},
+		"a client moves to the store": {entryGenerations{1, 0}, entryGenerations{1, 1}, validity{true, true, true, true, false, false}},
+		"a client moves back":         {entryGenerations{1, 1}, entryGenerations{1, 0}, validity{true, true, true, true, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,9 +91,9 @@ func TestGenerations(t *testing.T) {
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)
-	b := authorizetest.NewBrowser(t, localEntries{alice: 2}.server(t, s, ""))
+	b := authorizetest.NewBrowser(t, entryGenerations{alice: 2}.server(t, s, ""))
 	authorizetest.SignInToAccount(b, "alice", "right")
 	authorizetest.EnrollApp(b)
-	b = authorizetest.NewBrowser(t, localEntries{alice: 1}.server(t, s, ""))
+	b = authorizetest.NewBrowser(t, entryGenerations{alice: 1}.server(t, s, ""))
 	authorizetest.WantError(t, authorizetest.Location(t, b.SignIn(authorizetest.Request(nil), "alice", "right")), "temporarily_unavailable")
 }

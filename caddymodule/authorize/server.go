@@ -41,9 +41,9 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
-	pages        *page.Site
-	registration string // registration endpoint, or ""
-	config       Config // complete configuration
+	notFound     http.Handler // response to requests for unknown paths
+	registration string       // registration endpoint, or ""
+	config       Config       // complete configuration
 	entries      *localEntries
 }
 
@@ -70,7 +70,7 @@ func newServer(c Config, of *localEntries) (*Server, error) {
 	return &Server{
 		routes: a.routes, pathPrefixes: prefixes, crossOrigins: crossOriginPolicies(of.origins, a.routes, a.publicPaths),
 		sessions: a.Sessions, revoker: a.Tokens.Revoker, apps: a.Tokens.Apps, revocations: a.Revocations, holders: a.Tokens.Holders,
-		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, pages: a.Pages, tokenClaims: tokenClaims(&c, of.directory),
+		people: people.Finder{Accounts: a.Accounts}, factors: a.Factors, clients: a.Clients, trail: a.Trail, notFound: newNotFoundHandler(a.Pages), tokenClaims: tokenClaims(&c, of.directory),
 		config: c, entries: of, registration: a.RegistrationEndpoint,
 	}, nil
 }
@@ -92,8 +92,8 @@ var ErrNotSuspended = revalidation.ErrNotSuspended
 // ErrUnknownProvider is returned for a key without an identity provider.
 var ErrUnknownProvider = errors.New("no identity provider has this name")
 
-// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval. The error is
-// [ErrUnknownProvider] or [ErrNotSuspended] if there are none.
+// AcceptDenials makes the denials of a suspended identity provider take effect within its check interval. It returns
+// [ErrUnknownProvider] for an unknown key, and [ErrNotSuspended] for a provider that is not suspended.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
 	if s.people.Accounts.Providers[provider] == nil {
 		return fmt.Errorf("%q: %w", provider, ErrUnknownProvider)
@@ -128,12 +128,8 @@ func (s *Server) handler(path string) http.Handler {
 // ServeHTTP implements [http.Handler]. Unknown paths get 404, with a page for browsers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.handler(r.URL.Path)
-	switch {
-	case h == nil && endpoint.WantsPage(r):
-		s.showNotFound(w, r)
-		return
-	case h == nil:
-		http.NotFound(w, r)
+	if h == nil {
+		s.notFound.ServeHTTP(w, r)
 		return
 	}
 	w, handled := s.crossOrigins[r.URL.Path].HandlePreflight(w, r)
@@ -142,12 +138,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) showNotFound(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
-	s.pages.ShowMessage(w, r, http.StatusNotFound, page.Message{
-		Title: page.T("Page not found"), Text: page.T("Check the address, or go back to the app and start again."),
-		Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
-	})
+// newNotFoundHandler returns a handler that responds with 404, with a page for browsers.
+func newNotFoundHandler(pages *page.Site) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !endpoint.WantsPage(r) {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		pages.ShowMessage(w, r, http.StatusNotFound, page.Message{
+			Title: page.T("Page not found"), Text: page.T("Check the address, or go back to the app and start again."),
+			Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
+		})
+	}
 }
 
 // AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's redirect URI.
@@ -212,8 +215,8 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 // ErrNoSession means that a session to end does not exist, or that a user is unknown and has no sessions.
 var ErrNoSession = errors.New("no session found")
 
-// EndSessions ends all sessions of a user ([people.Finder.ResolveOne]) like [Server.EndSession] and returns their number. A known
-// user may have none. The error for an unknown user is [ErrNoSession], because the name is probably misspelled.
+// EndSessions ends all sessions of a user ([people.Finder.ResolveOne]) like [Server.EndSession] and returns their number, which
+// may be 0 for a known user. The error for an unknown user is [ErrNoSession], because the name is probably misspelled.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	person, err := s.people.ResolveOne(ctx, user)
 	if err != nil {

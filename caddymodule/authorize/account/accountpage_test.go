@@ -493,7 +493,7 @@ func TestChangePassword(t *testing.T) {
 	}
 }
 
-// Wrong current passwords are throttled together with those of the sign-in page.
+// Wrong current passwords count toward the limit of the sign-in page.
 func TestChangePasswordIsThrottled(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {

@@ -90,17 +90,19 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 }
 
 func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
-	if r.URL.Query().Get("part") == "password" {
+	switch r.URL.Query().Get("part") {
+	case "app":
+		if a.factors.mayChange(w, r, signedIn) {
+			a.authenticator.show(w, r, signedIn)
+		}
+	case "passkey":
+		if a.factors.mayChange(w, r, signedIn) {
+			a.passkeys.show(w, r, signedIn)
+		}
+	case "password":
 		a.passwords.show(w, r, signedIn)
-		return
-	}
-	show := map[string]func(http.ResponseWriter, *http.Request, *session.SignedInPerson){"app": a.authenticator.show, "passkey": a.passkeys.show}[r.URL.Query().Get("part")]
-	if show == nil {
+	default:
 		a.showOverview(w, r, signedIn)
-		return
-	}
-	if a.factors.mayChange(w, r, signedIn) {
-		show(w, r, signedIn)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -111,16 +110,7 @@ func newPasswordProblem(user *people.User, p oauth2.Parameters) *page.Text {
 
 // verifyAndStore stores the new password if the current one is correct. The limit for wrong passwords at sign-in applies.
 func (c *passwords) verifyAndStore(r *http.Request, id string, p oauth2.Parameters) error {
-	counters, knownBrowser, err := c.limiter.Counters(r, lockout.KindPassword, id, id)
-	if err != nil {
-		return err
-	}
-	var user *people.User
-	network := fairqueue.Network(audit.ClientAddress(r.Context()))
-	err = c.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() (err error) {
-		user, err = c.directory.CheckPassword(r.Context(), network, knownBrowser, id, p.Get("current_password"))
-		return err
-	})
+	user, err := c.directory.CheckPassword(r, c.limiter, id, p.Get("current_password"))
 	if err != nil {
 		return err
 	}

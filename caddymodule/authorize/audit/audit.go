@@ -325,7 +325,8 @@ type Rejections struct {
 
 type rejectionKey struct{ issuer, clientID string }
 
-// Record stores an event if it is the rejection of a known client's request. A revocation with a reason was not the client's.
+// Record stores an event if it is the rejection of a known client's request. A revocation with a reason was requested by a
+// person.
 func (r *Rejections) Record(issuer string, e Event) {
 	if e.ClientID == "" || e.Err == nil || e.SuppressedCount > 0 || e.Kind == KindRevocation && e.Reason != "" {
 		return

@@ -237,7 +237,7 @@ func TestAuditOfWaits(t *testing.T) {
 	}
 }
 
-// The audit log distinguishes a disabled user, whose password is right, from a wrong password. The page and the delay do not.
+// The audit log distinguishes the correct password of a disabled user from a wrong password. The page and the delay are the same.
 func TestAuditOfDisabledUser(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestAuditOfDisabledUser(t *testing.T) {
 	})
 }
 
-// An operator's typing error is no server error.
+// A mistyped user or client is recorded as invalid_request, not as a server error.
 func TestAuditOfUnknownPerson(t *testing.T) {
 	t.Parallel()
 	var last audit.Event

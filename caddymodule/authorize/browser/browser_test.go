@@ -33,8 +33,8 @@ func requestWithID(id string) *http.Request {
 	return r
 }
 
-// A text is unsealed only in the browser for which it was sealed, with its purpose. A browser that chooses its id cannot change
-// the text. Recover needs the purpose, but not the browser.
+// A text can be unsealed only in the browser that it was sealed for, and only with its purpose. A browser that chooses its id
+// cannot change the text. Recover requires the purpose but not the browser.
 func TestSealedText(t *testing.T) {
 	t.Parallel()
 	key, err := keyring.NewSealer([]byte(strings.Repeat("k", 32)))

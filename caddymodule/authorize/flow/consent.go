@@ -106,7 +106,7 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 	}
 }
 
-// isContradictory reports whether an item is allowed in a submitted form, but nothing of it.
+// isContradictory reports whether a submitted form allows an item but none of its parts.
 func isContradictory(items []string, p oauth2.Parameters) bool {
 	return slices.ContainsFunc(items, func(item string) bool {
 		choice := consent.NewChoice(item)

@@ -114,7 +114,8 @@ func (o *consentContent) item(item string) page.ConsentItem {
 	return shown
 }
 
-// renderer returns the renderer of an item's checkboxes. They show the submitted answer, else the previous one, else all ticks.
+// renderer returns the renderer of an item's checkboxes. They show the submitted answer or else the previous approval. Without
+// both, all checkboxes are ticked.
 func (o *consentContent) renderer(choice *consent.Choice) choiceRenderer {
 	if o.submitted != nil {
 		return choiceRenderer{isTickedIn(o.submitted)}

@@ -165,7 +165,7 @@ func TestAccountListsPatients(t *testing.T) {
 	})
 }
 
-// An app that may only know the chosen patient cannot read the patient's records.
+// The account page lists no patient for an app without patient-level scopes.
 func TestAccountListsNoPatientWithoutScope(t *testing.T) {
 	t.Parallel()
 	for name, consent := range map[string]string{"consent": client.ConsentRequired, "grant": ""} {

@@ -225,7 +225,7 @@ func TestConfirmPatient(t *testing.T) {
 	}
 }
 
-// The patient page first lists the patients whom the person chose last, but neither to other people nor in search results.
+// The patient page lists a clinician's recent patients. It lists them neither to other people nor in search results.
 func TestRecentPatients(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)

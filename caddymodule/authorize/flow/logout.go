@@ -105,11 +105,11 @@ func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 		endpoint.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
 		return
 	}
-	var sealed string
+	var text string
 	if err == nil {
-		sealed, err = e.renderer.Unseal(r, "logout", p.Get("request"))
+		text, err = e.renderer.Unseal(r, "logout", p.Get("request"))
 	}
-	sid, query, _ := strings.Cut(sealed, " ")
+	sid, query, _ := strings.Cut(text, " ")
 	var req *logoutRequest
 	if err == nil {
 		req, err = e.check(r, query)
@@ -185,9 +185,9 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return e.sessions.FindByIDToken(ctx, l.sid, l.subject)
 }
 
-// signOut ends the browser's session and the hinted session. If the browser's session, or the one that it replaced, started at a
-// provider with an end_session_endpoint, the browser is redirected there. A browser without the session is not redirected, because the URL
-// contains the provider's ID token.
+// signOut ends the browser's session and the hinted session. If the browser's session, or the session that it replaced, started
+// at a provider with an end_session_endpoint, the browser is redirected there. A browser without the session is not redirected,
+// because the URL contains the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	stored, err := e.sessions.FindEndable(r)
 	var target string

@@ -292,7 +292,7 @@ func TestUpstreamLogout(t *testing.T) {
 	}
 }
 
-// A repeated return from the provider's logout must not tell the next person in the browser that they are signed out.
+// A repeated return from the provider's logout does not show the page "You’re signed out" to the next person in the browser.
 func TestUpstreamLogoutRepeatedAfterSignIn(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))

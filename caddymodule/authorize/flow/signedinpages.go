@@ -120,10 +120,7 @@ type pageState struct {
 
 // unsealPageState unseals the state sealed by [redirectToPage].
 func unsealPageState(renderer *signin.Renderer, r *http.Request, page, sealed string) (pageState, error) {
-	text, err := renderer.Unseal(r, page, sealed)
-	if err != nil {
-		text = renderer.Sealer.Recover(r.Context(), page, sealed)
-	}
+	text, err := renderer.UnsealOrRecover(r, page, sealed)
 	sid, text, _ := strings.Cut(text, " ")
 	choice, query, _ := strings.Cut(text, " ")
 	return pageState{sid, decodeChoice(choice), query}, signin.WithRestart(err, query)

@@ -183,7 +183,7 @@ func TestRestartLinkOfFirstPerson(t *testing.T) {
 		"of alice": func(b *authorizetest.Browser) {
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
 		},
-		"of nobody": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
+		"without a session": func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := newWard(t)

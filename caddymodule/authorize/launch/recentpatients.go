@@ -35,7 +35,7 @@ func (ps *Patients) RecordChoice(ctx context.Context, person Person, id string) 
 	return err
 }
 
-// Recent returns the patients whom a clinician chose last, latest first, without patients whom the clinician may no longer see.
+// Recent returns the patients that a clinician chose last, latest first. It omits patients that the clinician may no longer see.
 func (ps *Patients) Recent(ctx context.Context, person Person) (recent []Patient, err error) {
 	ctx, cancel := context.WithTimeout(ctx, displayTimeout)
 	defer cancel()

@@ -24,13 +24,13 @@ import (
 // slowComparer is a password comparer that waits for a signal by the test.
 type slowComparer struct {
 	mu      sync.Mutex
-	begun   []string // passwords for which the comparison has started
+	started []string // passwords with a started comparison
 	release chan struct{}
 }
 
 func (s *slowComparer) Compare(hash, password []byte) (bool, error) {
 	s.mu.Lock()
-	s.begun = append(s.begun, string(password))
+	s.started = append(s.started, string(password))
 	s.mu.Unlock()
 	<-s.release
 	return string(hash) == string(password), nil
@@ -68,7 +68,7 @@ func TestHashTurns(t *testing.T) {
 				if tt.isKnownBrowser {
 					compare.release <- struct{}{}
 					ours.SignInAlice(authorizetest.Request(nil))
-					compare.begun = nil
+					compare.started = nil
 				}
 				var group sync.WaitGroup
 				for try := range 14 * runtime.GOMAXPROCS(0) {
@@ -87,8 +87,8 @@ func TestHashTurns(t *testing.T) {
 					compare.release <- struct{}{}
 					synctest.Wait()
 				}
-				if !slices.Contains(compare.begun, "right") {
-					t.Errorf("compared are %q", compare.begun)
+				if !slices.Contains(compare.started, "right") {
+					t.Errorf("compared are %q", compare.started)
 				}
 				close(compare.release)
 				group.Wait()
@@ -135,8 +135,8 @@ func TestNoHashTurn(t *testing.T) {
 				if e := last.Load(); e == nil || e.Kind != audit.KindSignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
 					t.Errorf("event %+v", e)
 				}
-				if counted, err := durable.List(t.Context(), "lockout:"); slices.Contains(compare.begun, "mine") || err != nil || len(counted) > 0 {
-					t.Errorf("compared are %q; counted is %q, %v", compare.begun, counted, err)
+				if counted, err := durable.List(t.Context(), "lockout:"); slices.Contains(compare.started, "mine") || err != nil || len(counted) > 0 {
+					t.Errorf("compared are %q; counted is %q, %v", compare.started, counted, err)
 				}
 				close(compare.release)
 				group.Wait()

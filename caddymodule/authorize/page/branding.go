@@ -166,7 +166,8 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// url returns the URL of the logo, which is served at path, or "" if there is none. It is different for each image, so that browsers can cache it.
+// url returns the URL of the logo, which is served at path, or "" if there is none. The URL is different for each image, so that
+// browsers can cache it.
 func (l *Logo) url(path string) string {
 	if l == nil {
 		return ""

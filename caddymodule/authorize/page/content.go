@@ -21,7 +21,6 @@ type SignIn struct {
 	Passkey        *Passkey       // passkey challenge; nil if no passkey can be used
 	AcceptsEmail   bool           // whether entering an e-mail address may redirect to an identity provider
 	Providers      []ProviderLink // links to identity providers
-	OtherPerson    bool           // whether the form repeats the request for a sign-in of another person
 }
 
 // SignInProblem describes why the sign-in page is shown again. The zero value means no problem.
@@ -54,7 +53,7 @@ type ProviderLink struct {
 // SecondFactor is the data of templates/secondfactor.html.
 type SecondFactor struct {
 	Client    string        // display name of the client
-	Person    Person        // person whose first factor was accepted; zero if SignedIn shows the person
+	Person    Person        // person who passed the first factor; zero if SignedIn shows the person
 	Pending   string        // sealed pending sign-in
 	WrongCode bool          // whether the last code was wrong
 	Wait      time.Duration // time until the next attempt is permitted; 0 if not throttled

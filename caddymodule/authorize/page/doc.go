@@ -28,7 +28,7 @@
 //
 //	site.Show(w, r, page.View{
 //		Template: "selectpatient", Data: page.SelectPatient{…}, Locales: uiLocales,
-//		Policy: page.Policy{FormActionSources: page.FormAction(redirectURI)},
+//		Policy: page.Policy{FormAction: page.FormActionSources(redirectURI)},
 //	})
 //
 // A page of an authorization request ends with a link that cancels the request and returns to the app: the path of the page

@@ -549,7 +549,7 @@ func (p *Provider) isLinked(id identity, user *User) bool {
 	return p.LinkEmail && address != "" && user.EmailVerified && lowerASCII(user.Email) == lowerASCII(address)
 }
 
-// Reasons for which a person is rejected although a rule permits sign-in.
+// Errors for people who are rejected although a rule permits their sign-in.
 var (
 	errLinkedUserDisabled = errors.New("the linked local user is disabled")
 	errOtherHostedDomain  = errors.New("the hd claim is missing or not the configured request_parameter hd")

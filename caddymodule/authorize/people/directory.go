@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
@@ -55,12 +56,12 @@ type PasswordComparer interface {
 // ErrWrongPassword is returned for wrong passwords and unknown users, deliberately indistinguishable.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// errUserDisabled is the reason in the audit log for a disabled user. For the person, it is an [ErrWrongPassword].
-type errUserDisabled struct{}
+// userDisabledError is the reason in the audit log for a disabled user. For the person, it is an [ErrWrongPassword].
+type userDisabledError struct{}
 
-func (errUserDisabled) Error() string { return "access_denied: user is disabled" }
+func (userDisabledError) Error() string { return "access_denied: user is disabled" }
 
-func (errUserDisabled) Unwrap() error { return ErrWrongPassword }
+func (userDisabledError) Unwrap() error { return ErrWrongPassword }
 
 // NewDirectory returns a directory of users, or an error for an invalid user. linksByEmail must be true if an identity provider
 // links people to users by verified e-mail address, which must then be unique.
@@ -166,9 +167,23 @@ func (d *Directory) ResolveName(input string) string {
 	return ""
 }
 
-// CheckPassword returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
+// CheckPassword returns the user with an id and password, or [ErrWrongPassword]. The limiter counts wrong passwords.
+func (d *Directory) CheckPassword(r *http.Request, limiter *lockout.Limiter, id, password string) (user *User, err error) {
+	counters, knownBrowser, err := limiter.Counters(r, lockout.KindPassword, id, d.ResolveName(id))
+	if err != nil {
+		return nil, err
+	}
+	network := fairqueue.Network(audit.ClientAddress(r.Context()))
+	err = limiter.Attempt(r.Context(), counters, ErrWrongPassword, func() error {
+		user, err = d.comparePassword(r.Context(), network, knownBrowser, id, password)
+		return err
+	})
+	return user, err
+}
+
+// comparePassword returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
 // fairly per network. knownBrowser means that the user has signed in with this browser before.
-func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrowser bool, id, password string) (*User, error) {
+func (d *Directory) comparePassword(ctx context.Context, network string, knownBrowser bool, id, password string) (*User, error) {
 	if d.User(id) == nil {
 		if err := d.checkComplete(ctx); err != nil {
 			return nil, err
@@ -194,7 +209,7 @@ func (d *Directory) CheckPassword(ctx context.Context, network string, knownBrow
 	case user == nil || !matches:
 		return nil, ErrWrongPassword
 	case user.Disabled:
-		return nil, errUserDisabled{}
+		return nil, userDisabledError{}
 	}
 	return user, nil
 }

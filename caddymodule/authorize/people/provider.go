@@ -47,7 +47,7 @@ type IdentityProvider struct {
 	// The private key that signs a JWT for each request to the provider, which is sent as the client secret. Default: none.
 	AssertionKey *relyingparty.AssertionKey `json:"assertion_key,omitempty"`
 
-	// The IDs of the tenants of Entra ID whose people may sign in. The issuer is then the shared issuer of `organizations` or
+	// The IDs of the Entra ID tenants with people who may sign in. The issuer is then the shared issuer of `organizations` or
 	// `common`, and subjects start with the tenant ID and a slash. Default: the provider has one issuer.
 	Tenants []string `json:"tenants,omitempty"`
 
@@ -333,7 +333,7 @@ func checkProvider(c *IdentityProvider) error {
 	switch {
 	case len(c.Tenants) == 0:
 	case c.SubIssuer != "":
-		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants, whose people keep the sub of their tenant's issuer", c.Key))
+		errs = append(errs, fmt.Errorf("idp %q: sub_issuer cannot be combined with tenants: each person's sub is derived from the issuer of their tenant", c.Key))
 	case c.TrustEmail:
 		errs = append(errs, fmt.Errorf("idp %q: trust_email cannot be combined with tenants, because each tenant can set any address: add the claim xms_edov", c.Key))
 	default:

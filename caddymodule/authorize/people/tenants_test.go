@@ -16,7 +16,7 @@ const (
 	tenantB = "bbbbbbbb-1111-2222-3333-444444444444"
 )
 
-// startTenants starts a provider with several tenants, whose tokens are of tenant A until setTenant changes it.
+// startTenants starts a provider with several tenants. Its tokens are from tenant A until setTenant selects another tenant.
 func startTenants(t *testing.T) (p *providertest.Provider, setTenant func(string) func(*providertest.IDToken)) {
 	t.Helper()
 	p = providertest.Start(t, func(s *providertest.Settings) { s.Path = "/organizations/v2.0" })

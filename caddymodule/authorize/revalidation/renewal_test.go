@@ -346,8 +346,9 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 			h.Change(authorizationError(code))
 			back := h.Authorize(t, at.String())
 			b.Cookies[browser.SessionCookie] = other.Cookies[browser.SessionCookie]
-			if at := authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode())); !at.Query().Has("other_account") {
-				t.Errorf("%q: does not ask for the other person: %v", code, at)
+			signIn := authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+back.Encode()))
+			if at := authorizetest.Location(t, b.Get(signIn.RequestURI())); at.Query().Get("prompt") != "login" {
+				t.Errorf("%q: does not request the sign-in of another person: %v", code, at)
 			}
 			if !b.IsTokenValid(tokens.AccessToken) {
 				t.Errorf("%q: the other session ended", code)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +46,7 @@ type federation struct {
 // start redirects the browser to a provider. The sealed request is from a link on the sign-in page
 // or from [signInPage.signInURL].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	req, err := f.requests.unseal(r, oauth2.Parameters(r.URL.Query()))
+	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 	if err == nil {
 		err = f.checkPerson(r, p, req)
 	}
@@ -62,11 +61,11 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
-// errOtherPerson means that the provider might sign in another person than the one who is signed in here.
+// errOtherPerson means that the provider might sign in someone other than the signed-in person.
 var errOtherPerson = &oauth2.Error{Code: "login_required", Description: "the person who is signed in has not signed in at this identity provider"}
 
 // checkPerson requests the sign-in of another person unless the signed-in person has signed in at this provider, before the
-// sign-in page was opened. The provider would sign in again whoever used it last, whom the page does not name.
+// sign-in page was opened. Otherwise, the provider could sign in its last user, whom the page does not name.
 func (f *federation) checkPerson(r *http.Request, p *people.Provider, req *Request) error {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
 	if stored != nil && (stored.Provider != p.Key || stored.SID != req.sid) {
@@ -105,9 +104,9 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // errProviderUnavailable is the error for the app if the person returns from the page of [federation.showProviderDown].
 var errProviderUnavailable = &oauth2.Error{Code: "temporarily_unavailable", Description: "the identity provider cannot sign people in"}
 
-// showsOutage reports whether the person, rather than the app, is told that a provider failed. The app gets the errors of
-// docs/evidence/interface.md §7, unless the person can sign in another way. It gets all errors if it chose the provider or forbids
-// pages.
+// showsOutage reports whether a provider's failure is shown to the person instead of being sent to the app. The app gets the
+// errors of docs/evidence/interface.md §7, unless the person can sign in another way. It gets all errors if it chose the provider
+// or forbids pages.
 func (f *federation) showsOutage(p *people.Provider, req *Request, err error) bool {
 	if req.Parameters.IdentityProvider != "" || req.Parameters.HasPrompt("none") {
 		return false
@@ -119,7 +118,7 @@ func (f *federation) showsOutage(p *people.Provider, req *Request, err error) bo
 // that tries again.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
 	f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
-	sealed, err := f.renderer.sealRequest(w, r, req.Query)
+	sealed, err := f.renderer.sealRequest(w, r, req)
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
 		return
@@ -129,7 +128,7 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 		problem.TryAgain = providerURL(p, sealed, req.byOtherPerson)
 	}
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: sealed, Username: f.signInPage.initialUsername(req, oauth2.Parameters(r.URL.Query())), Problem: problem, OtherPerson: req.byOtherPerson,
+		Request: sealed, Username: f.signInPage.initialUsername(req, oauth2.Parameters(r.URL.Query())), Problem: problem,
 	})
 }
 
@@ -224,7 +223,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 	switch {
 	case errors.Is(err, errResponseUsed):
-		f.renderer.ShowError(w, r, withRestart(err, restart{byOtherPerson: req.byOtherPerson, query: req.Query}))
+		f.renderer.ShowError(w, r, withRestart(err, sealedRequest{byOtherPerson: req.byOtherPerson, query: req.Query}))
 	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.Parameters.HasPrompt("none"):
 		f.rejections.redirect(w, r, p, req, response.identity)
 	case err != nil:
@@ -302,7 +301,7 @@ var forwardedErrors = []string{
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
-// cancellations lists the error codes for which the standard code is access_denied: Apple sends them if the person cancels.
+// cancellations lists nonstandard error codes that mean access_denied. Apple sends them if the person cancels.
 var cancellations = []string{"user_cancelled_authorize", "user_cancelled_login"}
 
 // clientError converts a provider's error into an error for the client, with the wording of docs/evidence/interface.md §7 or
@@ -361,7 +360,7 @@ func (p pendingSignIn) setCookie(sealer *browser.Sealer, w http.ResponseWriter, 
 	if err != nil {
 		return err
 	}
-	if err := rememberRequest(sealer, w, r, p.Request.State, restart{byOtherPerson: p.Request.SwitchAccount, query: p.Query}); err != nil {
+	if err := rememberRequest(sealer, w, r, p.Request.State, sealedRequest{byOtherPerson: p.Request.SwitchAccount, query: p.Query}); err != nil {
 		return err
 	}
 	return browser.SetChunkedCookie(w, r, pendingCookieName(p.Request.State), sealed, pendingLifetime)
@@ -499,8 +498,9 @@ func (f *rejectionPage) unseal(r *http.Request, sealed string) (rejected rejecti
 // signOut signs the person out at the provider and starts another sign-in there. If there is no end_session_endpoint, the
 // provider is only asked to let the person select another account.
 func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, rejected rejection) {
-	sealed, err := f.renderer.sealRequest(w, r, req.Query)
-	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccountParam: {""}, "login_hint": {""}}.Encode()
+	req.byOtherPerson = true
+	sealed, err := f.renderer.sealRequest(w, r, req)
+	next := providerURL(p, sealed, req.byOtherPerson)
 	var target string
 	if err == nil {
 		target, err = f.accountSwitch.logoutURL(w, r, p, rejected.IDToken, next)

@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -48,8 +47,8 @@ func (e *signInPage) signInURL(w http.ResponseWriter, r *http.Request, req *Requ
 	if p != nil {
 		path += "/" + p.Key
 	}
-	sealed, err := e.renderer.sealRequest(w, r, req.Query)
-	q := url.Values{"request": {sealed}}
+	sealed, err := e.renderer.sealRequest(w, r, req)
+	q := signInParameters(sealed, req.byOtherPerson)
 	maps.Copy(q, further)
 	return path + "?" + q.Encode(), err
 }
@@ -72,7 +71,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 
 // serveRequest handles the page of a sealed request.
 func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	req, err := e.requests.unseal(r, p)
+	req, err := e.requests.unseal(r, p.Get("request"))
 	switch {
 	case e.renderer.RejectIfError(w, r, req, err):
 	case p.Get("decision") == "deny":
@@ -84,7 +83,7 @@ func (e *signInPage) serveRequest(w http.ResponseWriter, r *http.Request, p oaut
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.initialUsername(req, p), OtherPerson: isOtherPerson(p)})
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.initialUsername(req, p)})
 	}
 }
 
@@ -94,15 +93,11 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
 	if provider := methods.ByDomain(address); provider != nil {
-		q := url.Values{"request": {p.Get("request")}, "login_hint": {address}}
-		if isOtherPerson(p) {
-			q.Set(otherAccountParam, "")
-		}
-		e.redirectByEmail(w, r, req, provider, q)
+		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
 		return
 	}
 	user, err := e.checkPassword(r, methods, p)
-	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username"), OtherPerson: isOtherPerson(p)}
+	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
 		Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.ResolveName(p.Get("username")),
 		Err: err, Anonymous: true, // entering a name does not authenticate anyone
@@ -136,8 +131,11 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
 	current, err := e.accountSwitch.sessions.CurrentPerson(r)
 	replacesPerson := current != nil && current.Provider == p.Key && !matchesHint(current, q.Get("login_hint"))
-	if replacesPerson {
-		q.Set(otherAccountParam, "")
+	if err == nil && replacesPerson {
+		req.byOtherPerson = true
+		var sealed string
+		sealed, err = e.renderer.sealRequest(w, r, req)
+		q.Set("request", sealed)
 	}
 	next := endpoint.Login + "/" + p.Key + "?" + q.Encode()
 	if err == nil && replacesPerson {
@@ -151,25 +149,15 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 }
 
 // checkPassword returns the user with the submitted name and password.
-func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
+func (e *signInPage) checkPassword(r *http.Request, methods people.SignInMethods, p oauth2.Parameters) (*people.User, error) {
 	if !methods.Local {
 		return nil, people.ErrWrongPassword
 	}
-	name := p.Get("username")
-	counters, knownBrowser, err := e.limiter.Counters(r, lockout.KindPassword, name, e.accounts.Directory.ResolveName(name))
-	if err != nil {
-		return nil, err
-	}
-	network := fairqueue.Network(audit.ClientAddress(r.Context()))
-	err = e.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() error {
-		user, err = e.accounts.Directory.CheckPassword(r.Context(), network, knownBrowser, name, p.Get("password"))
-		return err
-	})
-	return user, err
+	return e.accounts.Directory.CheckPassword(r, e.limiter, p.Get("username"), p.Get("password"))
 }
 
-// initialUsername returns the user name of a page that is opened. For another person, it is the one in the page's URL, because that
-// of the request may be the previous person's.
+// initialUsername returns the initial user name on the sign-in page. For another person, it is the login_hint in the page's URL,
+// because the request may name the previous person.
 func (e *signInPage) initialUsername(req *Request, p oauth2.Parameters) string {
 	if req.byOtherPerson {
 		return p.Get("login_hint")
@@ -196,7 +184,7 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
 	data.OffersPassword, data.ForgotPassword = methods.Local, e.renderer.Site.ForgotPassword()
 	for _, p := range methods.Providers {
-		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: providerURL(p, data.Request, data.OtherPerson), Icon: e.renderer.Site.IconURL(p.Key)})
+		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: providerURL(p, data.Request, req.byOtherPerson), Icon: e.renderer.Site.IconURL(p.Key)})
 		data.AcceptsEmail = data.AcceptsEmail || len(p.Domains) > 0
 	}
 	e.renderer.Show(w, r, req, page.View{
@@ -204,15 +192,19 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	})
 }
 
-// providerURL returns the URL that starts a sign-in at a provider with a sealed request. For another person, it has an empty
-// login_hint, because that of the request may be the previous person's.
+// providerURL returns the URL that starts a sign-in at a provider with a sealed request.
 func providerURL(p *people.Provider, sealed string, otherPerson bool) string {
+	return endpoint.Login + "/" + p.Key + "?" + signInParameters(sealed, otherPerson).Encode()
+}
+
+// signInParameters returns the parameters of a URL with a sealed request. For another person, login_hint is empty, because the
+// request may name the previous person.
+func signInParameters(sealed string, otherPerson bool) url.Values {
 	q := url.Values{"request": {sealed}}
 	if otherPerson {
-		q.Set(otherAccountParam, "")
 		q.Set("login_hint", "")
 	}
-	return endpoint.Login + "/" + p.Key + "?" + q.Encode()
+	return q
 }
 
 // submitPasskey signs in the user who answered the page's challenge. A second factor is not required, because possession of the
@@ -226,7 +218,7 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 			event.User = verified.User.ID
 		}
 		e.renderer.Trail.Record(r.Context(), event)
-		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), OtherPerson: isOtherPerson(p), Problem: page.SignInProblem{Passkey: true}})
+		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
@@ -276,12 +268,6 @@ func passkeyScript(challenge *page.Passkey) string {
 	}
 	return "passkey"
 }
-
-// otherAccountParam is the parameter that requests a sign-in of another person at a provider. The sign-in page forwards it to
-// every provider, because a provider without a logout endpoint would otherwise sign in the previous person again.
-const otherAccountParam = "other_account"
-
-func isOtherPerson(p oauth2.Parameters) bool { return url.Values(p).Has(otherAccountParam) }
 
 // maxLogoutStateSize is the maximum size of the state of a logout request in bytes, because it is part of the provider's URL.
 const maxLogoutStateSize = 4 << 10

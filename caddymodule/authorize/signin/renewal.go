@@ -20,8 +20,7 @@ type Renewal struct {
 	renderer    *Renderer
 	accounts    *people.Accounts
 	sessions    *session.Sessions
-	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
-	beginAsNext func(http.ResponseWriter, *http.Request, *Request) // sign-in of another person
+	beginSignIn func(http.ResponseWriter, *http.Request, *Request) // [SignIn.Begin]
 }
 
 // RespondIfNeeded starts a renewal if the session requires it, and reports whether it has responded. The
@@ -46,8 +45,6 @@ func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *R
 func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) {
 	signedIn, err := n.applyResponse(r, p, req, response, newSession, responseErr)
 	switch {
-	case errors.Is(err, errSessionReplaced):
-		n.beginAsNext(w, r, req)
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
@@ -58,14 +55,12 @@ func (n *Renewal) handleResponse(w http.ResponseWriter, r *http.Request, p *peop
 	}
 }
 
-// errSessionReplaced means that the session of a renewal has ended, so that the provider's response may be the previous person's.
-var errSessionReplaced = errors.New("the session of this renewal has ended")
-
 // applyResponse renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
 func (n *Renewal) applyResponse(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, newSession session.Session, responseErr error) (*session.SignedInPerson, error) {
 	stored, err := n.sessions.FindByBrowser(r)
 	if err == nil && (stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key) {
-		err = errSessionReplaced
+		req.byOtherPerson = true // the session has ended, and the response may identify its person
+		return nil, nil
 	}
 	if err != nil || !n.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key) {
 		return nil, err

@@ -40,7 +40,7 @@ type Request struct {
 	// the gateway.
 	ChooseAccount func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson)
 
-	sid           string // session in which the sign-in page was opened; "" if nobody was signed in
+	sid           string // session in which the sign-in page was opened; "" without a session
 	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
 }
 
@@ -269,7 +269,7 @@ func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	if signedIn == nil {
 		signedIn = renderer.Header.person(r)
 	}
-	message.Next, _, _ = renderer.restartLinks(w, r, signedIn, restart{byOtherPerson: v.request.byOtherPerson, query: v.request.Query})
+	message.Next, _, _ = renderer.restartLinks(w, r, signedIn, sealedRequest{byOtherPerson: v.request.byOtherPerson, query: v.request.Query})
 	status := e.HTTPStatus()
 	if errors.Is(err, errMissingFactor) {
 		message, status = SecondFactorMessage(), http.StatusForbidden
@@ -302,18 +302,15 @@ func (o *requestRestorer) restore(ctx context.Context, text string) (*Request, e
 }
 
 // unseal unseals the request of a sign-in page.
-func (o *requestRestorer) unseal(r *http.Request, p oauth2.Parameters) (*Request, error) {
-	text, err := o.renderer.Unseal(r, loginPurpose, p.Get("request"))
+func (o *requestRestorer) unseal(r *http.Request, text string) (*Request, error) {
+	text, err := o.renderer.UnsealOrRecover(r, loginPurpose, text)
+	sealed := decodeRequest(text)
 	if err != nil {
-		text = o.renderer.Sealer.Recover(r.Context(), loginPurpose, p.Get("request"))
+		return nil, withRestart(err, sealed)
 	}
-	sid, query, _ := strings.Cut(text, " ")
-	if err != nil {
-		return nil, withRestart(err, restart{byOtherPerson: isOtherPerson(p), query: query})
-	}
-	req, err := o.restore(r.Context(), query)
+	req, err := o.restore(r.Context(), sealed.query)
 	if req != nil {
-		req.sid, req.byOtherPerson = sid, isOtherPerson(p)
+		req.sid, req.byOtherPerson = sealed.sid, sealed.byOtherPerson
 	}
 	return req, err
 }

@@ -30,7 +30,7 @@ type secondFactor struct {
 	factors  *factor.Factors
 	start    *sessionStarter
 
-	beginAsNext func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.beginAsNext]
+	beginSignIn func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.Begin]
 }
 
 // require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
@@ -88,7 +88,8 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
 	case p.Get("decision") == "other":
-		f.beginAsNext(w, r, pending.req)
+		pending.req.byOtherPerson = true // any session belongs to someone else and continues
+		f.beginSignIn(w, r, pending.req)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
@@ -301,7 +302,7 @@ func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Re
 	case !has(requested) && can(requested) && !req.FactorsRequested && !noPages:
 		s.requestFactor(w, r, req, required == oauth2.ACRPhishingResistant)
 	case s.providerMaySupply(req, signedIn, !has(required) && !can(required), !has(requested) && !can(requested)):
-		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, signedIn.SID+" "+req.Query)
+		s.renderer.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, sealedRequest{sid: signedIn.SID, query: req.Query}.encode())
 	case has(required):
 		return false
 	case can(required) && noPages:

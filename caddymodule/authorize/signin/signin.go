@@ -75,8 +75,8 @@ func New(c Config) *SignIn {
 	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, renderer: c.Renderer, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
-	page.switchPerson, second.beginAsNext = s.switchPerson, s.beginAsNext
-	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin, beginAsNext: s.beginAsNext}
+	page.switchPerson, second.beginSignIn = s.switchPerson, s.Begin
+	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
 		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
 		store: c.Store, failedIdentities: newIdentities(), usedStates: store.NewPerUserLimit(maxUsedStates, pendingLifetime),
@@ -170,13 +170,8 @@ func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Reque
 	if matchesHint(current, hint) {
 		hint = ""
 	}
-	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {hint}}, true)
-}
-
-// beginAsNext starts a sign-in of another person than the previous one, who has no session. Any session belongs to someone else
-// and continues.
-func (s *SignIn) beginAsNext(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.begin(w, r, req, url.Values{otherAccountParam: {""}, "login_hint": {""}}, false)
+	req.byOtherPerson = true
+	s.begin(w, r, req, url.Values{"login_hint": {hint}}, true)
 }
 
 // begin redirects the browser to the sign-in with further parameters.
@@ -225,8 +220,7 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 // redirect to an app that has abandoned its request.
 const PageLifetime = time.Hour
 
-// loginPurpose is the sealing purpose of requests for the sign-in page. The text is the sid of the browser's session, which may
-// be "", a space, and the query of the request.
+// loginPurpose is the sealing purpose of requests for the sign-in page. The text is an encoded [sealedRequest].
 const loginPurpose = "login"
 
 // ErrPageExpired means that a page has expired or was opened in another browser.
@@ -324,7 +318,7 @@ func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *R
 }
 
 // sealRequest seals a request for the sign-in page.
-func (f *Renderer) sealRequest(w http.ResponseWriter, r *http.Request, query string) (string, error) {
+func (f *Renderer) sealRequest(w http.ResponseWriter, r *http.Request, req *Request) (string, error) {
 	stored, err := f.Header.Sessions.FindByBrowser(r)
 	if err != nil {
 		return "", err
@@ -333,12 +327,22 @@ func (f *Renderer) sealRequest(w http.ResponseWriter, r *http.Request, query str
 	if stored != nil {
 		sid = stored.SID
 	}
-	return f.Sealer.Seal(w, r, loginPurpose, sid+" "+query)
+	return f.Sealer.Seal(w, r, loginPurpose, sealedRequest{sid, req.byOtherPerson, req.Query}.encode())
 }
 
 // Unseal unseals a text that was sealed for a page and this browser. Otherwise, the error is [ErrPageExpired].
 func (f *Renderer) Unseal(r *http.Request, purpose, sealed string) (string, error) {
 	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
+}
+
+// UnsealOrRecover is like [Renderer.Unseal], but returns the text with the error if it has expired or was sealed for another
+// browser. The text is "" if it cannot be recovered ([browser.Sealer.Recover]).
+func (f *Renderer) UnsealOrRecover(r *http.Request, purpose, sealed string) (string, error) {
+	text, err := f.Unseal(r, purpose, sealed)
+	if err != nil {
+		text = f.Sealer.Recover(r.Context(), purpose, sealed)
+	}
+	return text, err
 }
 
 // PageParameters parses a page's query or form.

@@ -18,45 +18,47 @@ import (
 
 // Sealing purposes of links and buttons that start a request again.
 const (
-	restartPurpose = "restart" // text: encoded restart
+	restartPurpose = "restart" // text: encoded sealedRequest
 	switchPurpose  = "switch"  // text: sid of the session, a space, and the query of the request
 )
 
-// restart is a request that a link starts again.
-type restart struct {
-	sid           string // session of the person named on the page of the link; "" if nobody was signed in
+// sealedRequest is the content of the sealed request of a sign-in page, or of a link that starts a request again.
+type sealedRequest struct {
+	sid           string // session in which the page was opened; "" without a session
 	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
 	query         string // query of the request
 }
 
-// encode returns the text to seal. [decodeRestart] is the inverse.
-func (a restart) encode() string {
+// encode returns the text to seal. [decodeRequest] is the inverse.
+func (a sealedRequest) encode() string {
 	return a.sid + " " + strconv.FormatBool(a.byOtherPerson) + " " + a.query
 }
 
-func decodeRestart(text string) restart {
+func decodeRequest(text string) sealedRequest {
 	sid, text, _ := strings.Cut(text, " ")
 	other, query, _ := strings.Cut(text, " ")
-	return restart{sid, other == "true", query}
+	return sealedRequest{sid, other == "true", query}
 }
 
 // restartableError is an error after which the person can start a request again.
 type restartableError struct {
-	error
-	restart restart
+	err     error
+	request sealedRequest
 }
 
+func (e *restartableError) Error() string { return e.err.Error() }
+
 // Unwrap returns the error without the request.
-func (e *restartableError) Unwrap() error { return e.error }
+func (e *restartableError) Unwrap() error { return e.err }
 
 // WithRestart adds the query of a request to an error, so that [Renderer.ShowError] can offer to start the request again. The
 // error is unchanged if the query is "". If the page's session has ended, e.g. by "Not you?", the request starts again as another
 // person's.
 func WithRestart(err error, query string) error {
-	return withRestart(err, restart{byOtherPerson: errors.Is(err, errSignedOut), query: query})
+	return withRestart(err, sealedRequest{byOtherPerson: errors.Is(err, errSignedOut), query: query})
 }
 
-func withRestart(err error, again restart) error {
+func withRestart(err error, again sealedRequest) error {
 	if err == nil || again.query == "" {
 		return err
 	}
@@ -79,7 +81,7 @@ const maxLastRequest = 2000
 
 // rememberRequest stores a request that continues at a provider. The provider's response may come twice or after the end of the
 // sign-in, when its own cookie is gone. The request is bound to the state, because another tab may start a sign-in for another app.
-func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, state string, again restart) error {
+func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, state string, again sealedRequest) error {
 	sealed, err := sealer.Seal(w, r, browser.LastRequestCookie, pendingCookieName(state)+" "+again.encode())
 	if err != nil || len(sealed) > maxLastRequest {
 		return err
@@ -91,16 +93,16 @@ func rememberRequest(sealer *browser.Sealer, w http.ResponseWriter, r *http.Requ
 }
 
 // lastRequest returns the request stored by rememberRequest for the state, or the zero value.
-func lastRequest(sealer *browser.Sealer, r *http.Request, state string) restart {
+func lastRequest(sealer *browser.Sealer, r *http.Request, state string) sealedRequest {
 	c, err := r.Cookie(browser.LastRequestCookie)
 	if err != nil {
-		return restart{}
+		return sealedRequest{}
 	}
 	name, text, _ := strings.Cut(sealer.Recover(r.Context(), browser.LastRequestCookie, c.Value), " ")
 	if name != pendingCookieName(state) {
-		return restart{}
+		return sealedRequest{}
 	}
-	return decodeRestart(text)
+	return decodeRequest(text)
 }
 
 // SessionHeader shows the signed-in person at the top of pages, with the button "Not you?". The button signs the person out and
@@ -137,7 +139,7 @@ func (h *SessionHeader) person(r *http.Request) *session.SignedInPerson {
 	return signedIn
 }
 
-// PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. The parameters are those of the
+// PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. It accepts the parameters of the
 // sign-in page, such as "to".
 func PageQuery(parameters url.Values) string { return pageQueryPrefix + parameters.Encode() }
 
@@ -145,9 +147,9 @@ func PageQuery(parameters url.Values) string { return pageQueryPrefix + paramete
 // input except a request that the gateway sealed.
 func (f *Renderer) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	f.Trail.RecordRejection(r, audit.Event{Kind: auditKind(r.URL.Path), Err: err})
-	var again restart
+	var again sealedRequest
 	if restartable, ok := errors.AsType[*restartableError](err); ok {
-		again = restartable.restart
+		again = restartable.request
 	}
 	signedIn := f.Header.person(r)
 	message := errorMessage(r, err, signedIn, again.query)
@@ -180,7 +182,7 @@ func errorMessage(r *http.Request, err error, signedIn *session.SignedInPerson, 
 // wayForward returns the links of an error page: the next step and, if an app sent the request, the way back to the app. A
 // request is started again through a sealed link, because its parameters may have been pushed or signed by the app. address is
 // the app's URL, to which "Not you?" may redirect.
-func (f *Renderer) wayForward(w http.ResponseWriter, r *http.Request, err error, signedIn *session.SignedInPerson, again restart) (next, back *page.Link, address string) {
+func (f *Renderer) wayForward(w http.ResponseWriter, r *http.Request, err error, signedIn *session.SignedInPerson, again sealedRequest) (next, back *page.Link, address string) {
 	switch {
 	case again.query != "":
 		return f.restartLinks(w, r, signedIn, again)
@@ -194,7 +196,7 @@ func (f *Renderer) wayForward(w http.ResponseWriter, r *http.Request, err error,
 
 // restartLinks returns a link that starts a request again, a link that returns to its app with access_denied, and the app's URL.
 // The first link works only for the person who is named on the page.
-func (f *Renderer) restartLinks(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, again restart) (next, back *page.Link, address string) {
+func (f *Renderer) restartLinks(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, again sealedRequest) (next, back *page.Link, address string) {
 	if again.sid = ""; signedIn != nil {
 		again.sid = signedIn.SID
 	}
@@ -211,19 +213,16 @@ func (f *Renderer) restartLinks(w http.ResponseWriter, r *http.Request, signedIn
 	return next, &page.Link{Address: link + "&decision=deny", Text: page.T("Back to %s", req.Destination.Title)}, req.Destination.Address
 }
 
-func (f *Renderer) restartURL(w http.ResponseWriter, r *http.Request, again restart) (string, error) {
+func (f *Renderer) restartURL(w http.ResponseWriter, r *http.Request, again sealedRequest) (string, error) {
 	sealed, err := f.Sealer.Seal(w, r, restartPurpose, again.encode())
 	return endpoint.Login + "?restart=" + url.QueryEscape(sealed), err
 }
 
 // restart continues a request from the link of an error page, as if the app had sent the request again. If another person has
-// signed in since, the person is asked first.
+// signed in since, it first shows an error page with their name.
 func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	text, err := s.renderer.Unseal(r, restartPurpose, p.Get("restart"))
-	if err != nil {
-		text = s.renderer.Sealer.Recover(r.Context(), restartPurpose, p.Get("restart"))
-	}
-	again, isDenied := decodeRestart(text), p.Get("decision") == "deny"
+	text, err := s.renderer.UnsealOrRecover(r, restartPurpose, p.Get("restart"))
+	again, isDenied := decodeRequest(text), p.Get("decision") == "deny"
 	var signedIn *session.SignedInPerson
 	if err == nil {
 		signedIn, err = s.sessions.CurrentPerson(r)
@@ -241,7 +240,8 @@ func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parame
 	case isDenied:
 		req.Purpose.Reject(w, r, ErrDenied)
 	case signedIn == nil && (again.byOtherPerson || again.sid != ""):
-		s.beginAsNext(w, r, req)
+		req.byOtherPerson = true
+		s.Begin(w, r, req)
 	default:
 		s.ContinueOrBegin(w, r, req)
 	}
@@ -250,10 +250,7 @@ func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parame
 // switchPerson handles the button "Not you?". It signs the person out and continues the request of the page with a new sign-in.
 // The button works only in the session in which it was shown.
 func (s *SignIn) switchPerson(w http.ResponseWriter, r *http.Request, sealed string) {
-	text, err := s.renderer.Unseal(r, switchPurpose, sealed)
-	if err != nil {
-		text = s.renderer.Sealer.Recover(r.Context(), switchPurpose, sealed)
-	}
+	text, err := s.renderer.UnsealOrRecover(r, switchPurpose, sealed)
 	sid, query, _ := strings.Cut(text, " ")
 	var current *session.SignedInPerson
 	if err == nil {
@@ -277,7 +274,7 @@ func (s *SignIn) switchPerson(w http.ResponseWriter, r *http.Request, sealed str
 // leaveInvalidRequest signs the person out, also at the identity provider. Then the link that starts the request again reports
 // its error.
 func (s *SignIn) leaveInvalidRequest(w http.ResponseWriter, r *http.Request, query string) {
-	next, err := s.renderer.restartURL(w, r, restart{query: query})
+	next, err := s.renderer.restartURL(w, r, sealedRequest{query: query})
 	if err == nil {
 		next, err = s.accountSwitch.endSession(w, r, next)
 	}

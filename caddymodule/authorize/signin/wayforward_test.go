@@ -58,7 +58,8 @@ func TestNotYouAtProvider(t *testing.T) {
 	}
 }
 
-// A provider without logout is asked to let the person choose, whichever way the next person takes on the sign-in page.
+// A provider without a logout endpoint is asked to let the person choose an account, however the next person continues on the
+// sign-in page.
 func TestNotYouWithoutProviderLogout(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -177,7 +178,7 @@ func providerPrompt(t *testing.T, b *authorizetest.Browser, p *providertest.Prov
 }
 
 // A button that signs the person out is pressed twice, so that the redirect to the provider's logout page is lost. The next
-// person still does not become the first.
+// person is still not signed in as the first.
 func TestSwitchTwice(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -230,7 +231,8 @@ func TestSignInPageOpenedBeforeSignIn(t *testing.T) {
 	authorizetest.WantText(t, authorizetest.Body(t, b.Get(address)), "</strong> · General Hospital</span>", "Not you?")
 }
 
-// A provider at which the signed-in person has not signed in may sign in somebody else, so that it is asked for another sign-in.
+// If the signed-in person has not signed in at a provider, a new sign-in is requested there. Otherwise, the provider could sign in
+// someone else.
 func TestProviderBesideLocalSession(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -268,18 +270,19 @@ func TestNotYouAfterLaunch(t *testing.T) {
 func TestStaleSecondFactorPage(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
-	address := b.SignIn(authorizetest.Request(nil), "alice", "right").Header.Get("Location")
+	address := b.SignIn(authorizetest.Request(url.Values{"login_hint": {"alice"}}), "alice", "right").Header.Get("Location")
 	b.SignIn(authorizetest.Request(nil), "bob", "other")
 	page := authorizetest.Body(t, b.Get(address))
 	authorizetest.WantText(t, page, "Signing in as <strong>Alice Adams</strong> (alice)", `<p class="person"><span><strong>bob</strong>`)
 	page, _ = b.OpenForm(b.Get(links(page)["Use another account"]))
-	authorizetest.WantText(t, page, `<p class="person"><span><strong>bob</strong>`, `name="other_account"`)
+	authorizetest.WantText(t, page, `<p class="person"><span><strong>bob</strong>`)
+	authorizetest.Equal(t, authorizetest.FieldValue(t, page, "username"), "")
 	if !b.HasSession() {
 		t.Error("bob is signed out")
 	}
 }
 
-// Someone who pressed "Not you?" does not become the first person by a page that has expired in the meantime.
+// After "Not you?", a page that has expired in the meantime does not sign in the first person.
 func TestSwitchSurvivesExpiry(t *testing.T) {
 	t.Parallel()
 	for name, expire := range map[string]func(b *authorizetest.Browser, signIn *url.URL, p *providertest.Provider) *http.Response{
@@ -341,7 +344,7 @@ func TestRefusedPageNamesPresentPerson(t *testing.T) {
 	authorizetest.WantText(t, authorizetest.Body(t, refused), "You don’t have access", `<p class="person"><span><strong>bob</strong>`)
 }
 
-// A browser that lost the cookie with its id, but not that of its session, is not told to allow cookies.
+// If a browser has lost only the cookie with its id, but still has a session, the error page does not recommend to allow cookies.
 func TestErrorPageWithoutBrowserID(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

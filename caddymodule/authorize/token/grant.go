@@ -113,7 +113,7 @@ func (g *Grant) patient() string {
 	return g.Launch.Patient
 }
 
-// recordOwner returns the patient whose records the grant's patient-level scopes cover, or "".
+// recordOwner returns the patient in context if the grant has patient-level scopes, otherwise "".
 func (g *Grant) recordOwner() string {
 	if !slices.ContainsFunc(g.Scope, isPatientScope) {
 		return ""

@@ -28,7 +28,7 @@ type RevokedGrants struct {
 }
 
 // ErrUnknownPrincipal means that the user or client does not exist and that nothing was revoked.
-var ErrUnknownPrincipal = errors.New("there are no grants either")
+var ErrUnknownPrincipal = errors.New("nothing to revoke")
 
 // Revoker revokes grants on behalf of operators and users.
 type Revoker struct {

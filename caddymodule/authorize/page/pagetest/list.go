@@ -123,7 +123,7 @@ func (l list) shows(text string) bool {
 
 var templateText = regexp.MustCompile(`[{( ](?:t "([^"]+)"|n "[^"]+" "([^"]+)")`)
 
-// templateTexts returns the texts in templates. Of a plural, it returns the form for several.
+// templateTexts returns the texts in templates. For a plural, it returns the second form.
 func templateTexts(t *testing.T, files fs.FS) (texts []string) {
 	t.Helper()
 	names, err := fs.Glob(files, "templates/*.html")
@@ -184,7 +184,7 @@ func textsOfNode(n ast.Node) (texts []string) {
 	return texts
 }
 
-// isNamed reports whether an expression is an identifier of another package with a name.
+// isNamed reports whether an expression is an identifier of another package with the given name.
 func isNamed(e ast.Expr, name string) bool {
 	selector, ok := e.(*ast.SelectorExpr)
 	return ok && selector.Sel.Name == name
@@ -206,10 +206,10 @@ func literals(call *ast.CallExpr) []string {
 // write writes the samples to the folder of the flag -write-pages.
 func (l list) write(t *testing.T) {
 	t.Helper()
+	if *writePages == "" {
+		return
+	}
 	for name, text := range l {
-		if *writePages == "" {
-			return
-		}
 		if err := os.WriteFile(filepath.Join(*writePages, name+".html"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

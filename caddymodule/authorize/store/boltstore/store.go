@@ -130,20 +130,20 @@ func (s *Store) open() (*openFile, error) {
 	if err == nil {
 		s.file.Store(f)
 	}
-	return f, s.describeOpenError(err)
+	return f, describeOpenError(s.path, err)
 }
 
 // Check verifies the file without creating or modifying it. A missing file is valid, because Open creates it.
 func (s *Store) Check() error {
-	return s.describeOpenError(s.checkFile(time.Duration(s.lockTimeout.Load())))
+	return describeOpenError(s.path, s.checkFile(time.Duration(s.lockTimeout.Load())))
 }
 
-func (s *Store) describeOpenError(err error) error {
+func describeOpenError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("durable store %s is %w: stop that process, or configure a separate file for this one (store file { path … }): %w", s.path, ErrInUse, err)
+		return fmt.Errorf("durable store %s is %w: stop that process, or configure a separate file for this one (store file { path … }): %w", path, ErrInUse, err)
 	case err != nil:
-		return fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then run tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move the file away, after which everyone must sign in again", s.path, err)
+		return fmt.Errorf("opening the durable store %s: %w; if it is damaged, restore a backup (stop the gateway, then run tar -xpf fhir-backup.tar -C <Caddy's storage folder>), or move the file away, after which everyone must sign in again", path, err)
 	}
 	return nil
 }
