@@ -46,9 +46,6 @@ func (m *ClaimMapping) Check() error {
 	return nil
 }
 
-// String returns a text that is unique for the mapping.
-func (m *ClaimMapping) String() string { return fmt.Sprintf("%q", *m) } // fmt sorts the keys of maps
-
 // apply sets the patient, the person's resource and the granted scopes of the claims that were read from an object.
 func (m *ClaimMapping) apply(c *trustedClaims, object []byte) (err error) {
 	if len(m.Claims) > 0 {

@@ -94,7 +94,7 @@ func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKe
 	var trusted []*guard.TrustedVerifier
 	for i, t := range issuers {
 		expected, err := at.audience(t.Audience)
-		if err = cmp.Or(err, t.Check()); err != nil {
+		if err = cmp.Or(err, t.ClaimMapping.Check()); err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
 		trusted = append(trusted, &guard.TrustedVerifier{
@@ -141,7 +141,7 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 		return nil, err
 	}
 	config, err := i.TLS.ClientConfig()
-	if err = cmp.Or(err, i.Check()); err != nil {
+	if err = cmp.Or(err, i.ClaimMapping.Check()); err != nil {
 		return nil, err
 	}
 	asker := &guard.Introspector{
