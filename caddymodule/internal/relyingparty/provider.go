@@ -149,7 +149,7 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // oauthConfig returns a new configuration for each use, because an oauth2.Config contains a cache.
 func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
-	secret, err := p.clientSecret()
+	secret, err := p.config.clientSecret()
 	if err != nil {
 		return nil, fmt.Errorf("signing the client's JWT: %w", err)
 	}

@@ -358,7 +358,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // verifyToken checks alg, signature, iss, aud, exp and nbf. It decodes the claims again, case-sensitively and rejecting
 // duplicate names, because go-oidc does neither. The error wraps defect if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	issuer, err := p.tokenIssuer(raw)
+	issuer, err := p.config.tokenIssuer(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", defect, err)
 	}

@@ -94,17 +94,17 @@ func (c *Config) account(subject string) (issuer, sub string) {
 }
 
 // tokenIssuer returns the issuer with which a token must be verified. With several tenants, it is the token's own issuer.
-func (p *Provider) tokenIssuer(raw string) (string, error) {
-	if !p.config.MultiTenant {
-		return p.config.Issuer, nil
+func (c *Config) tokenIssuer(raw string) (string, error) {
+	if !c.MultiTenant {
+		return c.Issuer, nil
 	}
 	jws, _, _, err := parseToken(raw)
 	if err != nil {
 		return "", err
 	}
 	issuer, err := issuerClaim(jws.UnsafePayloadWithoutVerification())
-	if err == nil && !p.config.isIssuer(issuer) {
-		err = fmt.Errorf("unexpected iss %.200q, expected %q with a tenant ID", issuer, p.config.documentIssuer())
+	if err == nil && !c.isIssuer(issuer) {
+		err = fmt.Errorf("unexpected iss %.200q, expected %q with a tenant ID", issuer, c.documentIssuer())
 	}
 	return issuer, err
 }
