@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/asciicase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -61,16 +62,9 @@ func (us *users) nameKeys(of names) (keys []string) {
 		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00externalId\x00"+of.ExternalID))
 	}
 	if of.UserName != "" {
-		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00userName\x00"+strings.Map(lower, of.UserName)))
+		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00userName\x00"+asciicase.Lower(of.UserName)))
 	}
 	return keys
-}
-
-func lower(r rune) rune {
-	if 'A' <= r && r <= 'Z' {
-		r += 'a' - 'A'
-	}
-	return r
 }
 
 func (us *users) newRecord() *storedUser {
