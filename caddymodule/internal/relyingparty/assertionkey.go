@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// AssertionKey is a private key with which the client signs a JWT for each request, instead of a client secret.
+// AssertionKey is the private key that signs the JWTs that replace the client secret, one for each request.
 type AssertionKey struct {
 	// The PEM file with the private key (PKCS #8): P-256 for ES256, or RSA for RS256. It is read for each request.
 	// Required.
