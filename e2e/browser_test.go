@@ -17,8 +17,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// localDomain is a domain with names that all resolve to this machine, in browsers and in the tests' HTTP clients. Sites use it
-// if they cannot be on localhost: an app that gets the response without a click, and pages on several hosts of one site.
+// localDomain is a domain with subdomains that all resolve to this machine, in browsers and in the tests' HTTP clients. Sites
+// use it if they cannot be on localhost: an app that gets the response without a click, and pages on several hosts of one site.
 const localDomain = ".hospital.internal"
 
 // newBrowser starts a headless Chromium with a new profile.

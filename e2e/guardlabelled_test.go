@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// labelledRequests are requests for a record with a denied label on its second version.
+// labelledRequests are requests for a record with a denied label in its second version.
 const labelledRequests = `GET {type}/{id}
 HEAD {type}/{id}
 GET {type}/{id} If-None-Match=W/"2"

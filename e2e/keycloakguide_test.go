@@ -28,7 +28,7 @@ func TestKeycloakGuide(t *testing.T) {
 	guide := readGuide(t, "guides/keycloak", "https://login.hospital.example", k.address, "https://fhir.hospital.example", "https://"+address)
 	k.run(t, guide.blocks("sh"))
 	if n := len(regexp.MustCompile(`(?m)^\t\tscope_limit .* patient/`).FindAllString(guide.blocks("caddyfile"), -1)); n != 2 {
-		t.Errorf("%d rows have patient/ scopes, without which the sandbox app of the launch page may read nothing", n)
+		t.Errorf("%d rows have patient/ scopes: the sandbox app of the launch page needs them to read data", n)
 	}
 	_, idp, found := strings.Cut(guide.blocks("caddyfile"), "\n\t\tidp hospital ")
 	idp, _, ends := strings.Cut(idp, "\n\t\tclient ")

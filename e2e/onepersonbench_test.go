@@ -21,7 +21,7 @@ import (
 // crowd is the number of people in the store of [BenchmarkOnePerson]. Each has a session and a refresh token.
 const crowd = 200_000
 
-// leavers is the number of people who have their access revoked by a hospital in one night.
+// leavers is the number of people who lose their access to a hospital in one night.
 const leavers = 100
 
 // BenchmarkOnePerson measures the operations reported in docs/evidence/replicas.md: revoking everything issued to one person,

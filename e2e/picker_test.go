@@ -61,7 +61,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	checkPageLooks(t, ctx, "picker", address, "//h2[text()='Recent patients']", checkLabels)
 }
 
-// The browser's Back button does not show the patients to the next person after a sign-out, although Chromium keeps pages for it.
+// The browser's Back button does not show the patients after a sign-out, although Chromium caches pages for it.
 func TestPickerAfterSignOut(t *testing.T) {
 	app := newSMARTApp(t)
 	g := app.gateway(t, "gateway-picker-out", "", app.client("smart-app"))
@@ -71,7 +71,7 @@ func TestPickerAfterSignOut(t *testing.T) {
 		chromedp.Navigate(g.issuer+"/oauth2/logout"),
 		chromedp.Click("//button[text()='Sign out']"),
 		chromedp.WaitVisible("//h1[text()='You’re signed out']"),
-		chromedp.NavigateBack(), // does not return if Chromium shows a kept page
+		chromedp.NavigateBack(), // does not return if Chromium restores a cached page
 		chromedp.NavigateBack(),
 		chromedp.WaitVisible("//p[text()='You’re signed out. Sign in to continue.']"),
 	)

@@ -331,7 +331,7 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
-// TestRedisLongLived checks that an entry with a longer lifetime than the stream's retention is announced without its value,
+// TestRedisLongLived checks that an entry that outlives the stream's retention is announced without its value,
 // because the value would use memory for a day.
 func TestRedisLongLived(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// movedGateway is a gateway with state that is moved from one store to another.
+// movedGateway is a gateway that moves its state from one store to another.
 type movedGateway struct {
 	*gateway
 	app     *oauth2.Config

@@ -96,7 +96,7 @@ func TestAdminListsGrants(t *testing.T) {
 		}
 		return entries
 	}
-	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?user=alice"); err != nil { // of other tests, which share the store
+	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?user=alice"); err != nil { // grants of other tests, which share the store
 		t.Fatal(err)
 	}
 	g.Token()

@@ -46,6 +46,13 @@ func warnNoClients(logger *slog.Logger, updater ServerUpdater, c *authorize.Conf
 	logger.Warn("no client configured: apps cannot request tokens until you add one (" + hint + ")")
 }
 
+// warnAboutPeople logs settings that give people less or more access than intended.
+func warnAboutPeople(logger *slog.Logger, a *App, c *authorize.Config) {
+	warnAmbiguousAccess(logger, a)
+	warnUnmatchedUsers(logger, a)
+	warnMissingFHIRUser(logger, a, c)
+}
+
 // warnUnmatchedUsers logs a warning about users who get almost no scopes, because no row of scope_limit matches them.
 func warnUnmatchedUsers(logger *slog.Logger, a *App) {
 	var unmatched []string
@@ -62,10 +69,8 @@ func warnUnmatchedUsers(logger *slog.Logger, a *App) {
 }
 
 // warnMissingFHIRUser logs a warning about people without a FHIR resource, because tokens with user/ scopes might not permit
-// any read. It also logs the warnings of warnAmbiguousAccess and warnUnmatchedUsers.
+// any read.
 func warnMissingFHIRUser(logger *slog.Logger, a *App, c *authorize.Config) {
-	warnAmbiguousAccess(logger, a)
-	warnUnmatchedUsers(logger, a)
 	if !mayGrantUserScopes(a, c) {
 		return
 	}

@@ -90,7 +90,7 @@ func TestWarnings(t *testing.T) {
 				c.Features = append(c.Features, authorizetest.SelfRegisteredClients(tt.clients))
 			}
 			warnAboutClients(logger, tt.app.Issuer, tt.clients)
-			warnMissingFHIRUser(logger, &tt.app, &c)
+			warnAboutPeople(logger, &tt.app, &c)
 			logged := text.String()
 			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
 				t.Errorf("logged %q, want %q", logged, tt.want)

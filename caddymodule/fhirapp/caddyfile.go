@@ -269,8 +269,8 @@ type Branding struct {
 	// The icons of the sign-in buttons: the keys of identity providers, and files like the logo's. Default: none.
 	Icons map[string]string `json:"icons,omitempty"`
 
-	// The URLs of the site's pages `help`, `privacy` and `imprint`, which the footer of every page links, and `forgot_password`,
-	// which the sign-in page links below the password. Each is an https URL, or a path at the issuer such as `/help`.
+	// The URLs of the site's pages `help`, `privacy` and `imprint`, for the footer of every page, and `forgot_password`, for
+	// the link below the password on the sign-in page. Each is an https URL, or a path at the issuer such as `/help`.
 	// Default: no links.
 	Links map[string]string `json:"links,omitempty"`
 }

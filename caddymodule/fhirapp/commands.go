@@ -149,10 +149,11 @@ func newStoreCheck(app *App, path, adapter string) check {
 		Hint:    "start the store, and check its address, user and password in the option store; docs/operate/troubleshooting.md explains each cause",
 		run: func(ctx context.Context) error {
 			if file, ok := app.Stores().Durable.(stores.FileStore); ok {
-				if err := file.Check(fileLockTimeout); !errors.Is(err, boltstore.ErrInUse) { // a running gateway has locked the file
-					return err
+				err := file.Check(fileLockTimeout)
+				if errors.Is(err, boltstore.ErrInUse) { // a running gateway has locked the file
+					return nil
 				}
-				return nil
+				return err
 			}
 			opened, err := StoreOpener{adapter, fileLockTimeout}.Open(ctx, path, false)
 			if err != nil {

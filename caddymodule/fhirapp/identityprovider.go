@@ -258,7 +258,7 @@ var providerKinds = map[string]providerKind{
 	// These are the levels in the Keycloak guide. If no levels are configured, Keycloak returns acr 1 even after two factors.
 	// Therefore, 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
-	// acrs contains authentication contexts of conditional access. Each site chooses their numbers.
+	// acrs contains authentication contexts of conditional access. Each site chooses the numbers.
 	kindEntra:  {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", supportsSelectAccount: true},
 	"okta":     {acrMap: map[string]string{"urn:okta:loa:1fa:any": "sfa", "urn:okta:loa:2fa:any": "mfa"}},
 	kindGoogle: {name: "Google", issuer: "https://accounts.google.com", supportsSelectAccount: true},

@@ -52,7 +52,7 @@ type product struct {
 	issuer string     // expected issuer of the account below the provider's address; default: path
 	want   object     // expected claims of the gateway's userinfo besides sub; default: a verified address, and Practitioner/42
 	denied bool       // whether the group's scope is not granted
-	fails  int        // expected status of the page if nobody is signed in; 0 if the person is signed in
+	fails  int        // expected status of the page if the sign-in fails; 0 if it succeeds
 }
 
 type productSim struct {

@@ -64,7 +64,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	warnNoClients(a.logger, a.updater, &config)
 	warnAboutClients(a.logger, a.Issuer, config.Clients)
-	warnMissingFHIRUser(a.logger, a, &config)
+	warnAboutPeople(a.logger, a, &config)
 	_, err = placement.LoadSites(ctx)
 	return err
 }

@@ -16,8 +16,8 @@ import (
 // mapped claim does not have exactly one meaning. The zero value maps nothing.
 type ClaimMapping struct {
 	// The issuer's names of the claims `patient`, `fhirUser` and `scope`, or paths such as `fhir.patient_id`. A mapped claim
-	// replaces the claim of the default name. Only `scope` may have several names, of which the first that a token contains is
-	// read, such as `scp` for people and `roles` for services at Entra ID. Default: `patient`, `fhirUser`, and `scope` or `scp`.
+	// replaces the claim of the default name. Only `scope` may have several names: the first of them in a token is used, such
+	// as `scp` for people and `roles` for services at Entra ID. Default: `patient`, `fhirUser`, and `scope` or `scp`.
 	Claims map[string][]string `json:"claims,omitempty"`
 
 	// The granted scopes by the issuer's text, such as `patient.all.read`. If set, all other scopes are ignored. Default: the
@@ -46,9 +46,6 @@ func (m *ClaimMapping) Check() error {
 	return nil
 }
 
-// String returns a text that is unique for the mapping.
-func (m *ClaimMapping) String() string { return fmt.Sprintf("%q", *m) } // fmt sorts the keys of maps
-
 // apply sets the patient, the person's resource and the granted scopes of the claims that were read from an object.
 func (m *ClaimMapping) apply(c *trustedClaims, object []byte) (err error) {
 	if len(m.Claims) > 0 {
@@ -74,7 +71,7 @@ func (m *ClaimMapping) readClaims(c *trustedClaims, object []byte) (err error) {
 }
 
 // findSingle returns the text of the named claim, "" if the claim is missing, or value if there is no name. A list is an error,
-// even with one element: the issuer may add another at any time, and none of them would then be the patient or person.
+// even with one element: the issuer may add another at any time, and the patient or person would be ambiguous.
 func findSingle(claims map[string]any, names []string, value string) (string, error) {
 	if len(names) == 0 {
 		return value, nil
@@ -87,8 +84,8 @@ func findSingle(claims map[string]any, names []string, value string) (string, er
 	return text, err
 }
 
-// findUnique returns the named claim, or nil if it is missing. It is an error if the issuer sends several claims that the name
-// may mean, such as a claim fhir.patient_id and a claim fhir with a member patient_id.
+// findUnique returns the named claim, or nil if it is missing. It is an error if several claims match the name, such
+// as a claim fhir.patient_id and a claim fhir with a member patient_id.
 func findUnique(claims map[string]any, name string) (any, error) {
 	switch found := tokenclaim.FindAll(claims, name); len(found) {
 	case 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// A mapped claim replaces SMART's claim. If its value is not unambiguous, the token is rejected.
+// A mapped claim replaces SMART's claim. If its value is ambiguous, the token is rejected.
 func TestClaimMapping(t *testing.T) {
 	t.Parallel()
 	context := ClaimMapping{Claims: map[string][]string{"patient": {"patient_id"}, "fhirUser": {"ext.fhir_user"}}}
@@ -65,7 +65,7 @@ func TestClaimMapping(t *testing.T) {
 	}
 }
 
-// Verifiers that share a cache never share a token if their mappings differ: the patient would be another.
+// Verifiers that share a cache never share a token if their mappings differ, because the patient could differ.
 func TestClaimMappingIsPartOfCacheKey(t *testing.T) {
 	t.Parallel()
 	raw, cache := mint{claims: map[string]any{"patient_id": "7"}}.token(t), NewTokenCache(10)

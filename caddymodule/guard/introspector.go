@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,8 @@ type Introspector struct {
 	concurrency               int
 
 	setupOnce  sync.Once
-	configErr  error // error if a setting is missing or insecure
+	configErr  error             // error if a setting is missing or insecure
+	id         [sha256.Size]byte // hash of the settings; see verifierID
 	flights    singleflight.Group
 	queue      *fairqueue.Queue
 	backOff    backOff
@@ -102,6 +104,8 @@ func (i *Introspector) prepare() {
 	i.configErr = i.check()
 	i.queue = fairqueue.New(cmp.Or(i.concurrency, defaultConcurrency))
 	i.rejections = NewTokenCache(rejectionCacheSize)
+	i.id = verifierID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience, i.Claims.String(), fmt.Sprintf("%q", i.Mapping),
+		strconv.FormatBool(i.AcceptsAnyAudience), effectiveLeeway(i.Leeway).String(), i.CacheLifetime.String())
 }
 
 // Verify verifies a token and returns its claims. Errors are of type [*Error]: 401 invalid_token for a token that is inactive
@@ -229,9 +233,7 @@ func (i *Introspector) cacheResponse(id cacheKey, response introspection, reques
 // cacheKey returns the key of a token for the cache and for flights. Tokens with the same key would share a response
 // (CVE-2026-71326).
 func (i *Introspector) cacheKey(raw string) cacheKey {
-	return newCacheKey(verifierID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
-		i.Claims.String(), i.Mapping.String(),
-		strconv.FormatBool(i.AcceptsAnyAudience), effectiveLeeway(i.Leeway).String(), i.CacheLifetime.String()), raw)
+	return newCacheKey(i.id, raw)
 }
 
 // issuer returns the issuer of the tokens.

@@ -198,7 +198,7 @@ type TrustedVerifier struct {
 
 func (t *TrustedVerifier) jwtVerifier() *jwtVerifier {
 	return (&jwtVerifier{
-		claimsKind: fmt.Sprintf("trusted %s %q", t.Claims, &t.Mapping), issuer: t.Issuer, audience: t.Audience, leeway: effectiveLeeway(t.Leeway),
+		claimsKind: fmt.Sprintf("trusted %s %q", t.Claims, t.Mapping), issuer: t.Issuer, audience: t.Audience, leeway: effectiveLeeway(t.Leeway),
 		now: t.now, keys: t.Keys, cache: t.Cache,
 		headerRules: trustedHeaderRules, verificationKey: trustedVerificationKey, checkClaims: t.checkClaims,
 	}).withID()

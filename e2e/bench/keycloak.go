@@ -121,8 +121,8 @@ func (k *identityProvider) admin(method, path string, body any) ([]byte, error) 
 	return read, err
 }
 
-// compareWithKeycloak measures the authorization server against Keycloak, with a local user and with a Keycloak user with a
-// revalidated sign-in.
+// compareWithKeycloak measures the authorization server against Keycloak, with a local user and with a revalidated
+// Keycloak user.
 func compareWithKeycloak(s settings, folder string) (err error) {
 	k, err := startKeycloak(folder)
 	if err != nil {

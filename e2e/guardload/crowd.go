@@ -28,7 +28,7 @@ type crowd struct {
 	longest  time.Duration
 }
 
-// runCrowds measures the gateway's memory during concurrent requests with simultaneously sent responses. It starts a new
+// runCrowds measures the gateway's memory during concurrent requests and simultaneous responses. It starts a new
 // gateway for each kind of request.
 func runCrowds(binary string, size int, memory string) error {
 	trusted, err := issuer.New()

@@ -12,7 +12,7 @@ type sample struct {
 	match   string   // selects mutants with this text in their list, file or description
 	size    int      // maximum number of mutants; 0 means all
 	seed    string   // seed of the random selection
-	changed []string // files with mutants that are selected first
+	changed []string // files; their mutants are selected first
 }
 
 // choose returns the selected mutants, numbered from 1 by their position in all.

@@ -23,7 +23,7 @@ func parseSuites(text string) (suites []suite) {
 	return suites
 }
 
-// guarded are the packages with tests that must catch the mutants without suites.
+// guarded are the packages that run their tests against mutants without suites.
 var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
 
 // guardSuites returns a suite for each package in guarded that has tests.

@@ -3,8 +3,8 @@
 //
 //	go run ./validator
 //
-// The validator is version 6.10.4 from Maven Central (pom.xml), the newest version with all its dependencies there. Main.java
-// calls it as its command line does. Host names do not resolve in its process, so it can reach only the gateway.
+// The validator is version 6.10.4, the newest version with all dependencies on Maven Central (pom.xml). Main.java calls it as
+// its command line does. Host names do not resolve in its process, so it can reach only the gateway.
 //
 //	testdata/*.json       valid and invalid resources
 //	testdata/*.txt        expected messages for each resource: severity, path, text

@@ -112,7 +112,7 @@ func TestFirstAdministrator(t *testing.T) {
 	authorizetest.WantStatus(t, b.Get("/oauth2/account"), http.StatusOK)
 }
 
-// "Not you?" on the administration page continues to the page with another sign-in. A page of the person before has no effect.
+// "Not you?" on the administration page continues to the page with another sign-in. A page opened by the previous person has no effect.
 func TestNextAdministrator(t *testing.T) {
 	t.Parallel()
 	store := newFakeStore()

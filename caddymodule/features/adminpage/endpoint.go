@@ -45,7 +45,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := a.core.Sessions.CurrentPerson(r)
 	switch {
 	case err != nil:
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 	case signedIn == nil:
 		redirectToSignIn(w)
 	case !a.core.Accounts.ScopeLimits.GrantsCustomScope(signedIn.User.Attributes(), a.scope):
@@ -61,7 +61,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 func (a *admin) serveAdmin(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	release, err := a.requestQueue.Acquire(r.Context(), signedIn.User.ID)
 	if err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
 	defer release()
@@ -77,7 +77,7 @@ var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the user is
 
 func (a *admin) denyAccess(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.KindUser, Actor: signedIn.User.ID, Err: errNotAdmin})
-	a.showMessage(w, r, http.StatusForbidden, page.Message{
+	a.showMessage(w, r, signedIn, http.StatusForbidden, page.Message{
 		Title: page.T("You don’t have access to this page"), Text: page.T("Only administrators can open this page. If you need access, contact the administrator of this site."),
 		Next: &page.Link{Address: endpoint.Account, Text: page.T("Open your account")},
 	})
@@ -89,9 +89,9 @@ func (a *admin) requireStepUp(w http.ResponseWriter, r *http.Request, signedIn *
 	enrolled, err := a.core.Factors.Load(r.Context(), signedIn.User)
 	switch {
 	case err != nil:
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 	case a.core.Factors.ManagesFactorsOf(signedIn.User) && !enrolled.HasAny():
-		a.showMessage(w, r, http.StatusForbidden, signin.SecondFactorMessage())
+		a.showMessage(w, r, signedIn, http.StatusForbidden, signin.SecondFactorMessage())
 	default:
 		redirectToSignIn(w)
 	}
@@ -116,19 +116,19 @@ func (a *admin) unseal(r *http.Request, signedIn *session.SignedInPerson, sealed
 
 // showForm shows a page with forms. The forms are submitted to the page itself, which may redirect to the administrator's
 // identity provider for another sign-in.
-func (a *admin) showForm(w http.ResponseWriter, r *http.Request, v page.View) {
-	v.SignedIn = a.header.Current(w, r, signin.PageQuery(url.Values{"to": {sealPurpose}}))
+func (a *admin) showForm(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, v page.View) {
+	v.SignedIn = a.header.For(w, r, signedIn, signin.PageQuery(url.Values{"to": {sealPurpose}}))
 	v.Policy.FormAction = page.FormActionSources(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
 }
 
 // showMessage shows a message to the signed-in person.
-func (a *admin) showMessage(w http.ResponseWriter, r *http.Request, status int, message page.Message) {
-	a.showForm(w, r, page.View{Template: "message", Status: status, Data: message})
+func (a *admin) showMessage(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, status int, message page.Message) {
+	a.showForm(w, r, signedIn, page.View{Template: "message", Status: status, Data: message})
 }
 
 // showError shows an error page. Errors that the administrator can correct are in English, as in the configuration.
-func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
+func (a *admin) showError(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{
 		Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute."),
@@ -143,7 +143,7 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		a.core.Responder.Logger.ErrorContext(r.Context(), "administration page failed", "error", err)
 	}
-	a.showMessage(w, r, e.HTTPStatus(), message)
+	a.showMessage(w, r, signedIn, e.HTTPStatus(), message)
 }
 
 // maxListItems is the maximum number of entries in a list.
@@ -218,36 +218,36 @@ type secretPage struct {
 func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson) {
 	p, err := oauth2.ReadCheckedQuery(r.URL.RawQuery)
 	if err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
 	switch kind := p.Get("kind"); {
 	case kind != Clients && kind != Users:
-		a.showLists(w, r, p)
+		a.showLists(w, r, signedIn, p)
 	case p.Get("name") == "":
 		a.showEntry(w, r, signedIn, kind, nil)
 	default:
 		entry, err := a.editableEntry(r.Context(), kind, p.Get("name"))
 		if err != nil {
-			a.showError(w, r, err)
+			a.showError(w, r, signedIn, err)
 			return
 		}
 		a.showEntry(w, r, signedIn, kind, entry)
 	}
 }
 
-func (a *admin) showLists(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
+func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, p oauth2.Parameters) {
 	apps, err := a.list(r.Context(), Clients, p.Get("search"))
 	if err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
 	people, err := a.list(r.Context(), Users, p.Get("search"))
 	if err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
-	a.showForm(w, r, page.View{Template: "admin", Data: overviewPage{
+	a.showForm(w, r, signedIn, page.View{Template: "admin", Data: overviewPage{
 		Confirmation: confirmations[p.Get("done")], Search: p.Get("search"), Apps: apps, People: people,
 	}})
 }
@@ -322,7 +322,7 @@ func (a *admin) showRejected(w http.ResponseWriter, r *http.Request, signedIn *s
 	if c.Action == "edit" {
 		var err error
 		if e, err = a.editableEntry(r.Context(), c.Kind, c.Name); err != nil {
-			a.showError(w, r, err)
+			a.showError(w, r, signedIn, err)
 			return
 		}
 	}
@@ -349,10 +349,10 @@ func invalidField(message string) string {
 func (a *admin) showEntryForm(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson, status int, form entryPage) {
 	var err error
 	if form.Request, err = a.seal(w, r, signedIn); err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
-	a.showForm(w, r, page.View{Template: "adminentry", Status: status, Data: form})
+	a.showForm(w, r, signedIn, page.View{Template: "adminentry", Status: status, Data: form})
 }
 
 func newEntryPage(signedIn *session.SignedInPerson, kind string, e *Entry) entryPage {
@@ -393,7 +393,7 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 		err = a.unseal(r, signedIn, p.Get("request"))
 	}
 	if err != nil {
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 		return
 	}
 	c := parseChange(p)
@@ -407,9 +407,9 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 	case err != nil && (c.Action == "add" || c.Action == "edit") && rejection.Code == "invalid_request" && !rejection.IsUserCorrectable:
 		a.showRejected(w, r, signedIn, c, p.Get("seen"), rejection)
 	case err != nil:
-		a.showError(w, r, err)
+		a.showError(w, r, signedIn, err)
 	case secret != "":
-		a.showForm(w, r, page.View{Template: "adminsecret", Data: secretPage{Name: c.Name, IsApp: c.Kind == Clients, Secret: secret}})
+		a.showForm(w, r, signedIn, page.View{Template: "adminsecret", Data: secretPage{Name: c.Name, IsApp: c.Kind == Clients, Secret: secret}})
 	default:
 		endpoint.Redirect(w, http.StatusSeeOther, path+"?"+url.Values{"done": {c.Action}}.Encode())
 	}

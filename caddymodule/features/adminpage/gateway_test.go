@@ -142,7 +142,7 @@ func TestClientOnPage(t *testing.T) {
 	check("removed", g.starts("growth-chart", "https://a.example/cb"), http.StatusBadRequest)
 }
 
-// A rejected form shows the reason at the field that it is about, and keeps what was typed. A later correction is accepted.
+// A rejected form shows the reason at the invalid field, and keeps the input. A later correction is accepted.
 func TestRejectionOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	g.must("add", "clients", "chart", url.Values{"title": {"Growth Chart"}, "redirect_uris": {"https://a.example/cb"}})

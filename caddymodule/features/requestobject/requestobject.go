@@ -189,7 +189,7 @@ func (o *reader) verifyAndMerge(ctx context.Context, c *client.Client, p oauth2.
 	return mergeParameters(p, p, objectParameters)
 }
 
-// check checks the optional claims (OpenID Connect Core §6.1). It rejects an object with the client as subject, because it
+// check checks the optional claims (OpenID Connect Core §6.1). It rejects an object with the client_id as sub, because it
 // could be a client assertion (RFC 9101 §10.8).
 func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()

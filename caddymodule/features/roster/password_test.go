@@ -48,7 +48,7 @@ func (g rosterGateway) signIn(user, password string) bool {
 	return r.StatusCode == http.StatusSeeOther
 }
 
-// A user of the store can change the password, which ends all access by the old one. Users of the Caddyfile cannot.
+// Users in the store can change their password, which ends all access by the old one. Users in the Caddyfile cannot.
 func TestUserChangesPassword(t *testing.T) {
 	g := passwordGateway(t)
 	token := g.TokenForUser("wendy", gatewaytest.DemoRequest())
@@ -67,7 +67,7 @@ func TestUserChangesPassword(t *testing.T) {
 		t.Errorf("earlier session: %q", location)
 	}
 	if g.signIn("wendy", generated) || !g.signIn("wendy", chosen) {
-		t.Error("the new password is not in force")
+		t.Error("the new password is not valid")
 	}
 	if list, err := g.admin(http.MethodGet, "/fhir/users", ""); err != nil || !strings.Contains(list, `"groups":["ward"]`) || strings.Contains(list, "$argon2id$") {
 		t.Errorf("the user lost other options: %s, %v", list, err)
@@ -83,7 +83,7 @@ func TestUserChangesPassword(t *testing.T) {
 	}
 }
 
-// Of several concurrent changes, one succeeds. A change by an administrator takes precedence over one that was verified before.
+// Of several concurrent changes, one succeeds. After an administrator removes the user, a change fails even if the password was verified before.
 func TestPasswordsChangedAtOnce(t *testing.T) {
 	g := passwordGateway(t)
 	read := func() people.User {
@@ -103,7 +103,7 @@ func TestPasswordsChangedAtOnce(t *testing.T) {
 	for i, err := range errs {
 		isCorrect, compareErr := fhirapp.Passwords{}.Compare([]byte(read().PasswordHash), []byte(chosen+string(rune('a'+i))))
 		if isCorrect != (err == nil) || compareErr != nil || err != nil && !errors.Is(err, people.ErrWrongPassword) {
-			t.Errorf("%v, in force: %v, %v", err, isCorrect, compareErr)
+			t.Errorf("%v, password valid: %v, %v", err, isCorrect, compareErr)
 		}
 		if err == nil {
 			succeeded++

@@ -184,7 +184,7 @@ func (r *Roster) Edit(ctx context.Context, kind, name string, patch func(config 
 	return fhirapp.Entry{Name: name, Origin: "store"}, apiError(err)
 }
 
-// errPasswordChanged is a wrong password, because the one that the user entered was replaced or removed since its verification.
+// errPasswordChanged reports that the entered password was replaced or removed after its verification. It counts as wrong.
 var errPasswordChanged = fmt.Errorf("%w: the password was changed at the same time", people.ErrWrongPassword)
 
 // changePassword replaces the password of a user in the store, unless an administrator or another gateway has changed it, or
@@ -289,7 +289,7 @@ func (r *Roster) isConfigured(kind entry.Kind, name string) bool {
 var errConfigured = errors.New("is in the Caddyfile: change it there")
 
 // changeEntry changes an entry of the store. The error for an entry of the configuration is errConfigured, so that the caller
-// neither searches it among self-registered clients nor revokes its grants.
+// does not look for a self-registered client, and does not revoke grants.
 func (r *Roster) changeEntry(ctx context.Context, kind, name string, alter entry.Alteration) error {
 	err := r.updater.Change(ctx, entry.Kind(kind), name, alter)
 	if errors.Is(err, entry.ErrNotFound) && r.isConfigured(entry.Kind(kind), name) {

@@ -150,8 +150,8 @@ func TestLaunchByPage(t *testing.T) {
 	}
 }
 
-// The page shows the signed-in person. "Not you?" continues to the page, with the app selected, as another person. The page of
-// the person before has no effect.
+// The page shows the signed-in person. "Not you?" continues to the page, with the app selected, as another person. A page
+// opened by the previous person has no effect.
 func TestLaunchPageOfNextPerson(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })

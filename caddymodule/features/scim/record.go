@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/deprovisioning"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/asciicase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
@@ -43,8 +44,8 @@ type storedUser struct {
 	raw []byte // stored value, which a change must replace
 }
 
-// users are the Users of one provider in the store. A User has an entry, and an entry with its id for each of its names. Ids sort
-// by creation.
+// users manages the Users of one provider in the store. Each User has an entry by its id. For each name of a User, an entry
+// contains the id. Ids sort by time of creation.
 type users struct {
 	provider      *people.Provider
 	store         store.Store
@@ -61,16 +62,9 @@ func (us *users) nameKeys(of names) (keys []string) {
 		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00externalId\x00"+of.ExternalID))
 	}
 	if of.UserName != "" {
-		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00userName\x00"+strings.Map(lower, of.UserName)))
+		keys = append(keys, store.Key("scim-name", us.provider.Key+"\x00userName\x00"+asciicase.Lower(of.UserName)))
 	}
 	return keys
-}
-
-func lower(r rune) rune {
-	if 'A' <= r && r <= 'Z' {
-		r += 'a' - 'A'
-	}
-	return r
 }
 
 func (us *users) newRecord() *storedUser {
@@ -104,7 +98,7 @@ func (us *users) owner(ctx context.Context, nameKey string) (*storedUser, error)
 	}
 	u, err := us.load(ctx, string(values[0]))
 	if errors.Is(err, errUserNotFound) || err == nil && !slices.Contains(us.nameKeys(u.names), nameKey) {
-		return nil, nil // left behind by a change that was faster
+		return nil, nil // outdated entry of a concurrent change
 	}
 	return u, err
 }
@@ -125,8 +119,8 @@ func (us *users) find(ctx context.Context, filter string) (u *storedUser, err er
 	return u, err
 }
 
-// adopt returns the User of a person who has an account, which may have another name. Otherwise, it stores a User. The result is
-// nil if nobody has the name.
+// adopt returns the User for the account with a wanted name. The User may have another name. If the account has no User, adopt
+// stores one. It returns nil if no account has a wanted name.
 func (us *users) adopt(ctx context.Context, wanted names) (*storedUser, error) {
 	of, accounts, err := us.identify(ctx, wanted)
 	if err != nil || len(accounts) == 0 {
@@ -210,8 +204,8 @@ func (us *users) deprovision(ctx context.Context, accounts []people.StoredPerson
 	return us.deprovisioner.RevokeAccounts(ctx, us.provider, accounts, reason, deleted)
 }
 
-// save stores the next state of a User; nil deletes it. A new User has no stored value. do is called if no other User has one of
-// the names, before anything is stored; it may be nil.
+// save stores the next state of a User; nil deletes it. A new User has no stored value. The optional do is called before
+// anything is stored, but only if no other User has one of the names.
 func (us *users) save(ctx context.Context, u, next *storedUser, do func() error) error {
 	change, after := &store.Call{Op: store.Take, Key: us.prefix() + u.id}, names{}
 	if next != nil {

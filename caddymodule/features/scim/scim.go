@@ -2,8 +2,8 @@
 // requires (RFC 7643, RFC 7644).
 //
 //	scim.go       option, token, requests for Users
-//	user.go       attributes, filters; the person that a User means
-//	record.go     Users in the store; changes of them, which end access
+//	user.go       attributes, filters, the person behind a User
+//	record.go     storing, changing and deleting Users, which can revoke access
 //	discovery.go  Groups, which are ignored, and the description of the service
 package scim
 
@@ -215,7 +215,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 func readUser(w http.ResponseWriter, r *http.Request) (input userInput, err error) {
 	body, err := oauth2.ReadBody(w, r)
 	if err == nil {
-		err = rawjson.NewCursor(body).Skip() // rejects repeated names, of which the provider may mean the first
+		err = rawjson.NewCursor(body).Skip() // rejects duplicate names: encoding/json would use the last one
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &input)

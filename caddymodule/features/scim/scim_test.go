@@ -305,7 +305,7 @@ func TestSCIMFilter(t *testing.T) {
 		{`userName eq "bob"`, 200, 0},
 		{`userName eq "alice"`, 200, 0}, // a local user
 		{`userName eq "x\" or userName eq \"y"`, 200, 0},
-		{``, 200, 1}, // all names above are those of one person
+		{``, 200, 1}, // all names above belong to one person
 		{`userName eq ""`, 400, 0},
 		{`userName eq "` + strings.Repeat("x", 256) + `"`, 400, 0},
 		{`userName eq alice`, 400, 0},
@@ -777,7 +777,7 @@ func TestSCIMGroups(t *testing.T) {
 }
 
 // Entra ID's sub differs for each application and is no directory attribute. With sub oid, externalId is the object id: a User
-// created before the first sign-in means the person, even if the user names differ.
+// created before the first sign-in represents the person, even if the user names differ.
 func TestSCIMObjectID(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -36,13 +36,13 @@ func invalidValue(detail string) error {
 	return &oauth2.Error{Code: "invalid_request", Description: detail, Err: scimType("invalidValue")}
 }
 
-// names are the names that a provider uses for a person, and the person they mean.
+// names contains a provider's names for a person, and identifies that person.
 type names struct {
 	ExternalID string `json:"e,omitempty"`
 	UserName   string `json:"u,omitempty"`
 
 	// Subject is the person's sub at the provider if they had a gateway account when the User was created. Otherwise, the
-	// User means the first person who has the name after NamedAfter, in Unix nanoseconds.
+	// User represents the first person with this name after NamedAfter, in Unix nanoseconds.
 	Subject    string `json:"s,omitempty"`
 	NamedAfter int64  `json:"t,omitempty"`
 }
@@ -226,7 +226,7 @@ func (us *users) findAccounts(ctx context.Context, of names, byName func(context
 	return accounts, err
 }
 
-// findPerson returns the accounts of the person whom a User means.
+// findPerson returns the accounts of the person that a User represents.
 func (us *users) findPerson(ctx context.Context, of names) ([]people.StoredPerson, error) {
 	if of.Subject != "" {
 		return us.deprovisioner.People.FindBySubject(ctx, us.provider, of.Subject)
@@ -240,11 +240,11 @@ func (us *users) findPerson(ctx context.Context, of names) ([]people.StoredPerso
 	return accounts, err
 }
 
-// rename renames the accounts of the person whom a User means. It also returns the person, if the person was not known when the
-// User was created.
+// rename renames the accounts of the person that a User represents. The returned names identify the person, even if the person
+// was unknown when the User was created.
 func (us *users) rename(ctx context.Context, of, next names, accounts []people.StoredPerson) (names, error) {
 	var err error
-	if next.ExternalID != of.ExternalID && next.ExternalID != "" { // may mean another person
+	if next.ExternalID != of.ExternalID && next.ExternalID != "" { // may be the name of another person
 		found, err := us.deprovisioner.People.FindByID(ctx, us.provider, next.ExternalID)
 		if err != nil {
 			return next, err

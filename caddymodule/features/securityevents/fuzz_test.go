@@ -17,7 +17,7 @@ func FuzzSubject(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		all, err := eventSubjects(&relyingparty.SecurityEvent{SubjectID: []byte(id)}, "https://idp")
+		all, err := eventSubjects(&relyingparty.SecurityEvent{Issuer: "https://idp", SubjectID: []byte(id)})
 		if err == nil && (len(all) == 0 || len(all) > maxAliases) {
 			t.Errorf("%q: %d subjects", id, len(all))
 		}

@@ -117,7 +117,7 @@ func (e *receiver) handleOnce(ctx context.Context, p *people.Provider, token *re
 	if len(types) == 0 {
 		return nil
 	}
-	subjects, err := eventSubjects(token, token.Issuer)
+	subjects, err := eventSubjects(token)
 	if err == nil {
 		err = qualifySubjects(p, token.Issuer, subjects)
 	}
@@ -275,9 +275,9 @@ const (
 
 // eventSubjects returns the subject of a provider's event, once for each of its aliases. If the subject is invalid, it returns a
 // [relyingparty.EventError].
-func eventSubjects(e *relyingparty.SecurityEvent, issuer string) (all []subject, err error) {
+func eventSubjects(e *relyingparty.SecurityEvent) (all []subject, err error) {
 	if len(e.SubjectID) == 0 {
-		return (&identifier{Format: "iss_sub", Issuer: issuer, Subject: e.Subject}).toSubjects(issuer)
+		return (&identifier{Format: "iss_sub", Issuer: e.Issuer, Subject: e.Subject}).toSubjects(e.Issuer)
 	}
 	var id identifier
 	if err := strictjson.Unmarshal(json.RawMessage(e.SubjectID), &id); err != nil {
@@ -285,15 +285,15 @@ func eventSubjects(e *relyingparty.SecurityEvent, issuer string) (all []subject,
 	}
 	switch {
 	case id.Format != "complex":
-		return id.toSubjects(issuer)
+		return id.toSubjects(e.Issuer)
 	case id.User == nil && id.Session == nil:
 		return nil, relyingparty.NewEventError("sub_id contains neither user nor session")
 	}
 	if all = make([]subject, 1); id.User != nil {
-		all, err = id.User.toSubjects(issuer)
+		all, err = id.User.toSubjects(e.Issuer)
 	}
 	if id.Session != nil && err == nil {
-		err = addSession(all, id.Session, issuer)
+		err = addSession(all, id.Session, e.Issuer)
 	}
 	return all, err
 }

@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An opaque subject may be the claim that the option sub makes the person's sub at the gateway.
+// An opaque subject may be the claim in the option sub.
 func TestOpaqueSubject(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.WithClaim("oid", "0b1") })

@@ -97,26 +97,13 @@ func (c *Call) Do(r Request, response any, printResult func(io.Writer) error) er
 	}
 	out := c.Cmd.OutOrStdout()
 	if asJSON, _ := c.Cmd.Flags().GetBool("json"); asJSON {
-		_, err = fmt.Fprintln(out, escapeControls(strings.TrimSpace(string(text))))
+		_, err = fmt.Fprintf(out, "%s\n", controlchar.EscapeJSON(bytes.TrimSpace(text)))
 		return err
 	}
 	var printed bytes.Buffer
 	err = printResult(&printed)
 	_, writeErr := io.WriteString(out, controlchar.Remove(printed.String(), "\n"))
 	return cmp.Or(err, writeErr)
-}
-
-// escapeControls escapes control characters of a line of JSON, which has them only in strings.
-func escapeControls(line string) string {
-	var escaped strings.Builder
-	for _, r := range line {
-		if controlchar.Is(r) {
-			fmt.Fprintf(&escaped, `\u%04x`, r)
-		} else {
-			escaped.WriteRune(r)
-		}
-	}
-	return escaped.String()
 }
 
 // PrintTable prints rows under a heading.

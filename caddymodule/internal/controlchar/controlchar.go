@@ -1,6 +1,6 @@
-// Package controlchar finds, escapes and removes characters that change how the text around them is displayed. People, apps and identity
-// providers choose names, and a name with such characters could look like another one, reverse the text after it (CVE-2021-42574)
-// or control a terminal. Names in right-to-left scripts do not need these characters.
+// Package controlchar finds, escapes and removes characters that change how the text around them is displayed. People, apps and
+// identity providers choose names. A name with such characters could look like another name, reverse the text after it
+// (CVE-2021-42574) or control a terminal. Names in right-to-left scripts do not need these characters.
 package controlchar
 
 import (
@@ -13,7 +13,7 @@ import (
 // Is reports whether r is a control character or has the property Bidi_Control (UAX #9).
 func Is(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
-// EscapeJSON returns a JSON text without white space with escaped control characters (RFC 8259 §7). All are in the BMP.
+// EscapeJSON escapes the control characters in a compact JSON text (RFC 8259 §7). All of them are in the BMP.
 func EscapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, Is) {
 		return text

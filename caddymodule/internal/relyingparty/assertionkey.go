@@ -1,6 +1,7 @@
 package relyingparty
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
@@ -15,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// AssertionKey is a private key with which the client signs a JWT for each request, instead of a client secret.
+// AssertionKey is the private key that signs the JWTs that replace the client secret, one for each request.
 type AssertionKey struct {
 	// The PEM file with the private key (PKCS #8): P-256 for ES256, or RSA for RS256. It is read for each request.
 	// Required.
@@ -71,20 +72,17 @@ func assertionAlgorithm(key any) (jose.SignatureAlgorithm, error) {
 }
 
 // clientSecret returns the client secret for one request: the configured secret, or a new JWT.
-func (p *Provider) clientSecret() (string, error) {
-	if p.config.AssertionKey == nil {
-		return p.config.ClientSecret, nil
+func (c *Config) clientSecret() (string, error) {
+	if c.AssertionKey == nil {
+		return c.ClientSecret, nil
 	}
-	signer, err := p.config.AssertionKey.newSigner()
+	signer, err := c.AssertionKey.newSigner()
 	if err != nil {
 		return "", err
 	}
-	now, issuer := time.Now(), p.config.AssertionKey.Issuer
-	if issuer == "" {
-		issuer = p.config.ClientID
-	}
+	now := time.Now()
 	return jwt.Signed(signer).Claims(jwt.Claims{
-		Issuer: issuer, Subject: p.config.ClientID, Audience: jwt.Audience{p.config.Issuer},
+		Issuer: cmp.Or(c.AssertionKey.Issuer, c.ClientID), Subject: c.ClientID, Audience: jwt.Audience{c.Issuer},
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(assertionLifetime)),
 	}).Serialize()
 }

@@ -333,5 +333,5 @@ var (
 	ErrIDToken     = errors.New("invalid ID token")               // missing or invalid (OpenID Connect Core §3.1.3.7)
 	ErrLogoutToken = errors.New("invalid logout token")           // invalid according to OpenID Connect Back-Channel Logout 1.0 §2.6
 	ErrUserInfo    = errors.New("invalid userinfo")               // e.g. of another person (OpenID Connect Core §5.3.2)
-	ErrGroups      = errors.New("invalid groups")                 // Microsoft Graph does not return a person's groups
+	ErrGroups      = errors.New("invalid groups")                 // e.g. Microsoft Graph returned too many
 )

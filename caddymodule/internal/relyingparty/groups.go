@@ -15,8 +15,9 @@ import (
 // maxGroups is the maximum number of groups of one person, which are read for each request of an app.
 const maxGroups = 2000
 
-// addGroups adds the groups of a person in more than 200 groups, for whom Entra ID's ID token only refers to Microsoft Graph.
-// The response includes the groups of groups. If it fails, the sign-in fails, because rules must not apply to too few groups.
+// addGroups adds the groups of a person with more than 200 groups. Entra ID omits them from the ID token and refers to
+// Microsoft Graph, which also returns nested groups. If the request fails, the sign-in fails, because rules must not be applied
+// to an incomplete list.
 func (p *Provider) addGroups(ctx context.Context, identity *Identity, accessToken string) error {
 	const name = tokenclaim.DefaultGroupsClaim
 	if _, complete := tokenclaim.Read(identity.Claims, name); complete || p.config.GraphURL == "" {

@@ -63,7 +63,7 @@ type KeySet struct {
 	keys            *document[jwks]
 	strict          bool
 	limitsRefetches bool // whether unknownKeyInterval applies although the interval of keys is shorter
-	checksIssuer    bool // whether keys that name an issuer verify only its tokens
+	checksIssuer    bool // whether a key with an issuer verifies only tokens of that issuer
 }
 
 // withRefetchLimit returns the same KeySet for tokens that anyone can send, so that unknownKeyInterval applies.
@@ -293,7 +293,7 @@ type jwks []signingKey
 type signingKey struct {
 	jose.JSONWebKey
 
-	issuer string // issuer of the tokens that the key signs, with which Entra ID extends RFC 7517; "" for the issuer of the key set
+	issuer string // issuer of tokens signed with the key, an extension by Entra ID; "" for the issuer of the key set
 }
 
 // publicJWK contains the members of a public JWK except certificates, which are not checked.

@@ -24,7 +24,7 @@ type Config struct {
 	Issuer       string        // issuer URL with https, or http on loopback; see [CheckIssuer]. Required.
 	ClientID     string        // client_id assigned by the provider. Required.
 	ClientSecret string        // secret assigned by the provider. Empty for a public client.
-	AssertionKey *AssertionKey // key that signs a JWT for each request, which is sent as the client secret. Default: none.
+	AssertionKey *AssertionKey // key for signing JWTs that replace the client secret. Default: none.
 	Scopes       []string      // scopes to request; openid is always added. Default: openid, profile, email.
 
 	// RedirectURI is the URI to which the provider redirects the browser. Each provider has a different URI, so that a response
@@ -35,15 +35,15 @@ type Config struct {
 	// and security events. Default: those in both [AlgorithmNames] and the provider's id_token_signing_alg_values_supported.
 	IDTokenAlgorithms []string
 
-	// MultiTenant reports that people of all tenants of Entra ID sign in, with the shared issuer of common or organizations.
-	// Their tokens contain the issuer of their tenant. [Identity.Subject] starts with the tenant. Default: false.
+	// MultiTenant means that Issuer is the issuer common or organizations, which the tenants of Entra ID share. ID tokens
+	// contain the issuer of the person's tenant. [Identity.Subject] starts with the tenant. Default: false.
 	MultiTenant bool
 
 	// SkipUserinfo disables requests to the userinfo endpoint. Default: false.
 	SkipUserinfo bool
 
-	// GraphURL is the base URL of Microsoft Graph, from which the groups are fetched that do not fit into an ID token of Entra
-	// ID. Default: the groups are not fetched.
+	// GraphURL is the base URL of Microsoft Graph. The groups are fetched there if Entra ID omits them from the ID token
+	// because there are too many. Default: they are not fetched.
 	GraphURL string
 
 	// ResponseMode is the response_mode of authentication requests, such as form_post. Default: none.
@@ -149,7 +149,7 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // oauthConfig returns a new configuration for each use, because an oauth2.Config contains a cache.
 func (p *Provider) oauthConfig(m *metadata) (*oauth2.Config, error) {
-	secret, err := p.clientSecret()
+	secret, err := p.config.clientSecret()
 	if err != nil {
 		return nil, fmt.Errorf("signing the client's JWT: %w", err)
 	}

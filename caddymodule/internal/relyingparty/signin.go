@@ -20,6 +20,7 @@ import (
 	josejson "github.com/go-jose/go-jose/v4/json"
 	"golang.org/x/oauth2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/asciicase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
@@ -358,7 +359,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // verifyToken checks alg, signature, iss, aud, exp and nbf. It decodes the claims again, case-sensitively and rejecting
 // duplicate names, because go-oidc does neither. The error wraps defect if the token is invalid.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	issuer, err := p.tokenIssuer(raw)
+	issuer, err := p.config.tokenIssuer(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", defect, err)
 	}
@@ -499,7 +500,7 @@ func isVerifiedMismatch(name string, userinfo, idToken map[string]any) bool {
 	subjectClaim, isVerified := strings.CutSuffix(name, verifiedSuffix)
 	idTokenValue, ok := idToken[subjectClaim]
 	isConfirmation := isVerified && (userinfo[name] == true || userinfo[name] == "true")
-	return isConfirmation && ok && !reflect.DeepEqual(lowerASCII(idTokenValue), lowerASCII(userinfo[subjectClaim]))
+	return isConfirmation && ok && !reflect.DeepEqual(lowerText(idTokenValue), lowerText(userinfo[subjectClaim]))
 }
 
 // isDenial reports whether a claim states that an address or number is not verified.
@@ -507,18 +508,12 @@ func isDenial(name string, value any) bool {
 	return strings.HasSuffix(name, verifiedSuffix) && (value == false || value == "false")
 }
 
-// lowerASCII returns a text in lower case, and other values unchanged.
-func lowerASCII(claim any) any {
-	text, ok := claim.(string)
-	if !ok {
-		return claim
+// lowerText returns a text in lower case, and other values unchanged.
+func lowerText(claim any) any {
+	if text, ok := claim.(string); ok {
+		return asciicase.Lower(text)
 	}
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + 'a' - 'A'
-		}
-		return r
-	}, text)
+	return claim
 }
 
 func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {

@@ -17,7 +17,7 @@ var tenantID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 // personalTenant contains all personal Microsoft accounts, which anyone can create.
 const personalTenant = "9188040d-6c67-4c5b-b112-36a304b66dad"
 
-// CheckTenant returns an error for a tenant whose people cannot sign in.
+// CheckTenant returns an error for an invalid tenant ID, and for the tenant of personal accounts.
 func CheckTenant(id string) error {
 	switch {
 	case !tenantID.MatchString(id):
@@ -28,10 +28,10 @@ func CheckTenant(id string) error {
 	return nil
 }
 
-// sharedIssuer matches the issuers with which Entra ID's people of several tenants sign in.
+// sharedIssuer matches the issuers that the tenants of Entra ID share.
 var sharedIssuer = regexp.MustCompile(`/(common|organizations)/v2\.0$`)
 
-// CheckSharedIssuer returns an error unless the issuer is one with which people of several tenants sign in.
+// CheckSharedIssuer returns an error unless the tenants of Entra ID share the issuer.
 func CheckSharedIssuer(issuer string) error {
 	if !sharedIssuer.MatchString(issuer) {
 		return fmt.Errorf("several tenants require the issuer https://login.microsoftonline.com/organizations/v2.0, not %s", issuer)
@@ -61,7 +61,7 @@ func (c *Config) documentIssuer() string {
 	return c.Issuer
 }
 
-// tenant returns the tenant of a token's issuer, or "" if it is no issuer of this provider.
+// tenant returns the tenant of a token's issuer, or "" if it is not an issuer of this provider.
 func (c *Config) tenant(issuer string) string {
 	before, after, _ := strings.Cut(c.documentIssuer(), tenantPlaceholder)
 	id := strings.TrimSuffix(strings.TrimPrefix(issuer, before), after)
@@ -93,18 +93,18 @@ func (c *Config) account(subject string) (issuer, sub string) {
 	return TenantIssuer(c.Issuer, tenant), sub
 }
 
-// tokenIssuer returns the issuer with which a token must be verified. With several tenants, it is the token's own issuer.
-func (p *Provider) tokenIssuer(raw string) (string, error) {
-	if !p.config.MultiTenant {
-		return p.config.Issuer, nil
+// tokenIssuer returns the expected iss of a token. With several tenants, it is the token's own iss.
+func (c *Config) tokenIssuer(raw string) (string, error) {
+	if !c.MultiTenant {
+		return c.Issuer, nil
 	}
 	jws, _, _, err := parseToken(raw)
 	if err != nil {
 		return "", err
 	}
 	issuer, err := issuerClaim(jws.UnsafePayloadWithoutVerification())
-	if err == nil && !p.config.isIssuer(issuer) {
-		err = fmt.Errorf("unexpected iss %.200q, expected %q with a tenant ID", issuer, p.config.documentIssuer())
+	if err == nil && !c.isIssuer(issuer) {
+		err = fmt.Errorf("unexpected iss %.200q, expected %q with a tenant ID", issuer, c.documentIssuer())
 	}
 	return issuer, err
 }
@@ -117,8 +117,8 @@ func issuerClaim(payload []byte) (string, error) {
 	return c.Issuer, err
 }
 
-// checkIssuer returns an error if a token's issuer may not use the key. Entra ID's keys for several tenants name their issuer,
-// because keys for personal accounts must not sign tokens of organizations.
+// checkIssuer returns an error if the key is not for the token's issuer. The key set that tenants of Entra ID share contains
+// the issuer of each key, because keys for personal accounts must not sign tokens of organizations.
 func (k signingKey) checkIssuer(payload []byte) error {
 	issuer, err := issuerClaim(payload)
 	if before, after, isShared := strings.Cut(k.issuer, tenantPlaceholder); err == nil && k.issuer != issuer &&

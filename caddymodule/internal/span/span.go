@@ -19,7 +19,7 @@ import (
 const (
 	Verify  = "fhir.verify" // verification of an access token
 	Decide  = "fhir.decide" // authorization of a request by the scopes of its token
-	Inspect = "fhir.judge"  // call with a response that the guard inspects
+	Inspect = "fhir.judge"  // call to the FHIR server and inspection of its response
 	Forward = "fhir.ask"    // call to the next handler or a terminology server
 	Expand  = "fhir.expand" // terminology operation
 	Store   = "fhir.store"  // operation of a shared store

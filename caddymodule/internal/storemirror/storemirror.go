@@ -39,8 +39,8 @@ const Unlimited time.Duration = -1
 
 // Config configures a [Replica].
 type Config struct {
-	MirroredKinds []string // kinds with all of their entries replicated; see [store.KindOf]
-	CachedKinds   []string // kinds with entries that are cached when they are read
+	MirroredKinds []string // kinds of entries that are all replicated; see [store.KindOf]
+	CachedKinds   []string // kinds of entries that are cached when they are read
 
 	MaxMirrored   int   // maximum number of mirrored entries; others are read from the store. Default: [DefaultMaxMirrored].
 	MaxCacheBytes int64 // maximum size of the cache in bytes. Default: [DefaultMaxCacheBytes].
@@ -270,7 +270,7 @@ const (
 	// cacheLifetime is how long a result is cached. It is limited because the store doesn't announce expired entries.
 	cacheLifetime = time.Minute
 
-	// maxSharedAge is the maximum age of a pending Get with a result that other callers may share.
+	// maxSharedAge is the maximum age of a pending Get that other callers may join.
 	maxSharedAge = time.Second
 
 	// resultOverhead is the memory that a cached result uses in addition to its key and value, in bytes.

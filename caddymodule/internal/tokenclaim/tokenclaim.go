@@ -50,7 +50,7 @@ func Find(claims map[string]any, path string) any {
 	return nil
 }
 
-// FindAll returns the claim with the given name and all claims at such paths, in the order of [Find]. A null is no claim.
+// FindAll returns all claims that [Find] may return, in order of precedence. Claims with the value null are ignored.
 func FindAll(claims map[string]any, path string) (found []any) {
 	if value := claims[path]; value != nil {
 		found = append(found, value)
@@ -170,8 +170,8 @@ type AccessToken struct {
 	Subject         string // sub
 	ClientID        string // client_id
 	Scope           string // scope
-	Session         string // sid: session; if not empty, its end invalidates the token
-	CredentialHash  string // credential_hash: hash of the password or client secret; a change invalidates the token
+	Session         string // sid: session ID; if set, the token is valid only during this session
+	CredentialHash  string // credential_hash: hash of the password or client secret; the token is invalid if they change
 	Provider        string // idp: key of the identity provider; "" for a local password
 	ProviderAccount string // idp_account: account at the provider that is linked to a local user, if any
 	ACR             string // acr: authentication context class of the sign-in; "" for a client without a user

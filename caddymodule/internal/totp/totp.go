@@ -70,7 +70,7 @@ func Code(key []byte, step int64) string {
 	return fmt.Sprintf("%0*d", digits, number%modulo)
 }
 
-// MatchingStep returns the time step within [Skew] with the given code.
+// MatchingStep returns the time step within [Skew] for which the code is valid.
 func MatchingStep(key []byte, code string, now time.Time) (step int64, ok bool) {
 	current := now.Unix() / int64(Step/time.Second)
 	for s := current - Skew; s <= current+Skew; s++ {

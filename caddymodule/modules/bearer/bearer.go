@@ -53,7 +53,7 @@ type Bearer struct {
 	// Default: the base of the fhir app; without the app, the path `/fhir/R4` at the site's address.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Other issuers with accepted access tokens. With these or introspection, the fhir app is not required. Default: none.
+	// Other trusted issuers of access tokens. With these or introspection, the fhir app is not required. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
 	// How opaque tokens are verified. Default: opaque tokens are rejected.

@@ -79,7 +79,7 @@ func TestUserOf(t *testing.T) {
 		"https://other.example/r4/Patient/1":         "/",
 		"https://other.example/r4/Practitioner/1":    "Practitioner/",
 		"https://other.example/PractitionerRole/1":   "PractitionerRole/",
-		// Without a valid id, nobody is a clinician.
+		// Without a valid id, the user is not a clinician.
 		"Practitioner/":  "/",
 		"Practitioner/*": "/",
 		"Practitioner/" + strings.Repeat("1", 65): "/",

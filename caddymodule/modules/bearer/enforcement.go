@@ -426,7 +426,7 @@ func (p *searchParameters) addResource(text []byte, onInvalid func(error) error)
 	return nil
 }
 
-// activeBearers contains the handlers with memory that the metrics report.
+// activeBearers contains the handlers. The metrics report their memory.
 var activeBearers sync.Map
 
 var (

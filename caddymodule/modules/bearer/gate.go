@@ -365,7 +365,7 @@ func verifyInSpan(by *authenticator, r *http.Request) (*guard.Token, error) {
 	return token, err
 }
 
-// startInspectSpan starts a span for a call with a response that the guard inspects.
+// startInspectSpan starts a span for a call and the inspection of its response.
 func startInspectSpan(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
 	ctx, s := span.Start(ctx, span.Inspect)
 	if s == (span.Span{}) {

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// TrustedIssuer is another authorization server with accepted JWT access tokens (RFC 9068, and the variants of Entra ID,
+// TrustedIssuer is another authorization server that issues JWT access tokens (RFC 9068, and the variants of Entra ID,
 // Okta, Keycloak and Auth0). Its keys are fetched on first use and cached according to `Cache-Control`, even across reloads.
 type TrustedIssuer struct {
 	// The `iss` of the tokens, which must match exactly: https, or http on loopback. Required.
@@ -31,7 +31,8 @@ type TrustedIssuer struct {
 	Audience string `json:"audience,omitempty"`
 
 	// The `iss` of access tokens if it differs from the issuer, such as AD FS's `access_token_issuer`. Discovery and keys are
-	// those of the issuer. It is not read from the discovery document, so that an issuer cannot name another. Default: the issuer.
+	// those of the issuer. It is not read from the discovery document, which could contain another server's issuer.
+	// Default: the issuer.
 	TokenIssuer string `json:"token_issuer,omitempty"`
 
 	guard.ClaimMapping
@@ -94,7 +95,7 @@ func newGuard(at apiLocation, app App, issuers []TrustedIssuer, keys []trustedKe
 	var trusted []*guard.TrustedVerifier
 	for i, t := range issuers {
 		expected, err := at.audience(t.Audience)
-		if err = cmp.Or(err, t.Check()); err != nil {
+		if err = cmp.Or(err, t.ClaimMapping.Check()); err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
 		trusted = append(trusted, &guard.TrustedVerifier{
@@ -141,7 +142,7 @@ func (i *Introspection) newIntrospector(at apiLocation, memory *guard.TokenCache
 		return nil, err
 	}
 	config, err := i.TLS.ClientConfig()
-	if err = cmp.Or(err, i.Check()); err != nil {
+	if err = cmp.Or(err, i.ClaimMapping.Check()); err != nil {
 		return nil, err
 	}
 	asker := &guard.Introspector{

@@ -63,14 +63,14 @@ type Expand struct {
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	// The CodeSystem and ValueSet definitions: files with resources or Bundles (.json, .xml), FHIR packages (.tgz), releases of
-	// SNOMED CT (.zip), folders of these, or patterns. If a file cannot be read, the configuration does not load. A folder without definitions causes a
-	// warning. Default: none.
+	// SNOMED CT (.zip), folders of these, or patterns. If a file cannot be read, the configuration does not load. A folder
+	// without definitions causes a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
 	// The synonyms for words in the parameter `filter`: `english` for the built-in list; files with one rule per line, such as
 	// `htn = hypertension` for equivalent words or `mi => myocardial infarction` for a word that also finds others; and
-	// ConceptMaps with displays that become such rules, as files (.json, .xml) or as canonicals among the definitions. If a
-	// file cannot be read, the configuration does not load. Default: none.
+	// ConceptMaps, which are converted to such rules by display, as files (.json, .xml) or as canonicals among the definitions.
+	// If a file cannot be read, the configuration does not load. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
 	// The files with usage counts of codes, or `definitions` for the extension itemWeight of concepts. Among entries that match
@@ -83,8 +83,8 @@ type Expand struct {
 	CoreOff bool `json:"core_off,omitempty"`
 
 	// Also handle the other operations of a terminology service: `$validate-code`, `$lookup`, `$subsumes`, `$translate`,
-	// `$related` (`$compare`), and `metadata?mode=terminology`. If no next handler handles them, `metadata`, `$versions`, and reads and searches of
-	// CodeSystem and ValueSet are handled too. Default: false (they are passed to the next handler).
+	// `$related` (`$compare`), and `metadata?mode=terminology`. If no next handler handles them, `metadata`, `$versions`, and
+	// reads and searches of CodeSystem and ValueSet are handled too. Default: false (they are passed to the next handler).
 	AllOperations bool `json:"all_operations,omitempty"`
 
 	// The maximum number of entries in a response. A larger expansion is rejected as `too-costly` but available in pages.

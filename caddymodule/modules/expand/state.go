@@ -236,7 +236,7 @@ type DefinitionsStatus struct {
 	Concepts    int       `json:"concepts"`              // number of concepts in all code systems
 	Loaded      time.Time `json:"loaded"`                // time of the last load
 	Seconds     float64   `json:"seconds"`               // duration of the last load in seconds
-	Missing     []string  `json:"missing,omitempty"`     // name#version of packages that loaded packages depend on, but which are not loaded
+	Missing     []string  `json:"missing,omitempty"`     // missing dependencies of loaded packages, as name#version
 	Error       string    `json:"error,omitempty"`       // why changed files could not be loaded; the previous definitions remain in use
 }
 

@@ -35,10 +35,10 @@ type IssuerChecker interface {
 	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A MonitorProvider is a plugin with a store and a watch that survive reloads. For other plugins, each configuration has a
-// separate watch.
+// A MonitorProvider is a plugin with a store and a monitor that survive reloads. For other plugins, each configuration has a
+// separate monitor.
 type MonitorProvider interface {
-	// Monitor returns the store's watch.
+	// Monitor returns the store's monitor.
 	Monitor() *HealthMonitor
 }
 

@@ -45,7 +45,7 @@ type Set struct {
 
 	sharedStores    []*pooledShared
 	starters        []Starter
-	watches         map[store.Store]*HealthMonitor
+	monitors        map[store.Store]*HealthMonitor
 	durableWasEmpty bool // whether the durable store was empty when the issuer was assigned to it
 }
 
@@ -55,7 +55,7 @@ func Load(ctx caddy.Context, c Config) (*Set, error) {
 	if c.StoreRaw == nil {
 		c.StoreRaw = json.RawMessage(`{"store":"file"}`)
 	}
-	s := &Set{watches: map[store.Store]*HealthMonitor{}}
+	s := &Set{monitors: map[store.Store]*HealthMonitor{}}
 	var err error
 	if s.Durable, err = s.load(ctx, &c); err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
 		return nil, fmt.Errorf("module %T is not a store", plugin)
 	}
 	if w, ok := plugin.(MonitorProvider); ok {
-		s.watches[localStore] = w.Monitor()
+		s.monitors[localStore] = w.Monitor()
 	} else {
-		s.watches[localStore] = NewLocalMonitor(fmt.Sprintf("%T", plugin), localStore)
+		s.monitors[localStore] = NewLocalMonitor(fmt.Sprintf("%T", plugin), localStore)
 	}
 	if starter, ok := plugin.(Starter); ok {
 		s.starters = append(s.starters, starter)
@@ -98,7 +98,7 @@ func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
 }
 
 func (s *Set) addShared(pooled *pooledShared) store.Store {
-	s.watches[pooled.replica] = pooled.watch
+	s.monitors[pooled.replica] = pooled.monitor
 	if !slices.Contains(s.sharedStores, pooled) {
 		s.sharedStores = append(s.sharedStores, pooled)
 	}
@@ -136,7 +136,7 @@ func (s *Set) CheckLag(lag time.Duration) error {
 // LogWarnings logs a warning if the durable store is volatile, or if gateways share the store but not their keys.
 func (s *Set) LogWarnings(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
 	if why, is := volatilityReason(s.Durable); is {
-		s.watches[s.Durable].warnVolatile(logger, why)
+		s.monitors[s.Durable].warnVolatile(logger, why)
 	}
 	if files, ok := storage.(*certmagic.FileStorage); ok && len(s.sharedStores) > 0 && !keysInStore {
 		logger.Warn("gateways share the store, but signing keys and registered clients are in local files, so gateways reject each other's tokens; set store_key, share the folder, or configure a shared Caddy storage", "folder", files.Path)
@@ -159,7 +159,7 @@ func (s *Set) PrepareShutdown() {
 
 // Start opens the stores. maxLag is the configured lag: 0 means the default; a negative value means unlimited.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
-	for _, w := range s.watches {
+	for _, w := range s.monitors {
 		w.logger.Store(logger)
 	}
 	for _, starter := range s.starters {
@@ -188,7 +188,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 			return err
 		}
 	}
-	for _, w := range s.watches {
+	for _, w := range s.monitors {
 		w.start()
 	}
 	return nil
@@ -196,7 +196,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 
 // recordVolatile records which stores are volatile and, for the durable store, the consequence.
 func (s *Set) recordVolatile() {
-	for localStore, w := range s.watches {
+	for localStore, w := range s.monitors {
 		why, is := volatilityReason(localStore)
 		if localStore != s.Durable {
 			why = ""
@@ -220,7 +220,7 @@ func (s *Set) checkCopyComplete(ctx context.Context) error {
 // RecordDataLoss records a loss of data if the durable store is empty and existed returns true.
 func (s *Set) RecordDataLoss(existed func() bool) {
 	if s.durableWasEmpty && existed() {
-		s.watches[s.Durable].recordLossAtStart()
+		s.monitors[s.Durable].recordLossAtStart()
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Set) Outages() (outages []store.Outage) {
 
 // ClearRecoveredProblems clears the problems of stores that have recovered, without waiting for recoveryPeriod.
 func (s *Set) ClearRecoveredProblems() {
-	for _, w := range s.watches {
+	for _, w := range s.monitors {
 		w.forceRecheck()
 	}
 }

@@ -92,7 +92,7 @@ type pooledShared struct {
 	checkedStore *checkedStore
 	breaker      *breaker.Breaker
 	replica      *storemirror.Replica
-	watch        *HealthMonitor
+	monitor      *HealthMonitor
 	logger       latestLogger
 
 	broadcasters map[string]Broadcaster
@@ -111,10 +111,10 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	if err != nil {
 		return nil, err
 	}
-	s.watch = newStoreMonitor(name, s.probe)
+	s.monitor = newStoreMonitor(name, s.probe)
 	s.remote, s.checkedStore = remote, newCheckedStore(remote, logger)
-	s.checkedStore.watch = s.watch
-	s.watch.sized, _ = remote.SharedStore.(sizedStore)
+	s.checkedStore.monitor = s.monitor
+	s.monitor.sized, _ = remote.SharedStore.(sizedStore)
 	s.breaker = breaker.New(s.checkedStore, logger, observeStore(name))
 	s.broadcasters = newBroadcasters(s.breaker, logger)
 	s.replica = storemirror.New(s.breaker, storemirror.Config{
@@ -167,7 +167,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 
 // Destruct ends the subscription and closes the store.
 func (s *pooledShared) Destruct() error {
-	s.watch.Stop()
+	s.monitor.Stop()
 	s.stop()
 	s.background.Wait()
 	return s.remote.Close()

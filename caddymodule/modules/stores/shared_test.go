@@ -96,7 +96,7 @@ func TestListenFailureIsReported(t *testing.T) {
 			t.Errorf("tried: %v", err)
 		}
 	}
-	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CausePermissions] {
+	if err := s.monitor.check(t.Context()); !errors.Is(err, deaf) || !s.monitor.causes()[store.CausePermissions] {
 		t.Errorf("watched: %v", err)
 	}
 	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {

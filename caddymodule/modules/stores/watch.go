@@ -32,7 +32,7 @@ const (
 const CheckTimeout = 3 * time.Second
 
 // HealthMonitor checks a store ([store.Probe]) periodically and on each readiness probe. It logs a problem once when it begins and once
-// when it ends. A watch lives as long as its store, across reloads.
+// when it ends. A monitor lives as long as its store, across reloads.
 type HealthMonitor struct {
 	name        string // name of the module, for metrics
 	probe       func(context.Context) error
@@ -47,11 +47,11 @@ type HealthMonitor struct {
 	mu           sync.Mutex
 	runningCheck chan struct{} // closed when the current check ends; nil if no check is running
 	checkedAt    time.Time     // time when the last check ended
-	state        watchState
+	state        monitorState
 }
 
-// watchState is the state of a store as determined by the checks.
-type watchState struct {
+// monitorState is the state of a store as determined by the checks.
+type monitorState struct {
 	problem          error     // current problem; nil if the store is healthy
 	problemSince     time.Time // time when the problem began
 	healthySince     time.Time // time of the first success since the last failure
@@ -60,8 +60,8 @@ type watchState struct {
 	mark             string    // most recent mark of the store's issuer
 }
 
-// watches contains all watches, for the metrics.
-var watches sync.Map
+// monitors contains all monitors, for the metrics.
+var monitors sync.Map
 
 func newStoreMonitor(name string, try func(context.Context) error) *HealthMonitor {
 	w := &HealthMonitor{name: name, probe: try}
@@ -70,7 +70,7 @@ func newStoreMonitor(name string, try func(context.Context) error) *HealthMonito
 	return w
 }
 
-// NewLocalMonitor returns a watch for a store that only this process uses.
+// NewLocalMonitor returns a monitor for a store that only this process uses.
 func NewLocalMonitor(name string, s store.Store) *HealthMonitor {
 	w := newStoreMonitor(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
 	w.logsOutages = true
@@ -81,7 +81,7 @@ func NewLocalMonitor(name string, s store.Store) *HealthMonitor {
 // start starts the periodic checks unless they have already been started. The store must be open.
 func (w *HealthMonitor) start() {
 	w.startOnce.Do(func() {
-		watches.Store(w, nil)
+		monitors.Store(w, nil)
 		go w.run()
 	})
 }
@@ -89,7 +89,7 @@ func (w *HealthMonitor) start() {
 // Stop ends the periodic checks.
 func (w *HealthMonitor) Stop() {
 	w.cancel()
-	watches.Delete(w)
+	monitors.Delete(w)
 }
 
 func (w *HealthMonitor) run() {
@@ -177,7 +177,7 @@ func (w *HealthMonitor) recordResult(err error) {
 
 func (w *HealthMonitor) newLogger() *slog.Logger { return slog.New(&w.logger) }
 
-// isLogged reports whether the watch logs a problem. It does not log outages of a shared store, which the breaker logs.
+// isLogged reports whether the monitor logs a problem. It does not log outages of a shared store, which the breaker logs.
 func (w *HealthMonitor) isLogged(err error) bool {
 	return w.logsOutages || store.CauseOf(err) != store.CauseUnavailable
 }
@@ -282,9 +282,9 @@ func (w *HealthMonitor) forceRecheck() {
 // have been replaced.
 type checkedStore struct {
 	store.CallRunner
-	remote *Remote
-	logger *slog.Logger
-	watch  *HealthMonitor
+	remote  *Remote
+	logger  *slog.Logger
+	monitor *HealthMonitor
 
 	rejection atomic.Pointer[error] // returned instead of the store's results; nil if the store is used
 
@@ -294,7 +294,7 @@ type checkedStore struct {
 }
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
-	s := &checkedStore{remote: remote, logger: logger, watch: newStoreMonitor("", nil)}
+	s := &checkedStore{remote: remote, logger: logger, monitor: newStoreMonitor("", nil)}
 	s.CallRunner = s.Do
 	return s
 }
@@ -340,8 +340,8 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 		return err
 	}
 	if s.remote.VolatilityReason != nil {
-		if why := s.remote.VolatilityReason(ctx); s.watch.recordVolatility(why) {
-			s.watch.warnVolatile(s.watch.newLogger(), why)
+		if why := s.remote.VolatilityReason(ctx); s.monitor.recordVolatility(why) {
+			s.monitor.warnVolatile(s.monitor.newLogger(), why)
 		}
 	}
 	return s.assignIssuer(ctx, issuer)
@@ -351,7 +351,7 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 func (s *checkedStore) assignIssuer(ctx context.Context, issuer string) error {
 	mark, err := store.AssignIssuer(ctx, s.remote.SharedStore, issuer)
 	if err == nil {
-		s.watch.RecordMark(mark)
+		s.monitor.RecordMark(mark)
 	}
 	return s.remote.addRemedy(err)
 }
@@ -412,7 +412,7 @@ func (s *checkedStore) Probe(ctx context.Context) error {
 		return err
 	}
 	mark, err := s.remote.Get(ctx, store.IssuerKey)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !s.watch.RecordMark(mark) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !s.monitor.RecordMark(mark) {
 		return s.recheck(ctx)
 	}
 	return err
@@ -485,8 +485,8 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 		if i > 0 && one == s.Durable {
 			break
 		}
-		problem := s.watches[one].check(ctx)
-		parts = append(parts, Health{part, store.CauseOf(problem), problem, s.watches[one].warnings()})
+		problem := s.monitors[one].check(ctx)
+		parts = append(parts, Health{part, store.CauseOf(problem), problem, s.monitors[one].warnings()})
 	}
 	for _, one := range s.sharedStores {
 		var problem error
@@ -570,7 +570,7 @@ func collectStores(to chan<- prometheus.Metric) {
 // collectProblems reports every possible cause, so that alerts can be defined before one applies.
 func collectProblems(to chan<- prometheus.Metric) {
 	byName := map[string]map[store.Cause]float64{}
-	watches.Range(func(key, _ any) bool {
+	monitors.Range(func(key, _ any) bool {
 		w := key.(*HealthMonitor)
 		if byName[w.name] == nil {
 			byName[w.name] = map[store.Cause]float64{}
@@ -592,7 +592,7 @@ func collectProblems(to chan<- prometheus.Metric) {
 // collectSizes reports the sizes of stores. If a module has several stores, it reports the one with the highest fill level.
 func collectSizes(to chan<- prometheus.Metric) {
 	byName := map[string]fillLevel{}
-	watches.Range(func(key, _ any) bool {
+	monitors.Range(func(key, _ any) bool {
 		if w := key.(*HealthMonitor); w.sized != nil {
 			entries, limit := w.sized.Size()
 			byName[w.name] = byName[w.name].max(fillLevel{entries, limit})

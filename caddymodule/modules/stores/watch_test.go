@@ -81,7 +81,7 @@ func (volatileStore) VolatilityReason() string { return "for a test" }
 func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	memory := volatileStore{store.NewMemory(0, 0)}
-	local := &Set{Store: memory, Durable: memory, watches: map[store.Store]*HealthMonitor{memory: NewLocalMonitor("local", memory)}}
+	local := &Set{Store: memory, Durable: memory, monitors: map[store.Store]*HealthMonitor{memory: NewLocalMonitor("local", memory)}}
 	m := new(Shared)
 	err := m.Open("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
@@ -93,9 +93,9 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Cleanup() })
-	shared := &Set{Store: m.replica, Durable: m.replica, sharedStores: []*pooledShared{m.pooledShared}, watches: map[store.Store]*HealthMonitor{m.replica: m.watch}}
+	shared := &Set{Store: m.replica, Durable: m.replica, sharedStores: []*pooledShared{m.pooledShared}, monitors: map[store.Store]*HealthMonitor{m.replica: m.monitor}}
 	for name, set := range map[string]*Set{"local": local, "shared": shared} {
-		log, w := new(bytes.Buffer), set.watches[set.Durable]
+		log, w := new(bytes.Buffer), set.monitors[set.Durable]
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		t.Cleanup(w.Stop)
 		set.LogWarnings(logger, nil, true)
@@ -110,8 +110,8 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 		}
 	}
 	local.Durable = m.replica
-	if err := local.Start(t.Context(), slog.New(slog.DiscardHandler), issuerA, 0); err != nil || len(local.watches[memory].warnings()) > 0 {
-		t.Errorf("no longer the durable one: %v, %q", err, local.watches[memory].warnings())
+	if err := local.Start(t.Context(), slog.New(slog.DiscardHandler), issuerA, 0); err != nil || len(local.monitors[memory].warnings()) > 0 {
+		t.Errorf("no longer the durable one: %v, %q", err, local.monitors[memory].warnings())
 	}
 }
 

@@ -42,7 +42,7 @@ type Options struct {
 type Counts struct {
 	Read      int // entries read from the source
 	Copied    int // entries copied to the target
-	Conflicts int // entries with a value in the target that differs from the source
+	Conflicts int // entries with different values in source and target
 	Removed   int // entries of an interrupted copy that the source no longer has
 	Compared  int // entries compared after copying
 }

@@ -67,7 +67,7 @@ func (s *Store) Entries(ctx context.Context, report func(key string, value []byt
 	})
 }
 
-// scan reports the entries with keys that have a prefix, in pages, together with their server.
+// scan reports the entries with a key prefix, in pages, together with their server.
 func (s *Store) scan(ctx context.Context, prefix string, report func(server *redis.Client, names, keys []string) error) error {
 	var mu sync.Mutex  // the client scans all masters concurrently
 	var firstErr error // first error returned by report

@@ -74,7 +74,7 @@ func (r *Rights) IsUnrestricted(resourceType string, p smart.Permission) bool {
 	return !r.mayBeDenied && (r.unrestricted[smart.AnyType]|r.unrestricted[resourceType])&p == p
 }
 
-// UnrestrictedTypes are the types with resources that are covered by scopes without a patient or a constraint.
+// UnrestrictedTypes are the types that scopes without a patient or a constraint cover.
 type UnrestrictedTypes struct {
 	// Names are the names of the types in alphabetical order.
 	Names []string

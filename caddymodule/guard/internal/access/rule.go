@@ -167,7 +167,7 @@ func (c patientRecord) judgeRead(res resource.Resource) Verdict {
 	return notCovered
 }
 
-// judgeWrite judges whether a client may write a resource. Its verdict for reading is read.
+// judgeWrite judges whether a client may write a resource. The verdict for reading it is read.
 func (c patientRecord) judgeWrite(res resource.Resource, read Verdict) Verdict {
 	if r := c.rules.rule(res.Type); r.judgeWrite != nil && read.Covered {
 		return r.judgeWrite(c, res, read)

@@ -64,8 +64,8 @@ type ResourceAccess struct {
 	Permissions smart.Permission
 }
 
-// AccessTo returns the token's permissions on a resource in a patient's record, or in all records if patient is empty. A
-// resource to which access depends on other resources gets no permissions.
+// AccessTo returns the token's permissions on a resource in a patient's record, or in all records if patient is empty. If
+// access depends on other resources, there are no permissions.
 func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAccess) {
 	if patient != "" && !isUnconditional(patientRecord{rules: r.TypeRules, patient: patient}.judge(res)) {
 		return s

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Bundle is a Bundle with resources that are stored as text.
+// Bundle is a FHIR Bundle. Its resources are stored as text.
 type Bundle struct {
 	ResourceType string  // Bundle, or the actual type if the resource is not a Bundle
 	Type         string  // Bundle.type

@@ -197,8 +197,8 @@ func searchesAllTypes(i interaction.Interaction) bool {
 // can express the grants, the results of several branches are merged.
 type branch struct {
 	resourceType         string
-	pathPatient          string                // patient with the compartment that the path selects; may be empty
-	confinedToPatient    string                // path or parameters confine the search to this patient's compartment; may be empty
+	pathPatient          string                // patient if the path selects a Patient compartment; may be empty
+	confinedToPatient    string                // patient if the search is confined to a Patient compartment; may be empty
 	requestedCompartment interaction.Reference // compartment requested by the client, if the path selects it
 	confiningParameters  []smart.Parameter     // parameters that are added to the client's
 	isFullyCovered       bool                  // the scopes cover every possible match
@@ -559,7 +559,7 @@ func checkPlainParameter(supported searchparam.Set, resourceType, name, modifier
 
 var errUnknownParameter = fmt.Errorf("%w: unknown search parameter", message.ErrInvalidSearch)
 
-// unknownParameter returns the error for a parameter with a meaning that only the FHIR server may know.
+// unknownParameter returns the error for a parameter that only the FHIR server may be able to interpret.
 func unknownParameter(resourceType, name string) error {
 	return message.InvalidRequest(errUnknownParameter, "The search parameter %s is not supported: FHIR R4 does not define it for %s, and neither does this site.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))

@@ -42,14 +42,14 @@ type Store struct {
 
 	file        *boltstore.Store
 	key         string // key in fileStores
-	watch       *stores.HealthMonitor
+	monitor     *stores.HealthMonitor
 	runningMark *runningMark
 }
 
 type pooledFile struct {
-	file  *boltstore.Store
-	watch *stores.HealthMonitor
-	mark  *runningMark
+	file    *boltstore.Store
+	monitor *stores.HealthMonitor
+	mark    *runningMark
 }
 
 func newPooledFile(path string, maxEntries int) pooledFile {
@@ -58,13 +58,13 @@ func newPooledFile(path string, maxEntries int) pooledFile {
 }
 
 func (f pooledFile) Destruct() error {
-	f.watch.Stop()
+	f.monitor.Stop()
 	f.mark.remove()
 	return f.file.Close()
 }
 
 // Monitor implements [stores.MonitorProvider].
-func (f *Store) Monitor() *stores.HealthMonitor { return f.watch }
+func (f *Store) Monitor() *stores.HealthMonitor { return f.monitor }
 
 // CaddyModule implements [caddy.Module].
 func (*Store) CaddyModule() caddy.ModuleInfo {
@@ -87,7 +87,7 @@ func (f *Store) ResolvePath(defaultPath string) error {
 	if err != nil {
 		return err
 	}
-	f.key, f.file, f.watch, f.runningMark = path, pooled.(pooledFile).file, pooled.(pooledFile).watch, pooled.(pooledFile).mark
+	f.key, f.file, f.monitor, f.runningMark = path, pooled.(pooledFile).file, pooled.(pooledFile).monitor, pooled.(pooledFile).mark
 	f.Store = f.file
 	return nil
 }
@@ -141,7 +141,7 @@ func (f *Store) CheckIssuer(ctx context.Context, issuer string) (isNew bool, err
 	entries, _ := f.file.Size()
 	mark, err := store.AssignIssuer(ctx, f.file, issuer)
 	if err == nil {
-		f.watch.RecordMark(mark)
+		f.monitor.RecordMark(mark)
 	}
 	if _, isOtherIssuer := errors.AsType[*store.IssuerMismatchError](err); isOtherIssuer {
 		err = fmt.Errorf("durable store: %w: set a separate file (path) for each issuer instead of %s", err, f.key)

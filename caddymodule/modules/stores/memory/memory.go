@@ -30,7 +30,7 @@ type Store struct {
 
 	*store.Memory `json:"-"`
 
-	watch *stores.HealthMonitor
+	monitor *stores.HealthMonitor
 }
 
 type pooledStore struct {
@@ -49,7 +49,7 @@ func (p pooledStore) Destruct() error {
 }
 
 // Monitor implements [stores.MonitorProvider].
-func (m *Store) Monitor() *stores.HealthMonitor { return m.watch }
+func (m *Store) Monitor() *stores.HealthMonitor { return m.monitor }
 
 // VolatilityReason implements [stores.VolatileStore].
 func (*Store) VolatilityReason() string {
@@ -69,7 +69,7 @@ func (m *Store) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Memory, m.watch = pooled.(pooledStore).Memory, pooled.(pooledStore).monitor
+	m.Memory, m.monitor = pooled.(pooledStore).Memory, pooled.(pooledStore).monitor
 	return nil
 }
 
