@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
@@ -14,13 +15,24 @@ import (
 // eclCacheBytes is the maximum size of cached results of expression constraints per version of an edition.
 const eclCacheBytes = 16 << 20
 
-// evaluateECL returns the concepts that match an expression constraint.
-func (s *System) evaluateECL(text string, spend func(steps int) error) (bitset.Set, error) {
+// constraints evaluates expression constraints on a version of an edition. Its content and evaluator are created on first use.
+type constraints struct {
+	content   func() *eclContent
+	evaluator func() *ecl.Evaluator
+}
+
+func newConstraints(s *snapshot) *constraints {
+	content := sync.OnceValue(func() *eclContent { return newECLContent(s) })
+	return &constraints{content: content, evaluator: sync.OnceValue(func() *ecl.Evaluator { return ecl.NewEvaluator(content(), eclCacheBytes) })}
+}
+
+// evaluate returns the concepts that match an expression constraint.
+func (c *constraints) evaluate(text string, spend func(steps int) error) (bitset.Set, error) {
 	q, err := ecl.Parse(text)
 	if err != nil {
 		return nil, newECLError(text, err)
 	}
-	set, err := evaluate(s.constraints(), text, q, spend)
+	set, err := evaluate(c.evaluator(), text, q, spend)
 	return slices.Clone(set), err // the cached set is shared
 }
 

@@ -21,31 +21,31 @@ const (
 func (s *System) EvaluateFilter(property, op, value string, spend func(steps int) error) (set bitset.Set, ok bool, err error) {
 	switch {
 	case (property == propertyConstraint || property == propertyExpression) && op == "=":
-		set, err = s.evaluateECL(value, spend)
+		set, err = s.constraints.evaluate(value, spend)
 		return set, true, err
 	case property == propertyExpressions && op == "=": // about expressions only
 		if _, err = readBoolean(property, op, value); err != nil {
 			return nil, true, err
 		}
-		return s.all(), true, spend(s.Len() / 64)
+		return s.snapshot.all(), true, spend(s.Len() / 64)
 	case property == propertyRefset && op == "exists":
-		set, err = s.withRefsets(), spend(len(s.refsets)+s.Len()/64)
+		set, err = s.snapshot.withRefsets(), spend(len(s.snapshot.refsets)+s.Len()/64)
 		if isRefset, invalid := readBoolean(property, op, value); !isRefset {
-			return s.complement(set), true, cmp.Or(invalid, err)
+			return s.snapshot.complement(set), true, cmp.Or(invalid, err)
 		}
 		return set, true, err
 	case (property == "concept" || property == "code") && (op == "in" || op == "not-in"):
-		x := s.refset(value)
+		x := s.snapshot.refset(value)
 		if x == nil { // a list of codes
-			return nil, false, s.checkList(value, spend)
+			return nil, false, s.snapshot.checkList(value, spend)
 		}
 		set, err = x.members(s.Len()), spend(len(x.component)+s.Len()/64)
 		if op == "not-in" {
-			set = s.complement(set)
+			set = s.snapshot.complement(set)
 		}
 		return set, true, err
 	}
-	return nil, false, s.checkFilter(property, false)
+	return nil, false, s.properties.checkFilter(property, false)
 }
 
 // readBoolean reads the value of a filter that is true or false.
@@ -58,9 +58,9 @@ func readBoolean(property, op, value string) (bool, error) {
 
 // checkFilter returns an error for filters that are not supported: on normal forms, which would have to be computed for all
 // concepts, and for an expression on what its normal form would contain.
-func (s *System) checkFilter(property string, isExpression bool) error {
-	at := slices.IndexFunc(s.properties, func(p codesystem.Property) bool { return p.Code == property })
-	isAttribute := at >= fixedProperties && at < fixedProperties+len(s.attributes.kinds)
+func (p *properties) checkFilter(property string, isExpression bool) error {
+	at := slices.IndexFunc(p.list, func(x codesystem.Property) bool { return x.Code == property })
+	isAttribute := at >= fixedProperties && at < fixedProperties+len(p.snapshot.attributes.kinds)
 	switch {
 	case at == propertyNormalForm || at == propertyNormalFormTerse:
 		return outcome.NewIncomplete("not-supported", "SNOMED CT has no filter on %s; use an expression constraint", property)
@@ -71,44 +71,17 @@ func (s *System) checkFilter(property string, isExpression bool) error {
 }
 
 // checkList returns an error for a list of codes that is the identifier of a reference set of another edition.
-func (s *System) checkList(value string, spend func(steps int) error) error {
+func (s *snapshot) checkList(value string, spend func(steps int) error) error {
 	if _, ok := parseSCTID([]byte(value)); !ok {
 		return nil
 	}
-	if c, ok := s.Table.Locate([]byte(value)); ok {
-		above, err := s.Above(c.Number, spend)
+	if c, ok := s.table.Locate([]byte(value)); ok {
+		above, err := s.table.Above(c.Number, spend)
 		if root := s.concept(foundationRefsets); err != nil || root == none || !above.Has(root) {
 			return err
 		}
 	}
 	return outcome.NewIncomplete("not-found", "SNOMED CT %s has no reference set %s", s.edition.versionURI(), value)
-}
-
-// complement returns the concepts that are not in a set.
-func (s *System) complement(set bitset.Set) bitset.Set {
-	all := s.all()
-	all.Subtract(set)
-	return all
-}
-
-// all returns the set of all concepts.
-func (s *System) all() bitset.Set {
-	set := bitset.New(s.Len())
-	for concept := range uint32(s.Len()) {
-		set.Add(concept)
-	}
-	return set
-}
-
-// withRefsets returns the concepts that are reference sets with rows.
-func (s *System) withRefsets() bitset.Set {
-	set := bitset.New(s.Len())
-	for id := range s.refsets {
-		if concept := s.concept(id); concept != none {
-			set.Add(concept)
-		}
-	}
-	return set
 }
 
 // members returns the concepts with an active row, of n concepts.

@@ -122,7 +122,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if err != nil {
 		return nil, err
 	}
-	r.Logger.InfoContext(ctx, "SNOMED CT release loaded", slog.String("version", s.edition.versionURI()), slog.Int("concepts", s.Len()),
+	r.Logger.InfoContext(ctx, "SNOMED CT release loaded", slog.String("version", s.snapshot.edition.versionURI()), slog.Int("concepts", s.Len()),
 		slog.Int("members_without_concept", l.refsets.dangling))
 	return content(s), nil
 }
