@@ -54,7 +54,7 @@ type dialect struct {
 
 // descriptionLoader reads descriptions and language reference sets.
 type descriptionLoader struct {
-	*loader
+	loader   *loader
 	rows     descriptions // in the order of the files
 	rowIndex idIndex      // numbers of rows
 	owner    []uint32     // concepts of rows, in the order of the files
@@ -70,38 +70,31 @@ type acceptedRow struct {
 
 func (d *descriptionLoader) read() error {
 	var size int64
-	for _, file := range d.files[descriptionFile] {
-		bytes, err := d.release.Size(file)
+	for _, file := range d.loader.files[descriptionFile] {
+		bytes, err := d.loader.release.Size(file)
 		if err != nil {
 			return err
 		}
 		size += bytes
 	}
-	d.table.Reserve(size)
-	if err := d.readAll(descriptionFile, d.readDescriptions); err != nil {
+	d.loader.table.Reserve(size)
+	if err := d.loader.readAll(descriptionFile, d.readDescriptions); err != nil {
 		return err
 	}
-	return d.readAll(languageFile, d.readLanguages)
+	return d.loader.readAll(languageFile, d.readLanguages)
 }
 
 func (d *descriptionLoader) readDescriptions(file string) error {
-	f, at, err := openRF2(d.release, file, "id", "effectiveTime", "active", "moduleId", "conceptId", "languageCode", "typeId", "term")
+	f, at, err := openRF2(d.loader.release, file, "id", "effectiveTime", "active", "moduleId", "conceptId", "languageCode", "typeId", "term")
 	if err != nil {
 		return err
 	}
 	return f.each(func() error {
-		id, err := f.sctid(at[0])
+		effective, active, module, err := d.loader.addComponent(f, at, "description", &d.rowIndex)
 		if err != nil {
 			return err
 		}
-		if !d.rowIndex.add(id) {
-			return f.errorf("description %d occurs twice", id)
-		}
-		effective, active, module, err := d.status(f, at[1:])
-		if err != nil {
-			return err
-		}
-		owner, err := d.concept(f, at[4])
+		owner, err := d.loader.concept(f, at[4])
 		if err != nil {
 			return err
 		}
@@ -115,7 +108,7 @@ func (d *descriptionLoader) readDescriptions(file string) error {
 		language, err := d.languageIndex(f, f.fields[at[5]])
 		r := &d.rows
 		d.owner = append(d.owner, owner)
-		r.term, r.flags, r.language = append(r.term, d.table.AddText(f.fields[at[7]])), append(r.flags, flags), append(r.language, language)
+		r.term, r.flags, r.language = append(r.term, d.loader.table.AddText(f.fields[at[7]])), append(r.flags, flags), append(r.language, language)
 		r.module, r.effective = append(r.module, module), append(r.effective, effective)
 		return err
 	})
@@ -146,7 +139,7 @@ func (d *descriptionLoader) languageIndex(f *rf2File, language []byte) (uint8, e
 }
 
 func (d *descriptionLoader) readLanguages(file string) error {
-	f, at, err := openRF2(d.release, file, "active", "refsetId", "referencedComponentId", "acceptabilityId")
+	f, at, err := openRF2(d.loader.release, file, "active", "refsetId", "referencedComponentId", "acceptabilityId")
 	if err != nil {
 		return err
 	}

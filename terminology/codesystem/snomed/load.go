@@ -167,14 +167,7 @@ func (l *loader) readConcepts(file string) error {
 		return err
 	}
 	return f.each(func() error {
-		id, err := f.sctid(at[0])
-		if err != nil {
-			return err
-		}
-		if !l.index.add(id) {
-			return f.errorf("concept %d occurs twice: a folder must contain a single edition in a single version", id)
-		}
-		effective, active, module, err := l.status(f, at[1:])
+		effective, active, module, err := l.addComponent(f, at, "concept", &l.index)
 		if err != nil {
 			return err
 		}
@@ -184,6 +177,19 @@ func (l *loader) readConcepts(file string) error {
 		c.defined = append(c.defined, status == fullyDefined)
 		return err
 	})
+}
+
+// addComponent adds the identifier of a component to an index and reads its status. at contains the indexes of id, effectiveTime,
+// active and moduleId.
+func (l *loader) addComponent(f *rf2File, at []int, kind string, index *idIndex) (effective date, active bool, module uint16, err error) {
+	id, err := f.sctid(at[0])
+	if err != nil {
+		return 0, false, 0, err
+	}
+	if !index.add(id) {
+		return 0, false, 0, f.errorf("%s %d occurs twice: a folder must contain a single edition in a single version", kind, id)
+	}
+	return l.status(f, at[1:])
 }
 
 // status reads the columns that all components have. at contains the indexes of effectiveTime, active and moduleId.
@@ -241,72 +247,68 @@ type concreteRows struct {
 	texts        codesystem.Texts
 }
 
-var relationshipColumns = []string{"active", "characteristicTypeId", "sourceId", "typeId", "relationshipGroup"}
+// relationship contains the columns that relationships to concepts and to values have.
+type relationship struct {
+	source, kind uint32
+	group        uint16
+}
 
 func (l *loader) readRelationships(file string) error {
-	f, at, err := openRF2(l.release, file, append([]string{"destinationId"}, relationshipColumns...)...)
-	if err != nil {
-		return err
-	}
-	return f.each(func() error {
-		source, kind, group, ok, err := l.relationship(f, at[1:])
-		if err != nil || !ok {
-			return err
-		}
-		destination, err := l.concept(f, at[0])
+	return l.eachRelationship(file, "destinationId", func(f *rf2File, column int, r relationship) error {
+		destination, err := l.concept(f, column)
 		if err != nil {
 			return err
 		}
-		if l.index.ids[kind] == isA {
-			l.isA = append(l.isA, edge{child: source, parent: destination, file: file, line: f.line})
+		if l.index.ids[r.kind] == isA {
+			l.isA = append(l.isA, edge{child: r.source, parent: destination, file: file, line: f.line})
 			return nil
 		}
 		a := &l.attributes
-		a.source, a.kind, a.destination, a.group = append(a.source, source), append(a.kind, kind), append(a.destination, destination), append(a.group, group)
+		a.source, a.kind, a.destination, a.group = append(a.source, r.source), append(a.kind, r.kind), append(a.destination, destination), append(a.group, r.group)
 		return nil
 	})
 }
 
 func (l *loader) readConcreteValues(file string) error {
-	f, at, err := openRF2(l.release, file, append([]string{"value"}, relationshipColumns...)...)
-	if err != nil {
-		return err
-	}
-	return f.each(func() error {
-		source, kind, group, ok, err := l.relationship(f, at[1:])
-		if err != nil || !ok {
-			return err
-		}
-		value, c := f.fields[at[0]], &l.concrete
+	return l.eachRelationship(file, "value", func(f *rf2File, column int, r relationship) error {
+		value, c := f.fields[column], &l.concrete
 		if len(value) < 2 || value[0] != '#' && value[0] != '"' {
 			return f.errorf("value is neither #number nor \"text\": %q", truncate(value))
 		}
-		c.source, c.kind, c.group, c.value = append(c.source, source), append(c.kind, kind), append(c.group, group), append(c.value, c.texts.Append(value))
+		c.source, c.kind, c.group, c.value = append(c.source, r.source), append(c.kind, r.kind), append(c.group, r.group), append(c.value, c.texts.Append(value))
 		return nil
 	})
 }
 
-// relationship reads the columns in relationshipColumns. ok is false for inactive, stated and additional relationships.
-func (l *loader) relationship(f *rf2File, at []int) (source, kind uint32, group uint16, ok bool, err error) {
-	active, err := f.isActive(at[0])
-	if err != nil || !active {
-		return 0, 0, 0, false, err
-	}
-	characteristic, err := f.sctid(at[1])
-	if err != nil || characteristic != inferred {
-		return 0, 0, 0, false, err
-	}
-	if source, err = l.concept(f, at[2]); err == nil {
-		kind, err = l.concept(f, at[3])
-	}
+// eachRelationship calls visit with the active inferred relationships in a file and the index of the column valueName.
+func (l *loader) eachRelationship(file, valueName string, visit func(f *rf2File, column int, r relationship) error) error {
+	f, at, err := openRF2(l.release, file, valueName, "active", "characteristicTypeId", "sourceId", "typeId", "relationshipGroup")
 	if err != nil {
-		return 0, 0, 0, false, err
+		return err
 	}
-	number, ok := parseNumber(f.fields[at[4]], 1<<16)
-	if !ok {
-		return 0, 0, 0, false, f.errorf("relationshipGroup is not a number below 65536: %q", truncate(f.fields[at[4]]))
-	}
-	return source, kind, uint16(number), true, nil
+	return f.each(func() error {
+		active, err := f.isActive(at[1])
+		if err != nil || !active {
+			return err
+		}
+		characteristic, err := f.sctid(at[2])
+		if err != nil || characteristic != inferred {
+			return err
+		}
+		var r relationship
+		if r.source, err = l.concept(f, at[3]); err != nil {
+			return err
+		}
+		if r.kind, err = l.concept(f, at[4]); err != nil {
+			return err
+		}
+		group, ok := parseNumber(f.fields[at[5]], 1<<16)
+		if !ok {
+			return f.errorf("relationshipGroup is not a number below 65536: %q", truncate(f.fields[at[5]]))
+		}
+		r.group = uint16(group)
+		return visit(f, at[0], r)
+	})
 }
 
 // parseNumber parses a decimal number below limit.

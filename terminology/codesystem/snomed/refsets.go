@@ -51,10 +51,10 @@ func (x *refset) columnIndex(name string) int {
 
 // refsetLoader reads reference sets of any type.
 type refsetLoader struct {
-	*loader
-	sets  map[sctid]*refset
-	texts codesystem.Texts
-	known map[string]codesystem.TextRef // texts that rows repeat, such as map advice
+	loader *loader
+	sets   map[sctid]*refset
+	texts  codesystem.Texts
+	known  map[string]codesystem.TextRef // texts that rows repeat, such as map advice
 
 	dangling int // number of rows for concepts that the release does not contain
 }
@@ -68,7 +68,7 @@ const maxKnownText = 128
 var refsetColumns = []string{"effectiveTime", "active", "moduleId", "refsetId", "referencedComponentId"}
 
 func (l *refsetLoader) read(file string) error {
-	f, at, err := openRF2(l.release, file, refsetColumns...)
+	f, at, err := openRF2(l.loader.release, file, refsetColumns...)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (l *refsetLoader) read(file string) error {
 		if id != lastID {
 			lastID, last = id, l.set(id, columns)
 		}
-		number := l.index.find(component)
+		number := l.loader.index.find(component)
 		if number == none {
 			if component/10%100%10 == conceptPartition {
 				l.dangling++
@@ -129,10 +129,10 @@ func (l *refsetLoader) addOthers() {
 	if l.sets == nil {
 		l.sets = make(map[sctid]*refset)
 	}
-	for _, d := range l.descriptions.rows.dialects {
+	for _, d := range l.loader.descriptions.rows.dialects {
 		l.set(d.refset, nil)
 	}
-	if len(l.dependencies) > 0 {
+	if len(l.loader.dependencies) > 0 {
 		l.set(moduleDependency, nil)
 	}
 }
@@ -147,7 +147,7 @@ func (l *refsetLoader) set(id sctid, columns []column) *refset {
 }
 
 func (l *refsetLoader) addRow(f *rf2File, at []int, x *refset, component uint32, indexes []int) error {
-	effective, active, module, err := l.status(f, at)
+	effective, active, module, err := l.loader.status(f, at)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (l *refsetLoader) cell(text []byte, kind byte) uint32 {
 		}
 	case 'c':
 		if id, ok := parseSCTID(text); ok {
-			if number := l.index.find(id); number != none {
+			if number := l.loader.index.find(id); number != none {
 				return number
 			}
 		}
