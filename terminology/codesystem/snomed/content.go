@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// eclContent implements [ecl.Content] for a system. It contains what the evaluator reads most in the form that it needs.
+// eclContent implements [ecl.Content] for a system. It contains frequently read data in the form that the evaluator needs.
 type eclContent struct {
 	snapshot      *snapshot
 	relationships ecl.Relationships
@@ -38,7 +38,7 @@ func newECLContent(s *snapshot) *eclContent {
 		}
 	}
 	s.withRefsets().Each(func(concept uint32) {
-		if x := s.refset(string(s.code(concept))); len(x.component) > 0 {
+		if x := s.refsets[sctid(c.ID(concept))]; len(x.component) > 0 {
 			c.refsetNumbers = append(c.refsetNumbers, concept)
 			c.byNumber[concept] = x
 		}
@@ -165,7 +165,7 @@ func (c *eclContent) Metadata(concept uint32) ecl.Metadata {
 	return m
 }
 
-// number returns the date as a number such as 20260801, or 0 if there is none.
+// number returns the date as a number such as 20260801, or 0 for an empty date.
 func (d date) number() uint32 {
 	if d == 0 {
 		return 0

@@ -27,7 +27,7 @@ type descriptions struct {
 	dialects  []dialect
 }
 
-// descriptionFlags contains the type of a description and whether it is inactive. Rows of a concept are sorted by them.
+// descriptionFlags contains the type of a description and whether it is inactive. It sorts the rows of a concept.
 type descriptionFlags uint8
 
 // The type is in the lowest two bits.
@@ -122,7 +122,7 @@ func descriptionType(f *rf2File, column int) (descriptionFlags, error) {
 	if flag := slices.Index(descriptionTypes[:], id); flag >= 0 || err != nil {
 		return descriptionFlags(max(0, flag)), err
 	}
-	return 0, f.errorf("typeId %d is no type of a description", id)
+	return 0, f.errorf("typeId %d is not a description type", id)
 }
 
 func (d *descriptionLoader) languageIndex(f *rf2File, language []byte) (uint8, error) {
@@ -236,8 +236,8 @@ func (d *descriptions) isPreferredIn(row uint32, dialect int) bool {
 	return slices.Contains(d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]], acceptability(dialect)|isPreferred)
 }
 
-// displayRow returns the row of the preferred term of a concept: that of the first dialect that has one, or else the first
-// active description. It returns none if the concept has no active description.
+// displayRow returns the row of the preferred term of a concept in the first of the dialects with a preferred term, or else of its
+// first active description. It returns none if the concept has no active description.
 func (d *descriptions) displayRow(concept uint32, dialects []int) uint32 {
 	from, to := d.rows(concept)
 	for _, dialect := range dialects {
@@ -284,8 +284,8 @@ func privateTag(refset sctid) string {
 	return tag
 }
 
-// tagOf returns the language tag of a description: its language, or a dialect if it is preferred only there. It must not be the
-// display, which is preferred in the language.
+// tagOf returns the language tag of a description: the language, or the dialect if the description is preferred only in that
+// dialect. The description must not be the display.
 func (d *descriptions) tagOf(row uint32) string {
 	language, tag, count := d.language[row], "", 0
 	for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
@@ -310,8 +310,8 @@ func (d *descriptions) dialectCount(language uint8) (count int) {
 	return count
 }
 
-// defaultDialects returns the English dialects in which displays are sought: those of national reference sets, which isNational
-// recognizes, and those of the International Edition.
+// defaultDialects returns the English dialects for displays, in order of precedence: national reference sets, according to
+// isNational, precede the reference sets of the International Edition.
 func (d *descriptions) defaultDialects(isNational func(refset sctid) bool) []int {
 	var list []int
 	for i, x := range d.dialects {

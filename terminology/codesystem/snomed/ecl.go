@@ -36,6 +36,20 @@ func (c *constraints) evaluate(text string, spend func(steps int) error) (bitset
 	return slices.Clone(set), err // the cached set is shared
 }
 
+// satisfies reports whether an expression satisfies an expression constraint.
+func (c *constraints) satisfies(e *expression, constraint string, spend func(steps int) error) (bool, error) {
+	q, err := ecl.Parse(constraint)
+	if err != nil {
+		return false, newECLError(constraint, err)
+	}
+	x, err := newExpressionContent(c.content(), e, spend)
+	if err != nil {
+		return false, err
+	}
+	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, q, spend)
+	return err == nil && set.Has(x.numbers[e]), err
+}
+
 func evaluate(e *ecl.Evaluator, text string, q *ecl.Expression, spend func(steps int) error) (bitset.Set, error) {
 	set, err := e.Evaluate(q, spend)
 	if errors.Is(err, ecl.ErrInvalid) {
@@ -44,7 +58,7 @@ func evaluate(e *ecl.Evaluator, text string, q *ecl.Expression, spend func(steps
 	return set, err
 }
 
-// newECLError returns the error for an invalid expression constraint. The message ID is that of HL7's test cases.
+// newECLError returns the error for an invalid expression constraint. HL7's test cases define the message ID.
 func newECLError(text string, err error) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "INVALID_ECL", fmt.Sprintf("Invalid ECL expression '%s': %v", text, err))
 	e.Err = err

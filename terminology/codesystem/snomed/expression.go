@@ -84,7 +84,7 @@ func (p *expressionParser) skipSpace() {
 	}
 }
 
-// skip skips a token and reports whether it is next.
+// skip skips a token if it is next. It returns false for other text.
 func (p *expressionParser) skip(token string) bool {
 	p.skipSpace()
 	found := bytes.HasPrefix(p.text[p.at:], []byte(token))
@@ -234,15 +234,12 @@ func (p *expressionParser) concept() (uint32, error) {
 
 // appendExpression appends an expression with preferred terms.
 func (s *snapshot) appendExpression(dst []byte, e *expression) []byte {
-	concept := func(number uint32) {
-		dst = append(append(append(append(dst, s.code(number)...), '|'), s.term(number)...), '|')
-	}
 	dst = append(dst, e.prefix...)
 	for i, focus := range e.focus {
 		if i > 0 {
 			dst = append(dst, '+')
 		}
-		concept(focus)
+		dst = s.appendReference(dst, focus)
 	}
 	for i, g := range e.groups {
 		dst = append(dst, ":,"[min(i, 1)])
@@ -253,15 +250,14 @@ func (s *snapshot) appendExpression(dst []byte, e *expression) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			concept(a.kind)
-			dst = append(dst, '=')
+			dst = append(s.appendReference(dst, a.kind), '=')
 			switch {
 			case a.nested != nil:
 				dst = append(s.appendExpression(append(dst, '('), a.nested), ')')
 			case a.concrete != nil:
 				dst = append(dst, a.concrete...)
 			default:
-				concept(a.concept)
+				dst = s.appendReference(dst, a.concept)
 			}
 		}
 		if g.isGroup {

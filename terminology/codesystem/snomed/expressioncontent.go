@@ -243,17 +243,3 @@ func (s *snapshot) hasRelation(e *expression, op, value string, spend func(steps
 	}
 	return matches && x.err == nil, true, x.err
 }
-
-// satisfies reports whether an expression satisfies an expression constraint.
-func (c *constraints) satisfies(e *expression, constraint string, spend func(steps int) error) (bool, error) {
-	q, err := ecl.Parse(constraint)
-	if err != nil {
-		return false, newECLError(constraint, err)
-	}
-	x, err := newExpressionContent(c.content(), e, spend)
-	if err != nil {
-		return false, err
-	}
-	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, q, spend)
-	return err == nil && set.Has(x.numbers[e]), err
-}

@@ -56,8 +56,8 @@ func readBoolean(property, op, value string) (bool, error) {
 	return value == "true", nil
 }
 
-// checkFilter returns an error for filters that are not supported: on normal forms, which would have to be computed for all
-// concepts, and for an expression on what its normal form would contain.
+// checkFilter returns an error for unsupported filters. A filter on normal forms would compute them for all concepts. For an
+// expression, a filter on attributes, inactive or sufficientlyDefined would require the normal form of the expression.
 func (p *properties) checkFilter(property string, isExpression bool) error {
 	at := slices.IndexFunc(p.list, func(x codesystem.Property) bool { return x.Code == property })
 	isAttribute := at >= fixedProperties && at < fixedProperties+len(p.snapshot.attributes.kinds)

@@ -17,7 +17,7 @@ var releaseFormat = definitions.ReleaseFormat{
 
 func init() { definitions.RegisterReleaseFormat(releaseFormat) }
 
-// content returns what a version of an edition adds to the definitions.
+// content returns the code system of a version of an edition, with its implicit value sets and concept maps.
 func content(s *System) *definitions.ReleaseContent {
 	e := s.snapshot.edition
 	return &definitions.ReleaseContent{

@@ -94,7 +94,8 @@ type loader struct {
 // load reads a release. It reads concepts first. All other files refer to them and are read at the same time.
 func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseContent, error) {
 	l := &loader{release: r, files: make(map[fileKind][]string)}
-	l.descriptions.loader, l.refsets.loader = l, l
+	l.descriptions.loader = l
+	l.refsets = refsetLoader{loader: l, sets: make(map[sctid]*refset), known: make(map[string]codesystem.TextRef)}
 	l.table.Reset()
 	defer func() { l.table.Memory.Release() }()
 	if err := l.plan(); err != nil {
@@ -226,7 +227,7 @@ func (l *loader) concept(f *rf2File, column int) (uint32, error) {
 	return number, nil
 }
 
-// edge is an is-a relationship, and where it is defined.
+// edge is an is-a relationship with its file and line.
 type edge struct {
 	child, parent uint32
 	file          string

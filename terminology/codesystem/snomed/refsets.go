@@ -27,8 +27,8 @@ type column struct {
 	kind byte // c: component, i: integer, s: string, as in the names of files
 }
 
-// textCell marks a cell with a text: of a string column, or of another column if it contains no number, or no concept of the
-// edition.
+// textCell marks a cell with a text. Besides the cells of string columns, these are integers out of range and identifiers that are
+// not concepts of the edition.
 const textCell = 1 << 31
 
 // row returns the cells of a row.
@@ -38,10 +38,7 @@ func (x *refset) row(row int) []uint32 {
 
 // rowsOf returns the rows with a component.
 func (x *refset) rowsOf(component uint32) (from, to int) {
-	from, _ = slices.BinarySearch(x.component, component)
-	for to = from; to < len(x.component) && x.component[to] == component; to++ {
-	}
-	return from, to
+	return findOwner(x.component, component)
 }
 
 // columnIndex returns the index of an additional column, or -1.
@@ -72,9 +69,6 @@ func (l *refsetLoader) read(file string) error {
 	if err != nil {
 		return err
 	}
-	if l.sets == nil {
-		l.sets, l.known = make(map[sctid]*refset), make(map[string]codesystem.TextRef)
-	}
 	columns, indexes := additionalColumns(f, file)
 	var last *refset
 	var lastID sctid
@@ -92,7 +86,7 @@ func (l *refsetLoader) read(file string) error {
 		}
 		number := l.loader.index.find(component)
 		if number == none {
-			if component/10%100%10 == conceptPartition {
+			if component/10%10 == conceptPartition {
 				l.dangling++
 			}
 			return nil // a description, or a concept that the release leaves out
@@ -126,9 +120,6 @@ func additionalColumns(f *rf2File, file string) (columns []column, indexes []int
 
 // addOthers adds language reference sets and the module dependency reference set, without rows.
 func (l *refsetLoader) addOthers() {
-	if l.sets == nil {
-		l.sets = make(map[sctid]*refset)
-	}
 	for _, d := range l.loader.descriptions.rows.dialects {
 		l.set(d.refset, nil)
 	}

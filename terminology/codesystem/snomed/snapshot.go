@@ -22,7 +22,7 @@ type snapshot struct {
 	modules         []uint64   // identifiers of modules
 
 	descriptions descriptions
-	tags         []string // languages of displays and designations, that of the displays first
+	tags         []string // languages of displays and designations; the first one is displayLanguage
 	attributes   attributes
 	refsets      map[sctid]*refset
 	refsetTexts  codesystem.Texts
@@ -46,10 +46,7 @@ func (a *attributes) rowsOf(source uint32) (from, to uint32) { return a.from[sou
 
 // concreteRowsOf returns the rows of concrete values with a source.
 func (a *attributes) concreteRowsOf(source uint32) (from, to int) {
-	from, _ = slices.BinarySearch(a.concreteSource, source)
-	for to = from; to < len(a.concreteSource) && a.concreteSource[to] == source; to++ {
-	}
-	return from, to
+	return findOwner(a.concreteSource, source)
 }
 
 // concept returns the number of a concept, or none.
@@ -68,6 +65,11 @@ func (s *snapshot) code(concept uint32) []byte { return s.table.Code(codesystem.
 func (s *snapshot) term(concept uint32) []byte {
 	_, display, _ := s.table.Concept(codesystem.ConceptAt(concept))
 	return display
+}
+
+// appendReference appends the identifier of a concept and its preferred term.
+func (s *snapshot) appendReference(dst []byte, concept uint32) []byte {
+	return append(append(append(append(dst, s.code(concept)...), '|'), s.term(concept)...), '|')
 }
 
 // refset returns the reference set with an identifier, or nil.
@@ -117,8 +119,8 @@ func (s *snapshot) all() bitset.Set {
 	return set
 }
 
-// climb calls visit once with each of the concepts and with the parents of those for which it returns true. Unlike
-// [table.Table.Above], it needs no set of all concepts.
+// climb calls visit once with each of the concepts. If visit returns true, it continues with the parents of the concept. Unlike
+// [table.Table.Above], it does not allocate a set of all concepts.
 func (s *snapshot) climb(concepts []uint32, visit func(concept uint32) bool) {
 	pending, seen := slices.Clone(concepts), make(map[uint32]bool)
 	for len(pending) > 0 {

@@ -24,8 +24,7 @@ type subsumers struct {
 	set     bitset.Set
 	defined []uint32 // concepts that are not ancestors of a focus concept, but have a definition that the expression satisfies
 
-	// groups are those of the expression and of its focus concepts.
-	groups []attributeGroup
+	groups []attributeGroup // groups of the expression and of its focus concepts
 }
 
 func newSubsumption(s *snapshot, spend func(steps int) error) *subsumption {
@@ -65,7 +64,7 @@ func (x *subsumption) subsumersOf(e *expression) *subsumers {
 		found.set.Union(x.aboveOrSelf(focus))
 		found.groups = append(found.groups, x.snapshot.groupsOf(focus)...)
 	}
-	if _, ok := e.plain(); !ok { // the hierarchy contains all that subsumes a concept
+	if _, ok := e.plain(); !ok { // the hierarchy contains all concepts that subsume a plain concept
 		x.addDefined(found)
 	}
 	return found
@@ -99,7 +98,7 @@ func (x *subsumption) addDefined(found *subsumers) {
 	})
 }
 
-// pair contains what subsumes the type and the value of an attribute.
+// pair contains the concepts that subsume the type of an attribute, and the concepts that subsume its value.
 type pair struct{ kinds, values bitset.Set }
 
 func (x *subsumption) pairsOf(groups []attributeGroup) (pairs []pair) {

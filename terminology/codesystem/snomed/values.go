@@ -188,71 +188,59 @@ func (p *properties) appendAssociations(dst []codesystem.Value, concept uint32, 
 }
 
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with
-// or without terms.
+// or without terms. Attributes are sorted, so that equal definitions have equal texts.
 func (p *properties) normalForm(concept uint32, terms bool) []byte {
-	status := []byte("<<< ")
+	text := []byte("<<< ")
 	if p.snapshot.defined.Has(concept) {
-		status = []byte("=== ")
+		text = []byte("=== ")
 	}
-	return p.appendDefinition(status, concept, func(dst []byte, concept uint32) []byte {
-		if dst = append(dst, p.snapshot.code(concept)...); terms {
-			dst = append(append(append(dst, '|'), p.snapshot.term(concept)...), '|')
-		}
-		return dst
-	})
-}
-
-// appendDefinition appends the proximal primitive supertypes of a concept and its attributes. reference appends a concept.
-func (p *properties) appendDefinition(dst []byte, concept uint32, reference func(dst []byte, concept uint32) []byte) []byte {
+	reference := p.snapshot.appendReference
+	if !terms {
+		reference = func(dst []byte, concept uint32) []byte { return append(dst, p.snapshot.code(concept)...) }
+	}
 	for i, focus := range p.proximalPrimitives(concept) {
 		if i > 0 {
-			dst = append(dst, '+')
+			text = append(text, '+')
 		}
-		dst = reference(dst, focus)
+		text = reference(text, focus)
 	}
-	var ungrouped [][]byte
-	groups := make(map[uint16][][]byte)
-	add := func(group uint16, attribute []byte) {
-		if group == 0 {
-			ungrouped = append(ungrouped, attribute)
+	var single, grouped []string
+	for _, g := range p.snapshot.groupsOf(concept) {
+		if attributes := attributesText(g, reference); g.isGroup {
+			grouped = append(grouped, "{"+attributes+"}")
 		} else {
-			groups[group] = append(groups[group], attribute)
+			single = append(single, attributes)
 		}
 	}
-	a := &p.snapshot.attributes
-	for row, end := a.rowsOf(concept); row < end; row++ {
-		add(a.group[row], reference(append(reference(nil, a.kind[row]), '='), a.destination[row]))
-	}
-	for row, end := a.concreteRowsOf(concept); row < end; row++ {
-		add(a.concreteGroup[row], append(append(reference(nil, a.concreteKind[row]), '='), a.texts.At(a.concreteValue[row])...))
-	}
-	return appendRefinement(dst, ungrouped, groups)
-}
-
-// appendRefinement appends attributes to an expression. They are sorted, so that equal definitions have equal texts.
-func appendRefinement(dst []byte, ungrouped [][]byte, groups map[uint16][][]byte) []byte {
-	var parts []string
-	join := func(attributes [][]byte) string {
-		slices.SortFunc(attributes, bytes.Compare)
-		return string(bytes.Join(attributes, []byte{','}))
-	}
-	for _, group := range groups {
-		parts = append(parts, "{"+join(group)+"}")
-	}
-	slices.Sort(parts)
-	if len(ungrouped) > 0 {
-		parts = append([]string{join(ungrouped)}, parts...)
-	}
+	slices.Sort(single)
+	slices.Sort(grouped)
+	parts := append(single, grouped...)
 	if len(parts) > 0 {
-		dst = append(dst, ':')
+		text = append(text, ':')
 	}
-	return append(dst, strings.Join(parts, ",")...)
+	return append(text, strings.Join(parts, ",")...)
 }
 
-// proximalPrimitives returns the primitive supertypes of a concept that have no other of them as a descendant.
+// attributesText returns the sorted attributes of a group of a concept. reference appends a concept.
+func attributesText(g attributeGroup, reference func(dst []byte, concept uint32) []byte) string {
+	var list []string
+	for _, a := range g.attributes {
+		text := append(reference(nil, a.kind), '=')
+		if a.concrete != nil {
+			text = append(text, a.concrete...)
+		} else {
+			text = reference(text, a.concept)
+		}
+		list = append(list, string(text))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+// proximalPrimitives returns the most specific primitive supertypes of a concept.
 func (p *properties) proximalPrimitives(concept uint32) []uint32 {
 	var found, above []uint32
-	p.snapshot.climb(p.snapshot.table.Parents(concept), func(next uint32) (goOn bool) {
+	p.snapshot.climb(p.snapshot.table.Parents(concept), func(next uint32) bool {
 		if p.snapshot.defined.Has(next) {
 			return true
 		}
