@@ -291,7 +291,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrors checks that a hostile, foreign or truncated file is an error that names the file and line.
+// TestErrors checks that a hostile, foreign or truncated file is rejected with an error that names the file and line.
 func TestErrors(t *testing.T) {
 	concepts, relationships := "sct2_Concept_Snapshot_INT_20260801.txt", "sct2_Relationship_Snapshot_INT_20260801.txt"
 	descriptions := "sct2_Description_Snapshot-en_INT_20260801.txt"
@@ -348,7 +348,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles checks that changed bytes are either an error or yield a system that can be read.
+// TestDamagedFiles checks that a release with damaged bytes is either rejected or readable.
 func TestDamagedFiles(t *testing.T) {
 	folder := folderOf(t, snomedtest.Edition{Concepts: 24, Swedish: true})
 	var files []string
