@@ -138,7 +138,7 @@ func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Descripti
 			ID: d.id[row], Term: c.snapshot.table.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: uint64(descriptionTypes[d.flags[row]&typeMask]),
 			Module: c.snapshot.modules[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
 		}
-		for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
+		for _, value := range d.acceptabilities(row) {
 			dialect := ecl.Dialect{Refset: uint64(d.dialects[value&^isPreferred].refset), Acceptability: uint64(acceptableValue)}
 			if value&isPreferred != 0 {
 				dialect.Acceptability = uint64(preferred)

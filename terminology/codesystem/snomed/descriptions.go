@@ -231,9 +231,14 @@ func (d *descriptions) rows(concept uint32) (from, to uint32) {
 	return d.from[concept], d.from[concept+1]
 }
 
+// acceptabilities returns the dialects of the description in a row.
+func (d *descriptions) acceptabilities(row uint32) []acceptability {
+	return d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]]
+}
+
 // isPreferredIn reports whether the description in a row is preferred in a dialect.
 func (d *descriptions) isPreferredIn(row uint32, dialect int) bool {
-	return slices.Contains(d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]], acceptability(dialect)|isPreferred)
+	return slices.Contains(d.acceptabilities(row), acceptability(dialect)|isPreferred)
 }
 
 // displayRow returns the row of the preferred term of a concept in the first of the dialects with a preferred term, or else of its
@@ -288,7 +293,7 @@ func privateTag(refset sctid) string {
 // dialect. The description must not be the display.
 func (d *descriptions) tagOf(row uint32) string {
 	language, tag, count := d.language[row], "", 0
-	for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
+	for _, value := range d.acceptabilities(row) {
 		if value&isPreferred != 0 && d.flags[row] == isSynonym {
 			tag = cmp.Or(tag, d.dialects[value&^isPreferred].tag)
 			count++

@@ -3,6 +3,7 @@ package snomed
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
@@ -46,6 +47,54 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 		return set, true, err
 	}
 	return nil, false, s.properties.checkFilter(property, false)
+}
+
+// MatchesFilter implements [codesystem.FilterEvaluator] for expressions.
+func (s *System) MatchesFilter(c codesystem.Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
+	e, ok := s.snapshot.expressionOf(c)
+	if !ok {
+		return false, true, nil // an invalid expression matches nothing
+	}
+	switch {
+	case (property == propertyConstraint || property == propertyExpression) && op == "=":
+		matches, err = s.constraints.satisfies(e, value, spend)
+		return matches, true, err
+	case property == propertyExpressions && op == "=":
+		matches, err = readBoolean(property, op, value)
+		return matches, true, err
+	case property == propertyRefset && op == "exists":
+		matches, err = readBoolean(property, op, value)
+		return !matches && err == nil, true, err
+	case property == "parent", property == "child", op == "child-of", op == "descendent-leaf":
+		return false, true, nil
+	case (op == "in" || op == "not-in") && s.snapshot.refset(value) != nil:
+		return op == "not-in", true, nil
+	case op == "is-a", op == "descendent-of", op == "is-not-a", op == "generalizes":
+		return s.snapshot.hasRelation(e, op, value, spend)
+	case property == "inactive" && op == "=":
+		return strconv.FormatBool(s.snapshot.inactiveFocus(e) != none) == value, true, nil
+	}
+	return false, false, s.properties.checkFilter(property, true)
+}
+
+// hasRelation reports whether an expression has a hierarchical relation to a concept or to another expression. ok is false if
+// value is neither.
+func (s *snapshot) hasRelation(e *expression, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
+	c, ok := s.locate([]byte(value))
+	if !ok {
+		return false, false, nil
+	}
+	other, _ := s.expressionOf(c)
+	x := newSubsumption(s, spend)
+	switch op {
+	case "generalizes":
+		matches = x.subsumes(e, other)
+	case "descendent-of": // an expression is below a concept that is equivalent to it
+		matches = x.subsumes(other, e) && (c.Code == nil || !x.subsumes(e, other))
+	default:
+		matches = x.subsumes(other, e) != (op == "is-not-a")
+	}
+	return matches && x.err == nil, true, x.err
 }
 
 // readBoolean reads the value of a filter that is true or false.

@@ -1,6 +1,7 @@
 package snomed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if l.index.find(rootConcept) == none {
 		return nil, fmt.Errorf("%s: no root concept %d; an extension must be combined with the edition that it extends", l.files[conceptFile][0], rootConcept)
 	}
-	g, _ := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	g.Go(func() error { return l.descriptions.read() })
 	g.Go(func() error {
@@ -340,7 +341,7 @@ func (l *loader) sortConcepts() (order []uint32, err error) {
 			order = append(order, concept)
 		}
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return l.compareTopLevel(a, b) })
+	slices.SortFunc(order, l.compareTopLevel)
 	for i := 0; i < len(order); i++ {
 		for _, row := range children[from[order[i]]:from[order[i]+1]] {
 			child := l.isA[row].child
@@ -367,10 +368,7 @@ func (l *loader) compareTopLevel(a, b uint32) int {
 		}
 		return uint64(l.index.ids[concept]) | 1<<63
 	}
-	if rank(a) < rank(b) {
-		return -1
-	}
-	return 1
+	return cmp.Compare(rank(a), rank(b))
 }
 
 // dependency is an active row of the module dependency reference set.

@@ -189,18 +189,12 @@ func parseDate(text []byte) (date, bool) {
 	if len(text) != 8 {
 		return 0, false
 	}
-	n := 0
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	year, month, day := n/10000-minYear, n/100%100, n%100
-	if year < 0 || year > 127 || month < 1 || month > 12 || day < 1 || day > 31 {
+	n, ok := parseNumber(text, 100_000_000)
+	year, month, day := int(n/10000)-minYear, n/100%100, n%100
+	if !ok || year < 0 || year > 127 || month < 1 || month > 12 || day < 1 || day > 31 {
 		return 0, false
 	}
-	return date(year<<9 | month<<5 | day), true
+	return date(uint32(year)<<9 | month<<5 | day), true
 }
 
 // String returns the date in the format of RF2.
