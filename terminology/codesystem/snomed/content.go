@@ -6,9 +6,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// eclContent implements [ecl.Content] for a system. It contains what the evaluator reads most in the form that it needs.
+// eclContent implements [ecl.Content] for a system. It contains frequently read data in the form that the evaluator needs.
 type eclContent struct {
-	*System
+	snapshot      *snapshot
 	relationships ecl.Relationships
 	concrete      ecl.ConcreteValues
 	refsetNumbers []uint32           // concepts that are reference sets, in ascending order
@@ -23,22 +23,22 @@ const (
 	acceptableValue sctid = 900000000000549004
 )
 
-func newECLContent(s *System) *eclContent {
+func newECLContent(s *snapshot) *eclContent {
 	a := &s.attributes
 	c := &eclContent{
-		System: s, byNumber: make(map[uint32]*refset), withDefinition: bitset.New(s.Len()),
+		snapshot: s, byNumber: make(map[uint32]*refset), withDefinition: bitset.New(s.table.Len()),
 		relationships: ecl.Relationships{From: a.from, Source: a.source, Type: a.kind, Destination: a.destination, Group: a.group, To: a.to, ByDestination: a.byDestination},
 		concrete: ecl.ConcreteValues{Source: a.concreteSource, Type: a.concreteKind, Group: a.concreteGroup, Value: func(row int) []byte {
 			return a.texts.At(a.concreteValue[row])
 		}},
 	}
-	for concept := range uint32(s.Len()) {
-		if s.Definition(codesystem.ConceptAt(concept)) != nil {
+	for concept := range uint32(s.table.Len()) {
+		if s.table.Definition(codesystem.ConceptAt(concept)) != nil {
 			c.withDefinition.Add(concept)
 		}
 	}
 	s.withRefsets().Each(func(concept uint32) {
-		if x := s.refset(string(s.code(concept))); len(x.component) > 0 {
+		if x := s.refsets[sctid(c.ID(concept))]; len(x.component) > 0 {
 			c.refsetNumbers = append(c.refsetNumbers, concept)
 			c.byNumber[concept] = x
 		}
@@ -46,19 +46,23 @@ func newECLContent(s *System) *eclContent {
 	return c
 }
 
-// Number and the following methods implement [ecl.Content].
+// Len and the following methods implement [ecl.Content].
+func (c *eclContent) Len() int                         { return c.snapshot.table.Len() }
+func (c *eclContent) Parents(concept uint32) []uint32  { return c.snapshot.table.Parents(concept) }
+func (c *eclContent) Children(concept uint32) []uint32 { return c.snapshot.table.Children(concept) }
+
 func (c *eclContent) Number(id uint64) (concept uint32, ok bool) {
-	concept = c.concept(sctid(id))
+	concept = c.snapshot.concept(sctid(id))
 	return concept, concept != none
 }
 
 func (c *eclContent) ID(concept uint32) uint64 {
-	id, _ := parseSCTID(c.code(concept))
+	id, _ := parseSCTID(c.snapshot.code(concept))
 	return uint64(id)
 }
 
 func (c *eclContent) AlternateIdentifier(string, string) (concept uint32, ok bool) { return 0, false }
-func (c *eclContent) Active() bitset.Set                                           { return c.active }
+func (c *eclContent) Active() bitset.Set                                           { return c.snapshot.active }
 func (c *eclContent) Relationships() *ecl.Relationships                            { return &c.relationships }
 func (c *eclContent) ConcreteValues() *ecl.ConcreteValues                          { return &c.concrete }
 func (c *eclContent) Refsets() []uint32                                            { return c.refsetNumbers }
@@ -93,10 +97,10 @@ func (c *eclContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
 	}
 	m := ecl.Member{Fields: make([][]byte, len(x.columns))}
 	for row := range x.component {
-		m.Component, m.Module = x.component[row], c.modules[x.module[row]]
+		m.Component, m.Module = x.component[row], c.snapshot.modules[x.module[row]]
 		m.EffectiveTime, m.Active = x.effective[row].number(), x.active[row]
 		for i, cell := range x.row(row) {
-			m.Fields[i] = c.cellText(cell, x.columns[i].kind)
+			m.Fields[i] = c.snapshot.cellText(cell, x.columns[i].kind)
 		}
 		if !visit(&m) {
 			return
@@ -127,14 +131,14 @@ func (c *eclContent) Associations(refset uint32) (components, targets []uint32) 
 }
 
 func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Description) bool) {
-	d := &c.descriptions
+	d := &c.snapshot.descriptions
 	var x ecl.Description
 	for row, end := d.rows(concept); row < end; row++ {
 		x = ecl.Description{
-			ID: d.id[row], Term: c.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: uint64(descriptionTypes[d.flags[row]&typeMask]),
-			Module: c.modules[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
+			ID: d.id[row], Term: c.snapshot.table.TextAt(d.term[row]), Language: d.languages[d.language[row]], Type: uint64(descriptionTypes[d.flags[row]&typeMask]),
+			Module: c.snapshot.modules[d.module[row]], EffectiveTime: d.effective[row].number(), Active: d.flags[row]&isInactive == 0, Dialects: x.Dialects[:0],
 		}
-		for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
+		for _, value := range d.acceptabilities(row) {
 			dialect := ecl.Dialect{Refset: uint64(d.dialects[value&^isPreferred].refset), Acceptability: uint64(acceptableValue)}
 			if value&isPreferred != 0 {
 				dialect.Acceptability = uint64(preferred)
@@ -148,20 +152,20 @@ func (c *eclContent) EachDescription(concept uint32, visit func(d *ecl.Descripti
 }
 
 func (c *eclContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
-	found := c.SearchIndex("").WithWords(words)
+	found := c.snapshot.table.SearchIndex("").WithWords(words)
 	found.Union(c.withDefinition) // definitions are not in the index
 	return found, true, spend((1 + len(words)) * c.Len() / 64)
 }
 
 func (c *eclContent) Metadata(concept uint32) ecl.Metadata {
-	m := ecl.Metadata{Module: c.modules[c.module[concept]], DefinitionStatus: uint64(primitiveStatus), EffectiveTime: c.effective[concept].number()}
-	if c.defined.Has(concept) {
+	m := ecl.Metadata{Module: c.snapshot.modules[c.snapshot.module[concept]], DefinitionStatus: uint64(primitiveStatus), EffectiveTime: c.snapshot.effective[concept].number()}
+	if c.snapshot.defined.Has(concept) {
 		m.DefinitionStatus = uint64(fullyDefined)
 	}
 	return m
 }
 
-// number returns the date as a number such as 20260801, or 0 if there is none.
+// number returns the date as a number such as 20260801, or 0 for an empty date.
 func (d date) number() uint32 {
 	if d == 0 {
 		return 0

@@ -27,7 +27,7 @@ type descriptions struct {
 	dialects  []dialect
 }
 
-// descriptionFlags contains the type of a description and whether it is inactive. Rows of a concept are sorted by them.
+// descriptionFlags contains the type of a description and whether it is inactive. It sorts the rows of a concept.
 type descriptionFlags uint8
 
 // The type is in the lowest two bits.
@@ -54,7 +54,7 @@ type dialect struct {
 
 // descriptionLoader reads descriptions and language reference sets.
 type descriptionLoader struct {
-	*loader
+	loader   *loader
 	rows     descriptions // in the order of the files
 	rowIndex idIndex      // numbers of rows
 	owner    []uint32     // concepts of rows, in the order of the files
@@ -70,38 +70,31 @@ type acceptedRow struct {
 
 func (d *descriptionLoader) read() error {
 	var size int64
-	for _, file := range d.files[descriptionFile] {
-		bytes, err := d.release.Size(file)
+	for _, file := range d.loader.files[descriptionFile] {
+		bytes, err := d.loader.release.Size(file)
 		if err != nil {
 			return err
 		}
 		size += bytes
 	}
-	d.table.Reserve(size)
-	if err := d.readAll(descriptionFile, d.readDescriptions); err != nil {
+	d.loader.table.Reserve(size)
+	if err := d.loader.readAll(descriptionFile, d.readDescriptions); err != nil {
 		return err
 	}
-	return d.readAll(languageFile, d.readLanguages)
+	return d.loader.readAll(languageFile, d.readLanguages)
 }
 
 func (d *descriptionLoader) readDescriptions(file string) error {
-	f, at, err := openRF2(d.release, file, "id", "effectiveTime", "active", "moduleId", "conceptId", "languageCode", "typeId", "term")
+	f, at, err := openRF2(d.loader.release, file, "id", "effectiveTime", "active", "moduleId", "conceptId", "languageCode", "typeId", "term")
 	if err != nil {
 		return err
 	}
 	return f.each(func() error {
-		id, err := f.sctid(at[0])
+		effective, active, module, err := d.loader.addComponent(f, at, "description", &d.rowIndex)
 		if err != nil {
 			return err
 		}
-		if !d.rowIndex.add(id) {
-			return f.errorf("description %d occurs twice", id)
-		}
-		effective, active, module, err := d.status(f, at[1:])
-		if err != nil {
-			return err
-		}
-		owner, err := d.concept(f, at[4])
+		owner, err := d.loader.concept(f, at[4])
 		if err != nil {
 			return err
 		}
@@ -115,7 +108,7 @@ func (d *descriptionLoader) readDescriptions(file string) error {
 		language, err := d.languageIndex(f, f.fields[at[5]])
 		r := &d.rows
 		d.owner = append(d.owner, owner)
-		r.term, r.flags, r.language = append(r.term, d.table.AddText(f.fields[at[7]])), append(r.flags, flags), append(r.language, language)
+		r.term, r.flags, r.language = append(r.term, d.loader.table.AddText(f.fields[at[7]])), append(r.flags, flags), append(r.language, language)
 		r.module, r.effective = append(r.module, module), append(r.effective, effective)
 		return err
 	})
@@ -129,7 +122,7 @@ func descriptionType(f *rf2File, column int) (descriptionFlags, error) {
 	if flag := slices.Index(descriptionTypes[:], id); flag >= 0 || err != nil {
 		return descriptionFlags(max(0, flag)), err
 	}
-	return 0, f.errorf("typeId %d is no type of a description", id)
+	return 0, f.errorf("typeId %d is not a description type", id)
 }
 
 func (d *descriptionLoader) languageIndex(f *rf2File, language []byte) (uint8, error) {
@@ -146,7 +139,7 @@ func (d *descriptionLoader) languageIndex(f *rf2File, language []byte) (uint8, e
 }
 
 func (d *descriptionLoader) readLanguages(file string) error {
-	f, at, err := openRF2(d.release, file, "active", "refsetId", "referencedComponentId", "acceptabilityId")
+	f, at, err := openRF2(d.loader.release, file, "active", "refsetId", "referencedComponentId", "acceptabilityId")
 	if err != nil {
 		return err
 	}
@@ -238,13 +231,18 @@ func (d *descriptions) rows(concept uint32) (from, to uint32) {
 	return d.from[concept], d.from[concept+1]
 }
 
-// isPreferredIn reports whether the description in a row is preferred in a dialect.
-func (d *descriptions) isPreferredIn(row uint32, dialect int) bool {
-	return slices.Contains(d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]], acceptability(dialect)|isPreferred)
+// acceptabilities returns the dialects of the description in a row.
+func (d *descriptions) acceptabilities(row uint32) []acceptability {
+	return d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]]
 }
 
-// displayRow returns the row of the preferred term of a concept: that of the first dialect that has one, or else the first
-// active description. It returns none if the concept has no active description.
+// isPreferredIn reports whether the description in a row is preferred in a dialect.
+func (d *descriptions) isPreferredIn(row uint32, dialect int) bool {
+	return slices.Contains(d.acceptabilities(row), acceptability(dialect)|isPreferred)
+}
+
+// displayRow returns the row of the preferred term of a concept in the first of the dialects with a preferred term, or else of its
+// first active description. It returns none if the concept has no active description.
 func (d *descriptions) displayRow(concept uint32, dialects []int) uint32 {
 	from, to := d.rows(concept)
 	for _, dialect := range dialects {
@@ -291,11 +289,11 @@ func privateTag(refset sctid) string {
 	return tag
 }
 
-// tagOf returns the language tag of a description: its language, or a dialect if it is preferred only there. It must not be the
-// display, which is preferred in the language.
+// tagOf returns the language tag of a description: the language, or the dialect if the description is preferred only in that
+// dialect. The description must not be the display.
 func (d *descriptions) tagOf(row uint32) string {
 	language, tag, count := d.language[row], "", 0
-	for _, value := range d.acceptability[d.acceptableFrom[row]:d.acceptableFrom[row+1]] {
+	for _, value := range d.acceptabilities(row) {
 		if value&isPreferred != 0 && d.flags[row] == isSynonym {
 			tag = cmp.Or(tag, d.dialects[value&^isPreferred].tag)
 			count++
@@ -317,8 +315,8 @@ func (d *descriptions) dialectCount(language uint8) (count int) {
 	return count
 }
 
-// defaultDialects returns the English dialects in which displays are sought: those of national reference sets, which isNational
-// recognizes, and those of the International Edition.
+// defaultDialects returns the English dialects for displays, in order of precedence: national reference sets, according to
+// isNational, precede the reference sets of the International Edition.
 func (d *descriptions) defaultDialects(isNational func(refset sctid) bool) []int {
 	var list []int
 	for i, x := range d.dialects {

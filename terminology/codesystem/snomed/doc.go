@@ -8,15 +8,16 @@
 //	edition.go        edition and version
 //	ids.go            numbers of identifiers, and sorting by number
 //
-//	system.go         System: a version of an edition
+//	system.go         System: a version of an edition as a code system
+//	snapshot.go       the components of a version of an edition
 //	values.go         properties for $lookup and filters
-//	filters.go        filters on reference sets and expression constraints
+//	filters.go        filters on reference sets, expression constraints and expressions
 //	ecl.go            evaluation of expression constraints; content.go is the content that package ecl reads
-//	expression.go     post-coordinated expressions; subsumption.go compares them by definition; expressioncontent.go tests them
-//	                  against constraints
+//	expression.go     post-coordinated expressions; subsumption.go compares them by definition; expressioncontent.go is
+//	                  the content that constraints on an expression read
 //	implied.go        registration; implicit value sets
 //	maps.go           implicit concept maps
 //
-// Concepts have numbers, with parents before children. A [System] consists of a table with codes, terms, hierarchy and search
-// index, like any other code system, and of arrays by number for what only SNOMED CT has.
+// Concepts have numbers, with parents before children. A [System] is a table with codes, terms, hierarchy and search index,
+// like other code systems. Arrays by number contain the data that only SNOMED CT has.
 package snomed

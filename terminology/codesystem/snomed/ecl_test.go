@@ -13,7 +13,7 @@ import (
 // TestFindWords checks that the search index finds each concept by the beginnings of the words of its texts.
 func TestFindWords(t *testing.T) {
 	s := systemOf(t, synthetic)
-	c := newECLContent(s)
+	c := newECLContent(s.snapshot)
 	free := func(int) error { return nil }
 	for concept := uint32(0); concept < uint32(s.Len()); concept += 7 {
 		for _, text := range s.AppendTexts(nil, codesystem.ConceptAt(concept)) {
@@ -54,7 +54,7 @@ func TestConstraints(t *testing.T) {
 	} {
 		set, ok, err := s.EvaluateFilter("constraint", "=", test.constraint, func(int) error { return nil })
 		var got []string
-		set.Each(func(concept uint32) { got = append(got, string(s.code(concept))) })
+		set.Each(func(concept uint32) { got = append(got, string(s.snapshot.code(concept))) })
 		slices.Sort(got)
 		slices.Sort(test.want)
 		if !ok || err != nil || !slices.Equal(got, test.want) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -82,3 +83,23 @@ func (e edition) uri() string {
 
 // versionURI returns the URI of the version of the edition.
 func (e edition) versionURI() string { return e.uri() + "/version/" + e.date.String() }
+
+// name returns the name of the edition for messages. HL7's tests expect "International Edition" for unpublished releases.
+func (e edition) name() string {
+	if e.module == coreModule || e.unpublished {
+		return "International Edition"
+	}
+	return "edition " + strconv.FormatUint(uint64(e.module), 10)
+}
+
+// versionOf returns the version to which a URL of the edition refers: "" for the code system, or the URI of the edition or
+// version. ok is false for other URLs.
+func (e edition) versionOf(base string) (version string, ok bool) {
+	switch base {
+	case URL:
+		return "", true
+	case e.uri(), e.versionURI():
+		return base, true
+	}
+	return "", false
+}

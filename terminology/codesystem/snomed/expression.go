@@ -54,15 +54,15 @@ const (
 
 // expressionParser parses an expression of concepts of a system. The messages of its errors are those of HL7's test cases.
 type expressionParser struct {
-	system *System
-	text   []byte
-	at     int
-	depth  int
+	snapshot *snapshot
+	text     []byte
+	at       int
+	depth    int
 }
 
 // parseExpression parses an expression.
-func (s *System) parseExpression(text []byte) (*expression, error) {
-	p := &expressionParser{system: s, text: text}
+func (s *snapshot) parseExpression(text []byte) (*expression, error) {
+	p := &expressionParser{snapshot: s, text: text}
 	if len(text) > maxExpression {
 		return nil, fmt.Errorf("longer than %d bytes", maxExpression)
 	}
@@ -84,7 +84,7 @@ func (p *expressionParser) skipSpace() {
 	}
 }
 
-// skip skips a token and reports whether it is next.
+// skip skips a token if it is next. It returns false for other text.
 func (p *expressionParser) skip(token string) bool {
 	p.skipSpace()
 	found := bytes.HasPrefix(p.text[p.at:], []byte(token))
@@ -180,16 +180,16 @@ func (p *expressionParser) attribute() (a attributeValue, err error) {
 
 // checkAttribute returns an error unless a concept is an attribute type.
 func (p *expressionParser) checkAttribute(kind uint32) error {
-	above, err := p.system.Above(kind, func(int) error { return nil })
+	above, err := p.snapshot.table.Above(kind, func(int) error { return nil })
 	if err != nil {
 		return err
 	}
 	for _, id := range []sctid{conceptModelAttribute, linkageConcept} {
-		if general := p.system.concept(id); general != none && above.Has(general) {
+		if general := p.snapshot.concept(id); general != none && above.Has(general) {
 			return nil
 		}
 	}
-	return fmt.Errorf("Concept %s is not valid in this context (must be a descendent of one of %d,%d)", p.system.code(kind), conceptModelAttribute, linkageConcept)
+	return fmt.Errorf("Concept %s is not valid in this context (must be a descendent of one of %d,%d)", p.snapshot.code(kind), conceptModelAttribute, linkageConcept)
 }
 
 func (p *expressionParser) concreteValue() ([]byte, error) {
@@ -218,7 +218,7 @@ func (p *expressionParser) concept() (uint32, error) {
 		return none, p.expected("Concept")
 	}
 	code := p.text[start:p.at]
-	c, ok := p.system.Table.Locate(code)
+	c, ok := p.snapshot.table.Locate(code)
 	if !ok {
 		return none, fmt.Errorf("Concept %s not found", code)
 	}
@@ -233,16 +233,13 @@ func (p *expressionParser) concept() (uint32, error) {
 }
 
 // appendExpression appends an expression with preferred terms.
-func (s *System) appendExpression(dst []byte, e *expression) []byte {
-	concept := func(number uint32) {
-		dst = append(append(append(append(dst, s.code(number)...), '|'), s.term(number)...), '|')
-	}
+func (s *snapshot) appendExpression(dst []byte, e *expression) []byte {
 	dst = append(dst, e.prefix...)
 	for i, focus := range e.focus {
 		if i > 0 {
 			dst = append(dst, '+')
 		}
-		concept(focus)
+		dst = s.appendReference(dst, focus)
 	}
 	for i, g := range e.groups {
 		dst = append(dst, ":,"[min(i, 1)])
@@ -253,15 +250,14 @@ func (s *System) appendExpression(dst []byte, e *expression) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			concept(a.kind)
-			dst = append(dst, '=')
+			dst = append(s.appendReference(dst, a.kind), '=')
 			switch {
 			case a.nested != nil:
 				dst = append(s.appendExpression(append(dst, '('), a.nested), ')')
 			case a.concrete != nil:
 				dst = append(dst, a.concrete...)
 			default:
-				concept(a.concept)
+				dst = s.appendReference(dst, a.concept)
 			}
 		}
 		if g.isGroup {
@@ -271,9 +267,9 @@ func (s *System) appendExpression(dst []byte, e *expression) []byte {
 	return dst
 }
 
-// Locate returns the concept with an identifier, or the concept of an expression. An identifier with a term is the concept.
-func (s *System) Locate(code []byte) (c codesystem.Concept, ok bool) {
-	if c, ok = s.Table.Locate(code); ok || !isExpression(code) {
+// locate returns the concept with an identifier, or the concept of an expression. An identifier with a term is the concept.
+func (s *snapshot) locate(code []byte) (c codesystem.Concept, ok bool) {
+	if c, ok = s.table.Locate(code); ok || !isExpression(code) {
 		return c, ok
 	}
 	e, err := s.parseExpression(code)
@@ -287,7 +283,7 @@ func (s *System) Locate(code []byte) (c codesystem.Concept, ok bool) {
 }
 
 // expressionOf returns a concept as an expression. ok is false if its code is not valid.
-func (s *System) expressionOf(c codesystem.Concept) (e *expression, ok bool) {
+func (s *snapshot) expressionOf(c codesystem.Concept) (e *expression, ok bool) {
 	if c.Code == nil {
 		return &expression{focus: []uint32{c.Number}}, true
 	}
@@ -296,7 +292,7 @@ func (s *System) expressionOf(c codesystem.Concept) (e *expression, ok bool) {
 }
 
 // inactiveFocus returns the first inactive focus concept of an expression, or none.
-func (s *System) inactiveFocus(e *expression) uint32 {
+func (s *snapshot) inactiveFocus(e *expression) uint32 {
 	for _, focus := range e.focus {
 		if !s.active.Has(focus) {
 			return focus
@@ -308,9 +304,12 @@ func (s *System) inactiveFocus(e *expression) uint32 {
 // isExpression reports whether a code contains characters of the grammar.
 func isExpression(code []byte) bool { return bytes.ContainsAny(code, ":+=|<") }
 
+// Locate returns the concept with an identifier, or the concept of an expression.
+func (s *System) Locate(code []byte) (codesystem.Concept, bool) { return s.snapshot.locate(code) }
+
 // InvalidReason implements [codesystem.CodeExplainer].
 func (s *System) InvalidReason(code []byte) string {
-	if _, err := s.parseExpression(code); err != nil {
+	if _, err := s.snapshot.parseExpression(code); err != nil {
 		return "Not a valid expression: " + err.Error()
 	}
 	return ""
@@ -330,14 +329,14 @@ func (s *System) Concept(c codesystem.Concept) (code, display []byte, flags code
 	if c.Code == nil {
 		return s.Table.Concept(c)
 	}
-	e, ok := s.expressionOf(c)
+	e, ok := s.snapshot.expressionOf(c)
 	if !ok {
 		return c.Code, nil, 0
 	}
-	if focus := s.inactiveFocus(e); focus != none {
+	if focus := s.snapshot.inactiveFocus(e); focus != none {
 		_, _, flags = s.Table.Concept(codesystem.ConceptAt(focus))
 	}
-	return c.Code, s.appendExpression(nil, e), flags & codesystem.ReportedFlags
+	return c.Code, s.snapshot.appendExpression(nil, e), flags & codesystem.ReportedFlags
 }
 
 // AppendTexts appends the texts of a concept, or the display of an expression.
@@ -362,9 +361,9 @@ func (s *System) Status(c codesystem.Concept) string {
 	if c.Code == nil {
 		return s.Table.Status(c)
 	}
-	e, ok := s.expressionOf(c)
-	if !ok || s.inactiveFocus(e) == none {
+	e, ok := s.snapshot.expressionOf(c)
+	if !ok || s.snapshot.inactiveFocus(e) == none {
 		return ""
 	}
-	return s.Table.Status(codesystem.ConceptAt(s.inactiveFocus(e)))
+	return s.Table.Status(codesystem.ConceptAt(s.snapshot.inactiveFocus(e)))
 }

@@ -13,7 +13,7 @@ import (
 func TestExpressions(t *testing.T) {
 	s := systemOf(t, snomedtest.Edition{Concepts: 100})
 	site, focus, other := snomedtest.FindingSite, snomedtest.Concept(2), snomedtest.Concept(3)
-	term := func(code string) string { return code + "|" + string(s.term(s.number(t, code))) + "|" }
+	term := func(code string) string { return code + "|" + string(s.snapshot.term(s.number(t, code))) + "|" }
 	for text, want := range map[string]string{
 		focus + ":" + site + "=" + other:                                          term(focus) + ":" + term(site) + "=" + term(other),
 		focus + " |wrong| : { " + site + " = " + other + " } ":                    term(focus) + ":{" + term(site) + "=" + term(other) + "}",
@@ -58,13 +58,13 @@ func FuzzExpression(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		e, err := s.parseExpression([]byte(text))
+		e, err := s.snapshot.parseExpression([]byte(text))
 		if err != nil {
 			return
 		}
-		formatted := s.appendExpression(nil, e)
-		again, err := s.parseExpression(formatted)
-		if len(formatted) <= maxExpression && (err != nil || string(s.appendExpression(nil, again)) != string(formatted)) {
+		formatted := s.snapshot.appendExpression(nil, e)
+		again, err := s.snapshot.parseExpression(formatted)
+		if len(formatted) <= maxExpression && (err != nil || string(s.snapshot.appendExpression(nil, again)) != string(formatted)) {
 			t.Errorf("%q: %s: %v", text, formatted, err)
 		}
 	})
@@ -74,7 +74,7 @@ func FuzzExpression(f *testing.F) {
 func TestExpressionFilters(t *testing.T) {
 	s := systemOf(t, snomedtest.Edition{Concepts: 200})
 	site, focus, value := snomedtest.FindingSite, snomedtest.Concept(50), snomedtest.Concept(3)
-	parent := string(s.code(s.Parents(s.number(t, focus))[0]))
+	parent := string(s.snapshot.code(s.Parents(s.number(t, focus))[0]))
 	c, ok := s.Locate([]byte(focus + ":{" + site + "=" + value + "}"))
 	if !ok {
 		t.Fatal("the expression is invalid")
@@ -216,12 +216,12 @@ func TestSubsumption(t *testing.T) {
 		{"<<< " + parent, "<<< " + parent + "|x|", true, true},
 		{"<<< " + parent, parent, false, true},
 	} {
-		a, err1 := s.parseExpression([]byte(test.a))
-		b, err2 := s.parseExpression([]byte(test.b))
+		a, err1 := s.snapshot.parseExpression([]byte(test.a))
+		b, err2 := s.snapshot.parseExpression([]byte(test.b))
 		if err1 != nil || err2 != nil {
 			t.Fatal(test, err1, err2)
 		}
-		x := newSubsumption(s, func(int) error { return nil })
+		x := newSubsumption(s.snapshot, func(int) error { return nil })
 		if down, up := x.subsumes(a, b), x.subsumes(b, a); down != test.down || up != test.up || x.err != nil {
 			t.Errorf("%s and %s: got %v, %v", test.a, test.b, down, up)
 		}
@@ -261,25 +261,25 @@ func TestExpressionSubsumption(t *testing.T) {
 	s := systemOf(t, synthetic)
 	free, tested := func(int) error { return nil }, 0
 	for concept := range uint32(s.Len()) {
-		from, to := s.attributes.rowsOf(concept)
-		if !s.defined.Has(concept) || from == to || len(s.proximalPrimitives(concept)) == 0 {
+		from, to := s.snapshot.attributes.rowsOf(concept)
+		if !s.snapshot.defined.Has(concept) || from == to || len(s.properties.proximalPrimitives(concept)) == 0 {
 			continue
 		}
-		_, definition, _ := strings.Cut(string(s.normalForm(concept, false)), "=== ")
-		e, err := s.parseExpression([]byte(definition))
+		_, definition, _ := strings.Cut(string(s.properties.normalForm(concept, false)), "=== ")
+		e, err := s.snapshot.parseExpression([]byte(definition))
 		if err != nil {
 			t.Fatalf("%s: %v", definition, err)
 		}
-		plain, x := &expression{focus: []uint32{concept}}, newSubsumption(s, free)
+		plain, x := &expression{focus: []uint32{concept}}, newSubsumption(s.snapshot, free)
 		if !x.subsumes(plain, e) || x.err != nil {
-			t.Errorf("%s does not subsume %s: %v", s.code(concept), definition, x.err)
+			t.Errorf("%s does not subsume %s: %v", s.snapshot.code(concept), definition, x.err)
 		}
-		if got, err := s.satisfies(e, "< "+string(s.code(concept)), free); !got || err != nil {
-			t.Errorf("%s is not below %s: %v", definition, s.code(concept), err)
+		if got, err := s.constraints.satisfies(e, "< "+string(s.snapshot.code(concept)), free); !got || err != nil {
+			t.Errorf("%s is not below %s: %v", definition, s.snapshot.code(concept), err)
 		}
 		e.groups = nil
-		if x = newSubsumption(s, free); len(x.subsumersOf(e).groups) == 0 && x.subsumes(plain, e) {
-			t.Errorf("%s subsumes %v", s.code(concept), e.focus)
+		if x = newSubsumption(s.snapshot, free); len(x.subsumersOf(e).groups) == 0 && x.subsumes(plain, e) {
+			t.Errorf("%s subsumes %v", s.snapshot.code(concept), e.focus)
 		}
 		tested++
 	}

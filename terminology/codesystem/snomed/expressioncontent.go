@@ -2,25 +2,24 @@ package snomed
 
 import (
 	"slices"
-	"strconv"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// expressionContent is the content of an edition with an expression and its nested expressions as additional concepts. An
-// expression is a child of another additional concept, which is a child of the focus concepts and of the defined concepts that
-// subsume the expression: as in HL7's tests, an expression is a descendant of its focus concepts, but not a child.
+// expressionContent is the content of an edition with an expression and its nested expressions as additional concepts. The
+// parent of each expression is an intermediate concept. The parents of the intermediate concept are the focus concepts and the
+// defined concepts that subsume the expression. HL7's tests expect an expression to be a descendant, but not a child, of its focus
+// concepts.
 type expressionContent struct {
-	*eclContent
+	edition       *eclContent
 	first         uint32                 // number of the first additional concept
-	parents       [][]uint32             // parents of the concepts first, first+2 and so on, which are those of expressions
-	children      map[uint32][]uint32    // by concept of the edition: children among them
+	parents       [][]uint32             // parents of the intermediate concepts first, first+2, ...
+	children      map[uint32][]uint32    // intermediate children by concept of the edition
 	numbers       map[*expression]uint32 // numbers of expressions
 	relationships ecl.Relationships
 	concrete      ecl.ConcreteValues
-	values        [][]byte // those of the additional rows of concrete
+	values        [][]byte // values of the additional rows of concrete
 }
 
 // Each step of copying relationships copies rowsPerStep rows.
@@ -28,12 +27,12 @@ const rowsPerStep = 8
 
 // newExpressionContent returns content with an expression, which is the last concept.
 func newExpressionContent(c *eclContent, e *expression, spend func(steps int) error) (*expressionContent, error) {
-	x := &expressionContent{eclContent: c, first: uint32(c.System.Len()), children: make(map[uint32][]uint32), numbers: make(map[*expression]uint32)}
-	if err := spend(c.System.Len() + len(c.relationships.Source)/rowsPerStep); err != nil {
+	x := &expressionContent{edition: c, first: uint32(c.Len()), children: make(map[uint32][]uint32), numbers: make(map[*expression]uint32)}
+	if err := spend(c.Len() + len(c.relationships.Source)/rowsPerStep); err != nil {
 		return nil, err
 	}
 	x.relationships, x.concrete = cloneRows(&c.relationships), x.cloneValues(&c.concrete)
-	definitions := newSubsumption(c.System, spend)
+	definitions := newSubsumption(c.snapshot, spend)
 	for _, part := range e.appendWithNested(nil) {
 		x.add(definitions, part)
 	}
@@ -109,21 +108,28 @@ func (x *expressionContent) addAttribute(source uint32, group uint16, a *attribu
 	r.Destination, r.Group = append(r.Destination, destination), append(r.Group, group)
 }
 
-// Len and the following methods replace those of the edition.
+// Len and the following methods implement [ecl.Content].
 func (x *expressionContent) Len() int                            { return int(x.first) + 2*len(x.parents) }
 func (x *expressionContent) Relationships() *ecl.Relationships   { return &x.relationships }
 func (x *expressionContent) ConcreteValues() *ecl.ConcreteValues { return &x.concrete }
+
+// Number returns only concepts of the edition: the additional concepts have no identifier.
+func (x *expressionContent) Number(id uint64) (concept uint32, ok bool) { return x.edition.Number(id) }
+
+func (x *expressionContent) AlternateIdentifier(scheme, code string) (concept uint32, ok bool) {
+	return x.edition.AlternateIdentifier(scheme, code)
+}
 
 func (x *expressionContent) ID(concept uint32) uint64 {
 	if concept >= x.first {
 		return 0
 	}
-	return x.eclContent.ID(concept)
+	return x.edition.ID(concept)
 }
 
 func (x *expressionContent) Active() bitset.Set {
 	active := bitset.New(x.Len())
-	copy(active, x.active)
+	copy(active, x.edition.Active())
 	for concept := x.first; concept < uint32(x.Len()); concept++ {
 		active.Add(concept)
 	}
@@ -133,7 +139,7 @@ func (x *expressionContent) Active() bitset.Set {
 func (x *expressionContent) Parents(concept uint32) []uint32 {
 	switch {
 	case concept < x.first:
-		return x.eclContent.Parents(concept)
+		return x.edition.Parents(concept)
 	case (concept-x.first)%2 == 0:
 		return x.parents[(concept-x.first)/2]
 	}
@@ -144,23 +150,38 @@ func (x *expressionContent) Children(concept uint32) []uint32 {
 	switch {
 	case concept < x.first:
 		if added := x.children[concept]; added != nil {
-			return slices.Concat(x.eclContent.Children(concept), added)
+			return slices.Concat(x.edition.Children(concept), added)
 		}
-		return x.eclContent.Children(concept)
+		return x.edition.Children(concept)
 	case (concept-x.first)%2 == 0:
 		return []uint32{concept + 1}
 	}
 	return nil
 }
 
+// Refsets and the following methods return the reference sets of the edition, which have no rows for additional concepts.
+func (x *expressionContent) Refsets() []uint32              { return x.edition.Refsets() }
+func (x *expressionContent) Members(refset uint32) []uint32 { return x.edition.Members(refset) }
+func (x *expressionContent) MemberFields(refset uint32) []string {
+	return x.edition.MemberFields(refset)
+}
+
+func (x *expressionContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
+	x.edition.EachMember(refset, visit)
+}
+
+func (x *expressionContent) Associations(refset uint32) (components, targets []uint32) {
+	return x.edition.Associations(refset)
+}
+
 func (x *expressionContent) EachDescription(concept uint32, visit func(d *ecl.Description) bool) {
 	if concept < x.first {
-		x.eclContent.EachDescription(concept, visit)
+		x.edition.EachDescription(concept, visit)
 	}
 }
 
 func (x *expressionContent) FindWords(words []string, spend func(int) error) (bitset.Set, bool, error) {
-	found, ok, err := x.eclContent.FindWords(words, spend)
+	found, ok, err := x.edition.FindWords(words, spend)
 	all := bitset.New(x.Len())
 	copy(all, found)
 	return all, ok, err
@@ -168,69 +189,7 @@ func (x *expressionContent) FindWords(words []string, spend func(int) error) (bi
 
 func (x *expressionContent) Metadata(concept uint32) ecl.Metadata {
 	if concept < x.first {
-		return x.eclContent.Metadata(concept)
+		return x.edition.Metadata(concept)
 	}
 	return ecl.Metadata{}
-}
-
-// MatchesFilter implements [codesystem.FilterEvaluator] for expressions.
-func (s *System) MatchesFilter(c codesystem.Concept, property, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
-	e, ok := s.expressionOf(c)
-	if !ok {
-		return false, true, nil // an invalid expression matches nothing
-	}
-	switch {
-	case (property == propertyConstraint || property == propertyExpression) && op == "=":
-		matches, err = s.satisfies(e, value, spend)
-		return matches, true, err
-	case property == propertyExpressions && op == "=":
-		matches, err = readBoolean(property, op, value)
-		return matches, true, err
-	case property == propertyRefset && op == "exists":
-		matches, err = readBoolean(property, op, value)
-		return !matches && err == nil, true, err
-	case property == "parent", property == "child", op == "child-of", op == "descendent-leaf":
-		return false, true, nil
-	case (op == "in" || op == "not-in") && s.refset(value) != nil:
-		return op == "not-in", true, nil
-	case op == "is-a", op == "descendent-of", op == "is-not-a", op == "generalizes":
-		return s.hasRelation(e, op, value, spend)
-	case property == "inactive" && op == "=":
-		return strconv.FormatBool(s.inactiveFocus(e) != none) == value, true, nil
-	}
-	return false, false, s.checkFilter(property, true)
-}
-
-// hasRelation reports whether an expression has a hierarchical relation to a concept or to another expression. ok is false if
-// value is neither.
-func (s *System) hasRelation(e *expression, op, value string, spend func(steps int) error) (matches, ok bool, err error) {
-	c, ok := s.Locate([]byte(value))
-	if !ok {
-		return false, false, nil
-	}
-	other, _ := s.expressionOf(c)
-	x := newSubsumption(s, spend)
-	switch op {
-	case "generalizes":
-		matches = x.subsumes(e, other)
-	case "descendent-of": // an expression is below a concept that is equivalent to it
-		matches = x.subsumes(other, e) && (c.Code == nil || !x.subsumes(e, other))
-	default:
-		matches = x.subsumes(other, e) != (op == "is-not-a")
-	}
-	return matches && x.err == nil, true, x.err
-}
-
-// satisfies reports whether an expression satisfies an expression constraint.
-func (s *System) satisfies(e *expression, constraint string, spend func(steps int) error) (bool, error) {
-	q, err := ecl.Parse(constraint)
-	if err != nil {
-		return false, newECLError(constraint, err)
-	}
-	x, err := newExpressionContent(s.content(), e, spend)
-	if err != nil {
-		return false, err
-	}
-	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, q, spend)
-	return err == nil && set.Has(x.numbers[e]), err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -57,7 +58,7 @@ func (x *idIndex) find(id sctid) uint32 {
 	return x.slots[x.slot(id)] - 1 // none is one less than the 0 of a free slot
 }
 
-// moduleIndex numbers modules. Files are read at the same time.
+// moduleIndex numbers modules. It is safe for concurrent use, because files are read at the same time.
 type moduleIndex struct {
 	mu      sync.Mutex
 	ids     []sctid
@@ -85,6 +86,14 @@ func (m *moduleIndex) add(id sctid) (uint16, error) {
 // groupByOwner sorts rows by their n owners. Rows order[from[i]:from[i+1]] belong to owner i, in their original order.
 func groupByOwner(n int, owners []uint32) (from, order []uint32) {
 	return table.SortByOwner(n, len(owners), func(row int) (owner, value uint32) { return owners[row], uint32(row) })
+}
+
+// findOwner returns the rows of an owner in sorted owners.
+func findOwner(owners []uint32, owner uint32) (from, to int) {
+	from, _ = slices.BinarySearch(owners, owner)
+	for to = from; to < len(owners) && owners[to] == owner; to++ {
+	}
+	return from, to
 }
 
 // permute returns the values in the given order.

@@ -17,45 +17,26 @@ var releaseFormat = definitions.ReleaseFormat{
 
 func init() { definitions.RegisterReleaseFormat(releaseFormat) }
 
-// content returns what a version of an edition adds to the definitions.
+// content returns the code system of a version of an edition, with its implicit value sets and concept maps.
 func content(s *System) *definitions.ReleaseContent {
+	e := s.snapshot.edition
 	return &definitions.ReleaseContent{
 		Sources: []codesystem.Source{{
-			URL: URL, Name: "SNOMED CT", Version: s.edition.versionURI(), CaseSensitive: true, System: s,
-			IsDefaultEdition: s.edition.module == coreModule, EditionName: s.editionName(), ReportsReason: true,
+			URL: URL, Name: "SNOMED CT", Version: e.versionURI(), CaseSensitive: true, System: s,
+			IsDefaultEdition: e.module == coreModule, EditionName: e.name(), ReportsReason: true,
 			Copyright: "SNOMED CT © International Health Terminology Standards Development Organisation (SNOMED International), used under its license (https://www.snomed.org/get-snomed)",
-			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(s.edition.module), 10) + "-" + s.edition.date.String() + `","title":"SNOMED CT, ` + s.editionName() + ", " + s.edition.date.FHIR() + `","publisher":"SNOMED International",` +
-				`"date":"` + s.edition.date.FHIR() + `","hierarchyMeaning":"is-a","compositional":true,"versionNeeded":false}`,
+			Members: `{"id":"snomed-` + strconv.FormatUint(uint64(e.module), 10) + "-" + e.date.String() + `","title":"SNOMED CT, ` + e.name() + ", " + e.date.FHIR() + `","publisher":"SNOMED International",` +
+				`"date":"` + e.date.FHIR() + `","hierarchyMeaning":"is-a","compositional":true,"versionNeeded":false}`,
 		}},
-		ValueSet:   s.valueSet,
-		ConceptMap: s.conceptMap,
+		ValueSet:   s.snapshot.valueSet,
+		ConceptMap: s.snapshot.conceptMap,
 	}
-}
-
-// editionName returns the name of the edition for messages. HL7's tests expect the one for releases that are not published.
-func (s *System) editionName() string {
-	if s.edition.module == coreModule || s.edition.unpublished {
-		return "International Edition"
-	}
-	return "edition " + strconv.FormatUint(uint64(s.edition.module), 10)
-}
-
-// versionOf returns the version to which a URL of the edition refers: "" for the code system, or the URI of the edition or
-// version. ok is false for other URLs.
-func (s *System) versionOf(base string) (version string, ok bool) {
-	switch base {
-	case URL:
-		return "", true
-	case s.edition.uri(), s.edition.versionURI():
-		return base, true
-	}
-	return "", false
 }
 
 // valueSet returns an implicit value set (Using SNOMED CT with HL7 Standards, R4 §4.2.3).
-func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bool) {
+func (s *snapshot) valueSet(address string) (vs definitions.ImpliedValueSet, ok bool) {
 	base, query, found := strings.Cut(address, "?fhir_vs")
-	version, ok := s.versionOf(base)
+	version, ok := s.edition.versionOf(base)
 	if !found || !ok {
 		return vs, false
 	}
@@ -72,7 +53,7 @@ func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bo
 	case kind == "isa":
 		vs.Title = "SNOMED CT concept " + value + " and its descendants"
 		vs.Include.Filters = []definitions.Filter{{Property: "concept", Op: "is-a", Value: value}}
-		_, ok = s.Table.Locate([]byte(value)) // no expression and no term
+		_, ok = s.table.Locate([]byte(value)) // no expression and no term
 		return vs, ok
 	case kind == "refset":
 		vs.Title = "SNOMED CT reference set " + value
@@ -87,13 +68,4 @@ func (s *System) valueSet(address string) (vs definitions.ImpliedValueSet, ok bo
 		return vs, value != ""
 	}
 	return vs, false
-}
-
-// refset returns the reference set with an identifier, or nil.
-func (s *System) refset(id string) *refset {
-	number, ok := parseSCTID([]byte(id))
-	if !ok {
-		return nil
-	}
-	return s.refsets[number]
 }

@@ -1,6 +1,7 @@
 package snomed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,8 @@ type loader struct {
 // load reads a release. It reads concepts first. All other files refer to them and are read at the same time.
 func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseContent, error) {
 	l := &loader{release: r, files: make(map[fileKind][]string)}
-	l.descriptions.loader, l.refsets.loader = l, l
+	l.descriptions.loader = l
+	l.refsets = refsetLoader{loader: l, sets: make(map[sctid]*refset), known: make(map[string]codesystem.TextRef)}
 	l.table.Reset()
 	defer func() { l.table.Memory.Release() }()
 	if err := l.plan(); err != nil {
@@ -106,7 +108,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if l.index.find(rootConcept) == none {
 		return nil, fmt.Errorf("%s: no root concept %d; an extension must be combined with the edition that it extends", l.files[conceptFile][0], rootConcept)
 	}
-	g, _ := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	g.Go(func() error { return l.descriptions.read() })
 	g.Go(func() error {
@@ -122,7 +124,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 	if err != nil {
 		return nil, err
 	}
-	r.Logger.InfoContext(ctx, "SNOMED CT release loaded", slog.String("version", s.edition.versionURI()), slog.Int("concepts", s.Len()),
+	r.Logger.InfoContext(ctx, "SNOMED CT release loaded", slog.String("version", s.snapshot.edition.versionURI()), slog.Int("concepts", s.Len()),
 		slog.Int("members_without_concept", l.refsets.dangling))
 	return content(s), nil
 }
@@ -167,14 +169,7 @@ func (l *loader) readConcepts(file string) error {
 		return err
 	}
 	return f.each(func() error {
-		id, err := f.sctid(at[0])
-		if err != nil {
-			return err
-		}
-		if !l.index.add(id) {
-			return f.errorf("concept %d occurs twice: a folder must contain a single edition in a single version", id)
-		}
-		effective, active, module, err := l.status(f, at[1:])
+		effective, active, module, err := l.addComponent(f, at, "concept", &l.index)
 		if err != nil {
 			return err
 		}
@@ -184,6 +179,19 @@ func (l *loader) readConcepts(file string) error {
 		c.defined = append(c.defined, status == fullyDefined)
 		return err
 	})
+}
+
+// addComponent adds the identifier of a component to an index and reads its status. at contains the indexes of id, effectiveTime,
+// active and moduleId.
+func (l *loader) addComponent(f *rf2File, at []int, kind string, index *idIndex) (effective date, active bool, module uint16, err error) {
+	id, err := f.sctid(at[0])
+	if err != nil {
+		return 0, false, 0, err
+	}
+	if !index.add(id) {
+		return 0, false, 0, f.errorf("%s %d occurs twice: a folder must contain a single edition in a single version", kind, id)
+	}
+	return l.status(f, at[1:])
 }
 
 // status reads the columns that all components have. at contains the indexes of effectiveTime, active and moduleId.
@@ -220,7 +228,7 @@ func (l *loader) concept(f *rf2File, column int) (uint32, error) {
 	return number, nil
 }
 
-// edge is an is-a relationship, and where it is defined.
+// edge is an is-a relationship with its file and line.
 type edge struct {
 	child, parent uint32
 	file          string
@@ -241,72 +249,68 @@ type concreteRows struct {
 	texts        codesystem.Texts
 }
 
-var relationshipColumns = []string{"active", "characteristicTypeId", "sourceId", "typeId", "relationshipGroup"}
+// relationship contains the columns that relationships to concepts and to values have.
+type relationship struct {
+	source, kind uint32
+	group        uint16
+}
 
 func (l *loader) readRelationships(file string) error {
-	f, at, err := openRF2(l.release, file, append([]string{"destinationId"}, relationshipColumns...)...)
-	if err != nil {
-		return err
-	}
-	return f.each(func() error {
-		source, kind, group, ok, err := l.relationship(f, at[1:])
-		if err != nil || !ok {
-			return err
-		}
-		destination, err := l.concept(f, at[0])
+	return l.eachRelationship(file, "destinationId", func(f *rf2File, column int, r relationship) error {
+		destination, err := l.concept(f, column)
 		if err != nil {
 			return err
 		}
-		if l.index.ids[kind] == isA {
-			l.isA = append(l.isA, edge{child: source, parent: destination, file: file, line: f.line})
+		if l.index.ids[r.kind] == isA {
+			l.isA = append(l.isA, edge{child: r.source, parent: destination, file: file, line: f.line})
 			return nil
 		}
 		a := &l.attributes
-		a.source, a.kind, a.destination, a.group = append(a.source, source), append(a.kind, kind), append(a.destination, destination), append(a.group, group)
+		a.source, a.kind, a.destination, a.group = append(a.source, r.source), append(a.kind, r.kind), append(a.destination, destination), append(a.group, r.group)
 		return nil
 	})
 }
 
 func (l *loader) readConcreteValues(file string) error {
-	f, at, err := openRF2(l.release, file, append([]string{"value"}, relationshipColumns...)...)
-	if err != nil {
-		return err
-	}
-	return f.each(func() error {
-		source, kind, group, ok, err := l.relationship(f, at[1:])
-		if err != nil || !ok {
-			return err
-		}
-		value, c := f.fields[at[0]], &l.concrete
+	return l.eachRelationship(file, "value", func(f *rf2File, column int, r relationship) error {
+		value, c := f.fields[column], &l.concrete
 		if len(value) < 2 || value[0] != '#' && value[0] != '"' {
 			return f.errorf("value is neither #number nor \"text\": %q", truncate(value))
 		}
-		c.source, c.kind, c.group, c.value = append(c.source, source), append(c.kind, kind), append(c.group, group), append(c.value, c.texts.Append(value))
+		c.source, c.kind, c.group, c.value = append(c.source, r.source), append(c.kind, r.kind), append(c.group, r.group), append(c.value, c.texts.Append(value))
 		return nil
 	})
 }
 
-// relationship reads the columns in relationshipColumns. ok is false for inactive, stated and additional relationships.
-func (l *loader) relationship(f *rf2File, at []int) (source, kind uint32, group uint16, ok bool, err error) {
-	active, err := f.isActive(at[0])
-	if err != nil || !active {
-		return 0, 0, 0, false, err
-	}
-	characteristic, err := f.sctid(at[1])
-	if err != nil || characteristic != inferred {
-		return 0, 0, 0, false, err
-	}
-	if source, err = l.concept(f, at[2]); err == nil {
-		kind, err = l.concept(f, at[3])
-	}
+// eachRelationship calls visit with the active inferred relationships in a file and the index of the column valueName.
+func (l *loader) eachRelationship(file, valueName string, visit func(f *rf2File, column int, r relationship) error) error {
+	f, at, err := openRF2(l.release, file, valueName, "active", "characteristicTypeId", "sourceId", "typeId", "relationshipGroup")
 	if err != nil {
-		return 0, 0, 0, false, err
+		return err
 	}
-	number, ok := parseNumber(f.fields[at[4]], 1<<16)
-	if !ok {
-		return 0, 0, 0, false, f.errorf("relationshipGroup is not a number below 65536: %q", truncate(f.fields[at[4]]))
-	}
-	return source, kind, uint16(number), true, nil
+	return f.each(func() error {
+		active, err := f.isActive(at[1])
+		if err != nil || !active {
+			return err
+		}
+		characteristic, err := f.sctid(at[2])
+		if err != nil || characteristic != inferred {
+			return err
+		}
+		var r relationship
+		if r.source, err = l.concept(f, at[3]); err != nil {
+			return err
+		}
+		if r.kind, err = l.concept(f, at[4]); err != nil {
+			return err
+		}
+		group, ok := parseNumber(f.fields[at[5]], 1<<16)
+		if !ok {
+			return f.errorf("relationshipGroup is not a number below 65536: %q", truncate(f.fields[at[5]]))
+		}
+		r.group = uint16(group)
+		return visit(f, at[0], r)
+	})
 }
 
 // parseNumber parses a decimal number below limit.
@@ -337,7 +341,7 @@ func (l *loader) sortConcepts() (order []uint32, err error) {
 			order = append(order, concept)
 		}
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return l.compareTopLevel(a, b) })
+	slices.SortFunc(order, l.compareTopLevel)
 	for i := 0; i < len(order); i++ {
 		for _, row := range children[from[order[i]]:from[order[i]+1]] {
 			child := l.isA[row].child
@@ -364,10 +368,7 @@ func (l *loader) compareTopLevel(a, b uint32) int {
 		}
 		return uint64(l.index.ids[concept]) | 1<<63
 	}
-	if rank(a) < rank(b) {
-		return -1
-	}
-	return 1
+	return cmp.Compare(rank(a), rank(b))
 }
 
 // dependency is an active row of the module dependency reference set.

@@ -32,14 +32,14 @@ var correlations = map[sctid]string{
 const fieldURI = "http://snomed.info/field/"
 
 // conceptMap returns an implicit concept map (Using SNOMED CT with HL7 Standards, R4 §4.2.5): [edition]?fhir_cm=[reference set].
-func (s *System) conceptMap(address string) (*definitions.ConceptMap, bool) {
+func (s *snapshot) conceptMap(address string) (*definitions.ConceptMap, bool) {
 	base, id, found := strings.Cut(address, "?fhir_cm=")
-	version, ok := s.versionOf(base)
+	version, ok := s.edition.versionOf(base)
 	x := s.refset(id)
 	if !found || !ok || x == nil {
 		return nil, false
 	}
-	m := &mapReader{system: s, refset: x, target: x.columnIndex("mapTarget"), correlation: x.columnIndex("correlationId"), advice: x.columnIndex("mapAdvice"), rule: x.columnIndex("mapRule")}
+	m := &mapReader{snapshot: s, refset: x, target: x.columnIndex("mapTarget"), correlation: x.columnIndex("correlationId"), advice: x.columnIndex("mapAdvice"), rule: x.columnIndex("mapRule")}
 	number, _ := parseSCTID([]byte(id))
 	system := mapSystems[number]
 	if m.target < 0 {
@@ -58,7 +58,7 @@ func (s *System) conceptMap(address string) (*definitions.ConceptMap, bool) {
 
 // mapReader finds the rows of a map or association reference set. The other fields are indexes of columns, or -1.
 type mapReader struct {
-	system                            *System
+	snapshot                          *snapshot
 	refset                            *refset
 	equivalence                       string // without a column correlationId
 	target, correlation, advice, rule int
@@ -66,9 +66,9 @@ type mapReader struct {
 
 // find implements [definitions.MapGroup.Find].
 func (m *mapReader) find(code string, reverse bool, spend func(steps int) error) ([]definitions.MapElement, error) {
-	defer runtime.KeepAlive(m.system)
+	defer runtime.KeepAlive(m.snapshot)
 	if !reverse {
-		c, ok := m.system.Locate([]byte(code))
+		c, ok := m.snapshot.locate([]byte(code))
 		if !ok {
 			return nil, spend(1)
 		}
@@ -88,7 +88,7 @@ func (m *mapReader) find(code string, reverse bool, spend func(steps int) error)
 
 // element returns the mappings of a concept, by group and priority.
 func (m *mapReader) element(concept uint32) definitions.MapElement {
-	e := definitions.MapElement{Code: string(m.system.code(concept)), Display: string(m.system.term(concept))}
+	e := definitions.MapElement{Code: string(m.snapshot.code(concept)), Display: string(m.snapshot.term(concept))}
 	from, to := m.refset.rowsOf(concept)
 	var rows []int
 	for row := from; row < to; row++ {
@@ -114,7 +114,7 @@ func (m *mapReader) targetElement(row int) definitions.MapTarget {
 		t.Equivalence = cmp.Or(correlations[id], m.equivalence)
 	}
 	if m.refset.columns[m.target].kind == 'c' && m.refset.row(row)[m.target]&textCell == 0 {
-		t.Display = string(m.system.term(m.refset.row(row)[m.target]))
+		t.Display = string(m.snapshot.term(m.refset.row(row)[m.target]))
 	}
 	if rule := m.text(row, m.rule); rule != "" && rule != "TRUE" && rule != "OTHERWISE TRUE" {
 		t.DependsOn = append(t.DependsOn, definitions.MapAttribute{Property: fieldURI + "mapRule", Value: rule})
@@ -129,7 +129,7 @@ func (m *mapReader) targetElement(row int) definitions.MapTarget {
 
 // targetOf returns the target code in a row; empty if the concept cannot be mapped.
 func (m *mapReader) targetOf(row int) []byte {
-	return m.system.cellText(m.refset.row(row)[m.target], m.refset.columns[m.target].kind)
+	return m.snapshot.cellText(m.refset.row(row)[m.target], m.refset.columns[m.target].kind)
 }
 
 // text returns the text in a column of a row, or "" without this column.
@@ -137,7 +137,7 @@ func (m *mapReader) text(row, column int) string {
 	if column < 0 {
 		return ""
 	}
-	return string(m.system.cellText(m.refset.row(row)[column], m.refset.columns[column].kind))
+	return string(m.snapshot.cellText(m.refset.row(row)[column], m.refset.columns[column].kind))
 }
 
 // integer returns the number in a column of a row, or 0 without this column.

@@ -27,8 +27,8 @@ type column struct {
 	kind byte // c: component, i: integer, s: string, as in the names of files
 }
 
-// textCell marks a cell with a text: of a string column, or of another column if it contains no number, or no concept of the
-// edition.
+// textCell marks a cell with a text. Besides the cells of string columns, these are integers out of range and identifiers that are
+// not concepts of the edition.
 const textCell = 1 << 31
 
 // row returns the cells of a row.
@@ -38,10 +38,7 @@ func (x *refset) row(row int) []uint32 {
 
 // rowsOf returns the rows with a component.
 func (x *refset) rowsOf(component uint32) (from, to int) {
-	from, _ = slices.BinarySearch(x.component, component)
-	for to = from; to < len(x.component) && x.component[to] == component; to++ {
-	}
-	return from, to
+	return findOwner(x.component, component)
 }
 
 // columnIndex returns the index of an additional column, or -1.
@@ -51,10 +48,10 @@ func (x *refset) columnIndex(name string) int {
 
 // refsetLoader reads reference sets of any type.
 type refsetLoader struct {
-	*loader
-	sets  map[sctid]*refset
-	texts codesystem.Texts
-	known map[string]codesystem.TextRef // texts that rows repeat, such as map advice
+	loader *loader
+	sets   map[sctid]*refset
+	texts  codesystem.Texts
+	known  map[string]codesystem.TextRef // texts that rows repeat, such as map advice
 
 	dangling int // number of rows for concepts that the release does not contain
 }
@@ -68,12 +65,9 @@ const maxKnownText = 128
 var refsetColumns = []string{"effectiveTime", "active", "moduleId", "refsetId", "referencedComponentId"}
 
 func (l *refsetLoader) read(file string) error {
-	f, at, err := openRF2(l.release, file, refsetColumns...)
+	f, at, err := openRF2(l.loader.release, file, refsetColumns...)
 	if err != nil {
 		return err
-	}
-	if l.sets == nil {
-		l.sets, l.known = make(map[sctid]*refset), make(map[string]codesystem.TextRef)
 	}
 	columns, indexes := additionalColumns(f, file)
 	var last *refset
@@ -90,9 +84,9 @@ func (l *refsetLoader) read(file string) error {
 		if id != lastID {
 			lastID, last = id, l.set(id, columns)
 		}
-		number := l.index.find(component)
+		number := l.loader.index.find(component)
 		if number == none {
-			if component/10%100%10 == conceptPartition {
+			if component/10%10 == conceptPartition {
 				l.dangling++
 			}
 			return nil // a description, or a concept that the release leaves out
@@ -126,13 +120,10 @@ func additionalColumns(f *rf2File, file string) (columns []column, indexes []int
 
 // addOthers adds language reference sets and the module dependency reference set, without rows.
 func (l *refsetLoader) addOthers() {
-	if l.sets == nil {
-		l.sets = make(map[sctid]*refset)
-	}
-	for _, d := range l.descriptions.rows.dialects {
+	for _, d := range l.loader.descriptions.rows.dialects {
 		l.set(d.refset, nil)
 	}
-	if len(l.dependencies) > 0 {
+	if len(l.loader.dependencies) > 0 {
 		l.set(moduleDependency, nil)
 	}
 }
@@ -147,7 +138,7 @@ func (l *refsetLoader) set(id sctid, columns []column) *refset {
 }
 
 func (l *refsetLoader) addRow(f *rf2File, at []int, x *refset, component uint32, indexes []int) error {
-	effective, active, module, err := l.status(f, at)
+	effective, active, module, err := l.loader.status(f, at)
 	if err != nil {
 		return err
 	}
@@ -168,7 +159,7 @@ func (l *refsetLoader) cell(text []byte, kind byte) uint32 {
 		}
 	case 'c':
 		if id, ok := parseSCTID(text); ok {
-			if number := l.index.find(id); number != none {
+			if number := l.loader.index.find(id); number != none {
 				return number
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +19,7 @@ const (
 	maxColumns = 64
 )
 
-// rf2File reads a file in Release Format 2: tab-separated UTF-8 lines, of which the first contains the column names. Columns are
+// rf2File reads a file in Release Format 2: tab-separated lines in UTF-8. The first line contains the column names. Columns are
 // found by name, because publishers add and move columns.
 type rf2File struct {
 	name    string
@@ -63,21 +64,12 @@ func (f *rf2File) readHeader(required []string) ([]int, error) {
 	}
 	at := make([]int, len(required))
 	for i, name := range required {
-		if at[i] = f.column(name); at[i] < 0 {
+		at[i] = slices.IndexFunc(f.columns, func(column string) bool { return strings.EqualFold(column, name) })
+		if at[i] < 0 {
 			return nil, f.errorf("no column %s in the header", name)
 		}
 	}
 	return at, nil
-}
-
-// column returns the index of a column, or -1.
-func (f *rf2File) column(name string) int {
-	for i, column := range f.columns {
-		if strings.EqualFold(column, name) {
-			return i
-		}
-	}
-	return -1
 }
 
 // readLine returns the next line without its end, or [io.EOF].
@@ -149,7 +141,7 @@ func (f *rf2File) errorf(format string, arguments ...any) error {
 // sctid is an identifier of a component (SNOMED CT Identifier, 6 to 18 digits).
 type sctid uint64
 
-// parseSCTID parses an identifier. ok is false if the text is none.
+// parseSCTID parses an identifier. ok is false for invalid text.
 func parseSCTID(text []byte) (id sctid, ok bool) {
 	if len(text) < 6 || len(text) > 18 || text[0] == '0' {
 		return 0, false
@@ -197,18 +189,12 @@ func parseDate(text []byte) (date, bool) {
 	if len(text) != 8 {
 		return 0, false
 	}
-	n := 0
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	year, month, day := n/10000-minYear, n/100%100, n%100
-	if year < 0 || year > 127 || month < 1 || month > 12 || day < 1 || day > 31 {
+	n, ok := parseNumber(text, 100_000_000)
+	year, month, day := int(n/10000)-minYear, n/100%100, n%100
+	if !ok || year < 0 || year > 127 || month < 1 || month > 12 || day < 1 || day > 31 {
 		return 0, false
 	}
-	return date(year<<9 | month<<5 | day), true
+	return date(uint32(year)<<9 | month<<5 | day), true
 }
 
 // String returns the date in the format of RF2.

@@ -54,7 +54,7 @@ func (s *System) number(t testing.TB, code string) uint32 {
 
 func TestLoad(t *testing.T) {
 	s := systemOf(t, synthetic)
-	if got := s.edition.versionURI(); got != "http://snomed.info/sct/900000000000207008/version/20260801" {
+	if got := s.snapshot.edition.versionURI(); got != "http://snomed.info/sct/900000000000207008/version/20260801" {
 		t.Errorf("version %s", got)
 	}
 	if s.Len() != 1222 {
@@ -67,12 +67,12 @@ func TestLoad(t *testing.T) {
 			}
 		}
 	}
-	if root := s.number(t, snomedtest.Root); root != 0 || string(s.term(root)) != "SNOMED CT Concept" {
-		t.Errorf("root %d: %s", root, s.term(root))
+	if root := s.number(t, snomedtest.Root); root != 0 || string(s.snapshot.term(root)) != "SNOMED CT Concept" {
+		t.Errorf("root %d: %s", root, s.snapshot.term(root))
 	}
 	below, err := s.Below(0, func(int) error { return nil })
-	if err != nil || below.Count() != s.active.Count()-1 {
-		t.Errorf("%d descendants of the root, %d active concepts: %v", below.Count(), s.active.Count(), err)
+	if err != nil || below.Count() != s.snapshot.active.Count()-1 {
+		t.Errorf("%d descendants of the root, %d active concepts: %v", below.Count(), s.snapshot.active.Count(), err)
 	}
 }
 
@@ -194,12 +194,12 @@ func TestWatch(t *testing.T) {
 // TestTexts checks displays and designations in all languages.
 func TestTexts(t *testing.T) {
 	s := systemOf(t, snomedtest.Edition{Concepts: 100, Swedish: true})
-	if got := s.edition.uri(); got != "http://snomed.info/sct/"+snomedtest.SwedishModule {
+	if got := s.snapshot.edition.uri(); got != "http://snomed.info/sct/"+snomedtest.SwedishModule {
 		t.Errorf("edition %s", got)
 	}
 	british := codesystem.ConceptAt(s.number(t, snomedtest.Concept(23)))
 	texts := s.AppendTexts(nil, british)
-	term := string(s.term(british.Number))
+	term := string(s.snapshot.term(british.Number))
 	for list, want := range map[string]string{
 		"": term, "en": term, "en-US": term, "en-GB": "Colour of " + term, "sv": "Sjukdom " + term, "de": term,
 		"en-x-sctlang-90000000-00005090-07": term, "en-x-sctlang-90000000-00005080-04": "Colour of " + term,
@@ -291,7 +291,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrors checks that a hostile, foreign or truncated file is an error that names the file and line.
+// TestErrors checks that a hostile, foreign or truncated file is rejected with an error that names the file and line.
 func TestErrors(t *testing.T) {
 	concepts, relationships := "sct2_Concept_Snapshot_INT_20260801.txt", "sct2_Relationship_Snapshot_INT_20260801.txt"
 	descriptions := "sct2_Description_Snapshot-en_INT_20260801.txt"
@@ -348,7 +348,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles checks that changed bytes are either an error or yield a system that can be read.
+// TestDamagedFiles checks that a release with damaged bytes is either rejected or readable.
 func TestDamagedFiles(t *testing.T) {
 	folder := folderOf(t, snomedtest.Edition{Concepts: 24, Swedish: true})
 	var files []string
@@ -383,8 +383,8 @@ func TestDamagedFiles(t *testing.T) {
 				s.AppendFormerTexts(s.AppendTexts(nil, c), c)
 				s.AppendValues(nil, c)
 			}
-			for id := range s.refsets {
-				if m, ok := s.conceptMap(URL + "?fhir_cm=" + strconv.Itoa(int(id))); ok {
+			for id := range s.snapshot.refsets {
+				if m, ok := s.snapshot.conceptMap(URL + "?fhir_cm=" + strconv.Itoa(int(id))); ok {
 					_, _ = m.Groups[0].Find("x", true, func(int) error { return nil })
 				}
 			}

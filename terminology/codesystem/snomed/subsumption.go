@@ -11,9 +11,9 @@ import (
 // subsumption computes which concepts and expressions subsume an expression, by their definitions in the release. Its methods
 // return a zero value once err is set.
 type subsumption struct {
-	*System
-	spend func(steps int) error
-	err   error // error of spend
+	snapshot *snapshot
+	spend    func(steps int) error
+	err      error // error of spend
 
 	known map[*expression]*subsumers
 	above map[uint32]bitset.Set // see aboveOrSelf
@@ -24,12 +24,11 @@ type subsumers struct {
 	set     bitset.Set
 	defined []uint32 // concepts that are not ancestors of a focus concept, but have a definition that the expression satisfies
 
-	// groups are those of the expression and of its focus concepts.
-	groups []attributeGroup
+	groups []attributeGroup // groups of the expression and of its focus concepts
 }
 
-func newSubsumption(s *System, spend func(steps int) error) *subsumption {
-	return &subsumption{System: s, spend: spend, known: make(map[*expression]*subsumers), above: make(map[uint32]bitset.Set)}
+func newSubsumption(s *snapshot, spend func(steps int) error) *subsumption {
+	return &subsumption{snapshot: s, spend: spend, known: make(map[*expression]*subsumers), above: make(map[uint32]bitset.Set)}
 }
 
 func (x *subsumption) charge(steps int) {
@@ -42,7 +41,7 @@ func (x *subsumption) charge(steps int) {
 // so that it subsumes only itself.
 func (x *subsumption) subsumes(general, special *expression) bool {
 	if general.isSubtype() {
-		return bytes.Equal(x.appendExpression(nil, general), x.appendExpression(nil, special))
+		return bytes.Equal(x.snapshot.appendExpression(nil, general), x.snapshot.appendExpression(nil, special))
 	}
 	found := x.subsumersOf(special)
 	for _, focus := range general.focus {
@@ -58,14 +57,14 @@ func (x *subsumption) subsumersOf(e *expression) *subsumers {
 	if found := x.known[e]; found != nil {
 		return found
 	}
-	found := &subsumers{set: bitset.New(x.Len()), groups: slices.Clone(e.groups)}
+	found := &subsumers{set: bitset.New(x.snapshot.table.Len()), groups: slices.Clone(e.groups)}
 	x.known[e] = found
-	x.charge(x.Len() / 32)
+	x.charge(x.snapshot.table.Len() / 32)
 	for _, focus := range e.focus {
 		found.set.Union(x.aboveOrSelf(focus))
-		found.groups = append(found.groups, x.groupsOf(focus)...)
+		found.groups = append(found.groups, x.snapshot.groupsOf(focus)...)
 	}
-	if _, ok := e.plain(); !ok { // the hierarchy contains all that subsumes a concept
+	if _, ok := e.plain(); !ok { // the hierarchy contains all concepts that subsume a plain concept
 		x.addDefined(found)
 	}
 	return found
@@ -77,20 +76,20 @@ const definitionSteps = 100
 // addDefined adds the concepts with a definition that the expression satisfies, and their ancestors.
 func (x *subsumption) addDefined(found *subsumers) {
 	pairs := x.pairsOf(found.groups)
-	x.charge((1 + len(pairs)) * x.Len() / 32)
-	satisfied := bitset.New(x.Len()) // defined concepts with primitive ancestors that subsume the expression
+	x.charge((1 + len(pairs)) * x.snapshot.table.Len() / 32)
+	satisfied := bitset.New(x.snapshot.table.Len()) // defined concepts with primitive ancestors that subsume the expression
 	isMissing := func(parent uint32) bool { return !found.set.Has(parent) && !satisfied.Has(parent) }
-	x.defined.Each(func(concept uint32) { // parents before children
-		parents := x.Parents(concept)
+	x.snapshot.defined.Each(func(concept uint32) { // parents before children
+		parents := x.snapshot.table.Parents(concept)
 		if x.err != nil || len(parents) == 0 || slices.ContainsFunc(parents, isMissing) {
 			return
 		}
 		if satisfied.Add(concept); found.set.Has(concept) || !x.hasSimilarAttributes(pairs, concept) {
 			return
 		}
-		if x.charge(definitionSteps); x.coverAll(found.groups, x.groupsOf(concept)) {
+		if x.charge(definitionSteps); x.coverAll(found.groups, x.snapshot.groupsOf(concept)) {
 			found.defined = append(found.defined, concept)
-			x.climb([]uint32{concept}, func(next uint32) (isNew bool) {
+			x.snapshot.climb([]uint32{concept}, func(next uint32) (isNew bool) {
 				isNew = !found.set.Has(next)
 				found.set.Add(next)
 				return isNew
@@ -99,7 +98,7 @@ func (x *subsumption) addDefined(found *subsumers) {
 	})
 }
 
-// pair contains what subsumes the type and the value of an attribute.
+// pair contains the concepts that subsume the type of an attribute, and the concepts that subsume its value.
 type pair struct{ kinds, values bitset.Set }
 
 func (x *subsumption) pairsOf(groups []attributeGroup) (pairs []pair) {
@@ -118,7 +117,7 @@ func (x *subsumption) pairsOf(groups []attributeGroup) (pairs []pair) {
 
 // hasSimilarAttributes reports whether pairs contain each attribute of a concept, ignoring groups and concrete values.
 func (x *subsumption) hasSimilarAttributes(pairs []pair, concept uint32) bool {
-	a := &x.attributes
+	a := &x.snapshot.attributes
 	for row, end := a.rowsOf(concept); row < end; row++ {
 		isCovered := func(p pair) bool { return p.kinds.Has(a.kind[row]) && p.values.Has(a.destination[row]) }
 		if !slices.ContainsFunc(pairs, isCovered) {
@@ -133,13 +132,13 @@ func (x *subsumption) aboveOrSelf(concept uint32) bitset.Set {
 	if set := x.above[concept]; set != nil {
 		return set
 	}
-	set := bitset.New(x.Len())
+	set := bitset.New(x.snapshot.table.Len())
 	if x.err == nil {
-		above, err := x.Above(concept, x.spend)
+		above, err := x.snapshot.table.Above(concept, x.spend)
 		x.err = err
 		set.Union(above)
 	}
-	x.charge(x.Len() / 32)
+	x.charge(x.snapshot.table.Len() / 32)
 	set.Add(concept)
 	x.above[concept] = set
 	return set
@@ -216,7 +215,7 @@ func (x *subsumption) normalGroups(e *expression) []attributeGroup {
 }
 
 // groupsOf returns the attribute groups of a concept.
-func (s *System) groupsOf(concept uint32) (list []attributeGroup) {
+func (s *snapshot) groupsOf(concept uint32) (list []attributeGroup) {
 	index := make(map[uint16]int)
 	add := func(group uint16, value attributeValue) {
 		at, ok := index[group]

@@ -182,22 +182,21 @@ func (e Edition) write(create func(name string) (io.Writer, error)) error {
 	return nil
 }
 
-// concept is a concept with what other files say about it.
+// concept is a row of the concept file with the data for rows of other files.
 type concept struct {
 	index            int // among all concepts
 	number           int // among the concepts after the metadata; negative for the metadata
 	id, module, term string
 	parents          []int
 	active, defined  bool
-	random           *rand.Rand // for the rest; the same in each file
+	random           *rand.Rand // source of other data; yields the same sequence in each file
 }
 
 // conceptAt returns a concept of the edition. Its parents have a quarter to a half of its number, so that the hierarchy is as
 // deep and wide as that of a real edition.
 func (e Edition) conceptAt(i int) concept {
 	if i < len(metadata) {
-		c := concept{index: i, number: -1, id: metadata[i][0], term: metadata[i][2], module: coreModule, active: true, random: rand.New(rand.NewPCG(1, uint64(i)))}
-		return c
+		return concept{index: i, number: -1, id: metadata[i][0], term: metadata[i][2], module: coreModule, active: true, random: rand.New(rand.NewPCG(1, uint64(i)))}
 	}
 	n := i - len(metadata)
 	c := concept{index: i, number: n, id: Concept(n), module: coreModule, random: rand.New(rand.NewPCG(2, uint64(n)))}
