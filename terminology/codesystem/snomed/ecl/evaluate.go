@@ -40,13 +40,20 @@ func NewEvaluator(content Content, cacheBytes int) *Evaluator {
 // A relationship outside of relationship groups is a group of its own. Reverse attributes do not belong to groups.
 func (e *Evaluator) Evaluate(x *Expression, spend func(steps int) error) (set bitset.Set, err error) {
 	defer recoverFailure(&err)
-	v := &evaluation{Evaluator: e, rels: e.content.Relationships(), values: e.content.ConcreteValues(), canonical: x.canonical, spend: spend}
+	if spend == nil {
+		spend = func(int) error { return nil }
+	}
+	v := &evaluation{
+		evaluator: e, content: e.content, rels: e.content.Relationships(), values: e.content.ConcreteValues(),
+		canonical: x.canonical, spend: spend,
+	}
 	return v.evaluate(&cacheable{node: x.root, to: len(x.canonical)}), nil
 }
 
 // evaluation is the evaluation of one expression. Its methods panic with a failure. They do not modify sets that they return.
 type evaluation struct {
-	*Evaluator
+	evaluator *Evaluator
+	content   Content
 	rels      *Relationships
 	values    *ConcreteValues
 	canonical string
@@ -58,9 +65,6 @@ func (v *evaluation) fail(format string, args ...any) {
 }
 
 func (v *evaluation) charge(steps int) {
-	if v.spend == nil {
-		return
-	}
 	if err := v.spend(steps); err != nil {
 		panic(failure{err})
 	}
@@ -84,7 +88,7 @@ func (v *evaluation) evaluate(n node) bitset.Set {
 	case *cacheable:
 		return v.cached(n)
 	case anyConcept:
-		return v.wildcard
+		return v.evaluator.wildcard
 	case concept, *alternateID:
 		s := v.newSet()
 		s.Add(v.number(n))
@@ -114,12 +118,12 @@ func (v *evaluation) evaluate(n node) bitset.Set {
 
 func (v *evaluation) cached(n *cacheable) bitset.Set {
 	text := v.canonical[n.from:n.to]
-	if s := v.cache.get(text); s != nil {
+	if s := v.evaluator.cache.get(text); s != nil {
 		v.charge(1)
 		return s
 	}
 	s := v.evaluate(n.node)
-	v.cache.add(strings.Clone(text), s)
+	v.evaluator.cache.add(strings.Clone(text), s)
 	return s
 }
 

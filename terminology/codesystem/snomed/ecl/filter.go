@@ -162,7 +162,7 @@ func (v *evaluation) findTerms(terms []searchTerm) bitset.Set {
 		if t.kind != "match" || len(words) == 0 {
 			return nil
 		}
-		found, ok, err := v.content.FindWords(words, func(steps int) error { v.charge(steps); return nil })
+		found, ok, err := v.content.FindWords(words, v.spend)
 		switch {
 		case err != nil:
 			panic(failure{err})
