@@ -205,14 +205,6 @@ func (v *evaluation) related(of bitset.Set, up, isDirect bool) bitset.Set {
 	return reached
 }
 
-// next returns the parents or the children of a concept.
-func (v *evaluation) next(c uint32, up bool) []uint32 {
-	if up {
-		return v.content.Parents(c)
-	}
-	return v.content.Children(c)
-}
-
 // addRelated adds the parents or the children of the members in a word, including those of members that it adds to starts.
 func (v *evaluation) addRelated(reached, of, starts bitset.Set, i int, up bool) {
 	for done := uint64(0); ; {
@@ -220,12 +212,16 @@ func (v *evaluation) addRelated(reached, of, starts bitset.Set, i int, up bool) 
 		if word == 0 {
 			return
 		}
-		bit := bits.TrailingZeros64(word)
+		var bit int
+		var list []uint32
 		if up {
 			bit = bits.Len64(word) - 1
+			list = v.content.Parents(uint32(i*64 + bit))
+		} else {
+			bit = bits.TrailingZeros64(word)
+			list = v.content.Children(uint32(i*64 + bit))
 		}
 		done |= 1 << bit
-		list := v.next(uint32(i*64+bit), up)
 		v.charge(1 + len(list)/8)
 		for _, n := range list {
 			reached.Add(n)
