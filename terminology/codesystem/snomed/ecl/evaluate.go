@@ -250,7 +250,7 @@ func (v *evaluation) history(n *history) bitset.Set {
 	return result
 }
 
-// historyRefsets returns the reference sets of a history supplement. Those that an edition lacks are ignored.
+// historyRefsets returns the reference sets of a history supplement. It ignores reference sets that are not part of the edition.
 func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	if n.subset != nil {
 		v.evaluate(n.subset).Each(func(c uint32) { list = append(list, c) })
@@ -274,10 +274,10 @@ func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	return list
 }
 
-// ids returns the SCTIDs that an expression selects. isAny reports that it is the wildcard. Plain concepts need not be part of the
-// edition: subsets lack metadata concepts.
-func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
-	ids = make(map[uint64]bool)
+// idTest returns the condition that an SCTID is selected by an expression, or not if the operator is !=. Concept references need not
+// be part of the edition: subsets lack metadata concepts.
+func (v *evaluation) idTest(operator string, n node) func(id uint64) bool {
+	ids, isAny := make(map[uint64]bool), false
 	list := []node{n}
 	if c, ok := n.(*compound); ok && c.operator == "OR" {
 		list = c.operands
@@ -287,7 +287,7 @@ func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
 		case concept:
 			ids[uint64(n)] = true
 		case anyConcept:
-			return nil, true
+			isAny = true
 		default:
 			v.evaluate(n).Each(func(c uint32) {
 				v.charge(1)
@@ -295,12 +295,6 @@ func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
 			})
 		}
 	}
-	return ids, false
-}
-
-// idTest returns the condition that an SCTID is selected by an expression, or not if the operator is !=.
-func (v *evaluation) idTest(operator string, n node) func(id uint64) bool {
-	ids, isAny := v.ids(n)
 	return func(id uint64) bool { return (isAny || ids[id]) == (operator == "=") }
 }
 

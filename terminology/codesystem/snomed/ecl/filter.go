@@ -32,7 +32,7 @@ type status struct {
 	effectiveTime      uint32
 }
 
-// statusTest returns the test of a criterion for a common column, or nil if the column is another one.
+// statusTest returns the test of a criterion for a common column, or nil for other columns.
 func (v *evaluation) statusTest(c *criterion) test[status] {
 	switch c.field {
 	case "active":

@@ -2,7 +2,6 @@ package ecl
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ func (p *parser) filterKind() (kind byte) {
 		switch {
 		case kind != 0 && p.s.at() == '+':
 			kind = '+'
-		case word != "" && strings.Contains("CM", word[:1]) && keyword(word, 'D') == "":
+		case word != "" && strings.Contains("CM", word[:1]) && findWord(keywords['D'], word) == "":
 			kind = word[0]
 		}
 		return kind != 0
@@ -64,7 +63,7 @@ type filterParser struct {
 func (p *parser) criteria(kind byte) (list []criterion) {
 	f := &filterParser{p: p, s: p.s, kind: kind}
 	f.s.require("{{")
-	if word := f.s.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || keyword(word[1:], kind) != "") {
+	if word := f.s.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || findWord(keywords[kind], word[1:]) != "") {
 		f.s.pos++ // white space may be missing: {{Cactive=1}}
 	}
 	f.s.emit(string(kind))
@@ -77,18 +76,9 @@ func (p *parser) criteria(kind byte) (list []criterion) {
 	}
 }
 
-// keyword returns the canonical spelling of word if it is a keyword of a kind of filter, or "".
-func keyword(word string, kind byte) string {
-	i := slices.IndexFunc(keywords[kind], func(w string) bool { return strings.EqualFold(w, word) })
-	if i < 0 {
-		return ""
-	}
-	return keywords[kind][i]
-}
-
 func (f *filterParser) criterion() criterion {
 	word := f.s.word()
-	field := keyword(word, f.kind)
+	field := findWord(keywords[f.kind], word)
 	switch {
 	case field == "" && f.kind == 'M' && word != "":
 		f.s.pos += len(word)
@@ -253,8 +243,8 @@ func (f *filterParser) conceptValues() node {
 	return f.p.subexpression()
 }
 
-// isConceptSet reports whether a parenthesis follows with a concept and, without operator, another concept or one of the bytes
-// in others.
+// isConceptSet reports whether a set of concept references follows, not an expression in parentheses: after the first concept, the
+// next byte must begin another concept or be in others.
 func (f *filterParser) isConceptSet(others string) bool {
 	return f.s.ahead(func() bool {
 		if !f.s.skip("(") {
@@ -269,7 +259,7 @@ func (f *filterParser) isConceptSet(others string) bool {
 	})
 }
 
-// dialects parses dialects with acceptabilities. An acceptability after a set applies to the dialects without one of their own.
+// dialects parses dialects with acceptabilities. An acceptability after a set applies to dialects without acceptability.
 func (f *filterParser) dialects(isSet bool, dialect func() node) []dialectCriterion {
 	if !isSet {
 		return []dialectCriterion{f.dialect(dialect)}

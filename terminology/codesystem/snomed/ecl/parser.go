@@ -41,7 +41,7 @@ func Parse(text string) (x *Expression, err error) {
 	return &Expression{root: root, canonical: string(s.canonical)}, nil
 }
 
-// failure is the panic value with which the parser and the evaluator return an error to their callers.
+// failure is the panic value that carries an error to Parse or Evaluate.
 type failure struct{ err error }
 
 // recoverFailure sets err to the error of a failure.
@@ -82,27 +82,25 @@ func (p *parser) expression() node {
 	if p.s.accept(":") {
 		return &refined{operand: first, refinement: p.refinement(false)}
 	}
-	if p.s.next(".") {
+	if p.s.accept(".") {
 		return p.dotted(first)
 	}
-	p.s.expect(`"."`)
-	return p.compound(first)
-}
-
-func (p *parser) dotted(n node) node {
-	for p.s.accept(".") {
-		defer p.enter()() // the tree is as deep as the chain is long
-		n = &dotted{operand: n, attribute: p.subexpression()}
-	}
-	return n
-}
-
-func (p *parser) compound(first node) node {
 	operator, operands := parseOperands(p.s, first, p.subexpression, "AND", "OR", "MINUS")
 	if operator == "" {
 		return first
 	}
 	return &compound{operator: operator, operands: operands}
+}
+
+// dotted parses the attributes of a dottedExpressionConstraint after the first dot.
+func (p *parser) dotted(n node) node {
+	for {
+		defer p.enter()() // the tree is as deep as the chain is long
+		n = &dotted{operand: n, attribute: p.subexpression()}
+		if !p.s.accept(".") {
+			return n
+		}
+	}
 }
 
 var hierarchyOperators = []struct{ symbol, word string }{
@@ -143,15 +141,14 @@ func (p *parser) members() node {
 	return p.cacheable(from, m)
 }
 
-// memberOperator parses a refsetOperator. It returns nil if none follows.
+// memberOperator parses an optional refsetOperator. It returns nil without operator.
 func (p *parser) memberOperator() *memberOf {
 	m := new(memberOf)
-	isSymbol := p.s.skip("^")
 	switch {
-	case isSymbol && p.s.at() == 'R' && !p.s.isAlternateID():
-		p.s.pos++
-		m.containing = true
-	case isSymbol:
+	case p.s.skip("^"):
+		if m.containing = p.s.at() == 'R' && !p.s.isAlternateID(); m.containing {
+			p.s.pos++
+		}
 	case p.s.acceptWord("refsetContainingAny") != "":
 		m.containing = true
 	case p.s.acceptWord("memberOf") == "":

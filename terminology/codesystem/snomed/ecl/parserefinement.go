@@ -32,7 +32,7 @@ func (p *parser) subrefinement(inGroup bool) refinement {
 	return g
 }
 
-// isNestedRefinement reports whether a parenthesis follows that encloses a refinement, and not the name of an attribute.
+// isNestedRefinement reports whether a refinement in parentheses follows. Names of attributes may be in parentheses, too.
 func (p *parser) isNestedRefinement() bool {
 	return p.s.next("(") && p.s.ahead(func() bool {
 		p.s.pos = closingParenthesis(p.s.text, p.s.pos) + 1

@@ -50,7 +50,8 @@ func isWildcard(n node) bool {
 	return ok
 }
 
-// concreteTest returns the condition that a concrete value satisfies a comparison. Numbers differ from texts in any case.
+// concreteTest returns the condition that a concrete value satisfies a comparison. Values of another type never match, not even with
+// the operator !=.
 func concreteTest(operator string, c concrete) func(value []byte) bool {
 	number, isNumber := parseNumber(c.literal)
 	texts := make(map[string]bool, len(c.texts))

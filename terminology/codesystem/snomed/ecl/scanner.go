@@ -38,7 +38,7 @@ func (s *scanner) fail(at int, format string, args ...any) {
 	panic(failure{&SyntaxError{Column: utf8.RuneCountInString(s.text[:at]) + 1, Message: fmt.Sprintf(format, args...)}})
 }
 
-// failExpected reports that neither label nor a token that was recorded at the current position was found.
+// failExpected reports that label was expected, or one of the labels that were recorded at the current position.
 func (s *scanner) failExpected(label string) {
 	s.isAhead = false
 	s.expect(label)
@@ -146,12 +146,22 @@ func (s *scanner) word() string {
 // acceptWord skips the word that follows if it is one of words, ignoring case, and returns its spelling in words; otherwise "".
 func (s *scanner) acceptWord(words ...string) string {
 	word := s.word()
-	i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, word) })
-	if i < 0 || strings.HasPrefix(s.text[s.pos+len(word):], "#") { // an alternate identifier
+	found := findWord(words, word)
+	if found == "" || strings.HasPrefix(s.text[s.pos+len(word):], "#") { // an alternate identifier
 		return ""
 	}
 	s.pos += len(word)
-	return words[i]
+	return found
+}
+
+// findWord returns the spelling of word in words, ignoring case, or "".
+func findWord(words []string, word string) string {
+	for _, w := range words {
+		if strings.EqualFold(w, word) {
+			return w
+		}
+	}
+	return ""
 }
 
 // ahead returns the result of read and restores the position.
@@ -230,7 +240,7 @@ func (s *scanner) isAlternateID() bool {
 	return scheme != "" && strings.HasPrefix(s.text[s.pos+len(scheme):], "#")
 }
 
-// scheme returns the alias that follows: of a scheme or of a dialect.
+// scheme returns the alias of a scheme or of a dialect that follows, or "".
 func (s *scanner) scheme() string {
 	if !isLetter(s.at()) {
 		return ""
