@@ -78,14 +78,14 @@ func hasActiveCriterion(criteria []criterion) bool {
 
 // testSteps returns the cost of testing a component.
 func testSteps(criteria []criterion) int {
-	steps := 1
+	eighths := 8
 	for _, c := range criteria {
-		steps += (len(c.words) + 4*len(c.dialects)) / 8
+		eighths += 1 + len(c.words) + 4*len(c.dialects)
 		for _, t := range c.terms {
-			steps += 1 + len(t.text)/16
+			eighths += 8 + len(t.text)/2
 		}
 	}
-	return steps
+	return eighths / 8
 }
 
 func (v *evaluation) conceptFilter(n *filtered) bitset.Set {

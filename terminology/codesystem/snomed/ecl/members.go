@@ -113,6 +113,7 @@ func (q *memberQuery) eachMember(refset uint32, visit func(m *Member) bool) {
 		tests = append(tests, t(refset))
 	}
 	matches := all(tests)
+	q.v.charge(q.steps)
 	q.v.content.EachMember(refset, func(m *Member) bool {
 		q.v.charge(q.steps)
 		return q.activeOnly && !m.Active || !matches(m) || visit(m)
