@@ -19,7 +19,7 @@ type concept uint64
 
 // cacheable is an expression with a result that is worth caching. Its canonical text is canonical[from:to].
 type cacheable struct {
-	node
+	node     node
 	from, to int
 }
 

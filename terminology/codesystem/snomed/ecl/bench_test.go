@@ -105,7 +105,7 @@ func word(i int) string {
 	return text
 }
 
-// subtree returns a concept as people choose it: the top of a hierarchy, or a concept in its upper part.
+// subtree returns a random concept, most often of the upper part of a hierarchy.
 func (l *largeEdition) subtree(r *rand.Rand, name string) string {
 	size := float64(l.to[name] - l.from[name])
 	return fmt.Sprint(firstID + l.from[name] + int(size*r.Float64()*r.Float64()*r.Float64()*r.Float64()))
@@ -113,7 +113,7 @@ func (l *largeEdition) subtree(r *rand.Rand, name string) string {
 
 func (l *largeEdition) top(name string) string { return fmt.Sprint(firstID + l.from[name]) }
 
-// expression returns an expression as people write it.
+// expression returns a random expression with the operators that are common in value sets.
 func (l *largeEdition) expression(r *rand.Rand) string {
 	clinical := []string{"finding", "procedure", "body", "substance", "organism", "product"}[r.IntN(6)]
 	x, y := l.subtree(r, clinical), l.subtree(r, clinical)
@@ -155,7 +155,7 @@ func (l *largeEdition) expression(r *rand.Rand) string {
 	return fmt.Sprintf("<< %s : R 100010 = << %s", l.subtree(r, "body"), l.subtree(r, "finding"))
 }
 
-// BenchmarkExpressions evaluates 1,000 different expressions as people write them, each once.
+// BenchmarkExpressions evaluates 1,000 different expressions, each once.
 func BenchmarkExpressions(b *testing.B) {
 	l := newLargeEdition()
 	for _, cacheBytes := range []int{0, 16 << 20} {

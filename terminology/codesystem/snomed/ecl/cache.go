@@ -22,7 +22,7 @@ type cachedResult struct {
 	set  bitset.Set
 }
 
-// entryBytes is the memory that an entry takes in addition to its text and its set.
+// entryBytes is the approximate memory of an entry without its text and its set.
 const entryBytes = 200
 
 func (r *cachedResult) bytes() int { return entryBytes + len(r.text) + 8*len(r.set) }

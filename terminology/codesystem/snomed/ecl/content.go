@@ -2,9 +2,9 @@ package ecl
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
-// Content is the snapshot of an edition that expressions are evaluated against. Concepts are numbered from 0 to Len()-1,
-// parents before children: the evaluator depends on this order. Sets contain concept numbers and are created by [bitset.New] with Len(). A Content is safe for
-// concurrent use and never changes. Callers must not modify the sets and slices that its methods return.
+// Content is the snapshot of an edition that expressions are evaluated against. Concepts are numbered from 0 to Len()-1, parents
+// before children: the evaluator depends on this order. Sets contain concept numbers and are created by [bitset.New] with Len(). A
+// Content is safe for concurrent use and never changes. Callers must not modify the sets and slices that its methods return.
 type Content interface {
 	// Len returns the number of concepts, active and inactive.
 	Len() int
@@ -15,7 +15,7 @@ type Content interface {
 	// ID returns the SCTID of a concept.
 	ID(concept uint32) uint64
 
-	// AlternateIdentifier returns the concept that the identifier file lists for a scheme alias, ignoring its case, and a code.
+	// AlternateIdentifier returns the concept with a code in the identifier file. It ignores the case of the scheme alias.
 	AlternateIdentifier(scheme, code string) (concept uint32, ok bool)
 
 	// Active returns the active concepts.
@@ -59,7 +59,7 @@ type Content interface {
 
 	// FindWords returns a superset of the concepts with an active description or text definition that contains each of words as
 	// the beginning of a word. Words have the form in which [textindex.Fold] returns them. ok is false if the content has no
-	// index. The error is that of spend, which charges steps of about fifty nanoseconds.
+	// index. spend charges steps of about fifty nanoseconds; its error is returned.
 	FindWords(words []string, spend func(steps int) error) (concepts bitset.Set, ok bool, err error)
 
 	// Metadata returns the columns of the concept file for a concept.
@@ -150,6 +150,6 @@ type Description struct {
 
 // Dialect is a row of a language reference set.
 type Dialect struct {
-	// Refset is the SCTID of the reference set, and Acceptability that of preferred or acceptable.
+	// Refset is the SCTID of the reference set. Acceptability is the SCTID of preferred or acceptable.
 	Refset, Acceptability uint64
 }

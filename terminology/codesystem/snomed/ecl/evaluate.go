@@ -40,13 +40,20 @@ func NewEvaluator(content Content, cacheBytes int) *Evaluator {
 // A relationship outside of relationship groups is a group of its own. Reverse attributes do not belong to groups.
 func (e *Evaluator) Evaluate(x *Expression, spend func(steps int) error) (set bitset.Set, err error) {
 	defer recoverFailure(&err)
-	v := &evaluation{Evaluator: e, rels: e.content.Relationships(), values: e.content.ConcreteValues(), canonical: x.canonical, spend: spend}
+	if spend == nil {
+		spend = func(int) error { return nil }
+	}
+	v := &evaluation{
+		evaluator: e, content: e.content, rels: e.content.Relationships(), values: e.content.ConcreteValues(),
+		canonical: x.canonical, spend: spend,
+	}
 	return v.evaluate(&cacheable{node: x.root, to: len(x.canonical)}), nil
 }
 
 // evaluation is the evaluation of one expression. Its methods panic with a failure. They do not modify sets that they return.
 type evaluation struct {
-	*Evaluator
+	evaluator *Evaluator
+	content   Content
 	rels      *Relationships
 	values    *ConcreteValues
 	canonical string
@@ -58,9 +65,6 @@ func (v *evaluation) fail(format string, args ...any) {
 }
 
 func (v *evaluation) charge(steps int) {
-	if v.spend == nil {
-		return
-	}
 	if err := v.spend(steps); err != nil {
 		panic(failure{err})
 	}
@@ -84,7 +88,7 @@ func (v *evaluation) evaluate(n node) bitset.Set {
 	case *cacheable:
 		return v.cached(n)
 	case anyConcept:
-		return v.wildcard
+		return v.evaluator.wildcard
 	case concept, *alternateID:
 		s := v.newSet()
 		s.Add(v.number(n))
@@ -114,12 +118,12 @@ func (v *evaluation) evaluate(n node) bitset.Set {
 
 func (v *evaluation) cached(n *cacheable) bitset.Set {
 	text := v.canonical[n.from:n.to]
-	if s := v.cache.get(text); s != nil {
+	if s := v.evaluator.cache.get(text); s != nil {
 		v.charge(1)
 		return s
 	}
 	s := v.evaluate(n.node)
-	v.cache.add(strings.Clone(text), s)
+	v.evaluator.cache.add(strings.Clone(text), s)
 	return s
 }
 
@@ -201,14 +205,6 @@ func (v *evaluation) related(of bitset.Set, up, isDirect bool) bitset.Set {
 	return reached
 }
 
-// next returns the parents or the children of a concept.
-func (v *evaluation) next(c uint32, up bool) []uint32 {
-	if up {
-		return v.content.Parents(c)
-	}
-	return v.content.Children(c)
-}
-
 // addRelated adds the parents or the children of the members in a word, including those of members that it adds to starts.
 func (v *evaluation) addRelated(reached, of, starts bitset.Set, i int, up bool) {
 	for done := uint64(0); ; {
@@ -216,12 +212,16 @@ func (v *evaluation) addRelated(reached, of, starts bitset.Set, i int, up bool) 
 		if word == 0 {
 			return
 		}
-		bit := bits.TrailingZeros64(word)
+		var bit int
+		var list []uint32
 		if up {
 			bit = bits.Len64(word) - 1
+			list = v.content.Parents(uint32(i*64 + bit))
+		} else {
+			bit = bits.TrailingZeros64(word)
+			list = v.content.Children(uint32(i*64 + bit))
 		}
 		done |= 1 << bit
-		list := v.next(uint32(i*64+bit), up)
 		v.charge(1 + len(list)/8)
 		for _, n := range list {
 			reached.Add(n)
@@ -250,7 +250,7 @@ func (v *evaluation) history(n *history) bitset.Set {
 	return result
 }
 
-// historyRefsets returns the reference sets of a history supplement. Those that an edition lacks are ignored.
+// historyRefsets returns the reference sets of a history supplement. It ignores reference sets that are not part of the edition.
 func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	if n.subset != nil {
 		v.evaluate(n.subset).Each(func(c uint32) { list = append(list, c) })
@@ -274,10 +274,10 @@ func (v *evaluation) historyRefsets(n *history) (list []uint32) {
 	return list
 }
 
-// ids returns the SCTIDs that an expression selects. isAny reports that it is the wildcard. Plain concepts need not be part of the
-// edition: subsets lack metadata concepts.
-func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
-	ids = make(map[uint64]bool)
+// idTest returns the condition that an SCTID is selected by an expression, or not if the operator is !=. Concept references need not
+// be part of the edition: subsets lack metadata concepts.
+func (v *evaluation) idTest(operator string, n node) func(id uint64) bool {
+	ids, isAny := make(map[uint64]bool), false
 	list := []node{n}
 	if c, ok := n.(*compound); ok && c.operator == "OR" {
 		list = c.operands
@@ -287,7 +287,7 @@ func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
 		case concept:
 			ids[uint64(n)] = true
 		case anyConcept:
-			return nil, true
+			isAny = true
 		default:
 			v.evaluate(n).Each(func(c uint32) {
 				v.charge(1)
@@ -295,12 +295,6 @@ func (v *evaluation) ids(n node) (ids map[uint64]bool, isAny bool) {
 			})
 		}
 	}
-	return ids, false
-}
-
-// idTest returns the condition that an SCTID is selected by an expression, or not if the operator is !=.
-func (v *evaluation) idTest(operator string, n node) func(id uint64) bool {
-	ids, isAny := v.ids(n)
 	return func(id uint64) bool { return (isAny || ids[id]) == (operator == "=") }
 }
 

@@ -1,7 +1,6 @@
 package ecl
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ type status struct {
 	effectiveTime      uint32
 }
 
-// statusTest returns the test of a criterion for a common column, or nil if the column is another one.
+// statusTest returns the test of a criterion for a common column, or nil for other columns.
 func (v *evaluation) statusTest(c *criterion) test[status] {
 	switch c.field {
 	case "active":
@@ -79,14 +78,14 @@ func hasActiveCriterion(criteria []criterion) bool {
 
 // testSteps returns the cost of testing a component.
 func testSteps(criteria []criterion) int {
-	steps := 1
+	eighths := 8
 	for _, c := range criteria {
-		steps += (len(c.words) + 4*len(c.dialects)) / 8
+		eighths += 1 + len(c.words) + 4*len(c.dialects)
 		for _, t := range c.terms {
-			steps += 1 + len(t.text)/16
+			eighths += 8 + len(t.text)/2
 		}
 	}
-	return steps
+	return eighths / 8
 }
 
 func (v *evaluation) conceptFilter(n *filtered) bitset.Set {
@@ -162,7 +161,7 @@ func (v *evaluation) findTerms(terms []searchTerm) bitset.Set {
 		if t.kind != "match" || len(words) == 0 {
 			return nil
 		}
-		found, ok, err := v.content.FindWords(words, func(steps int) error { v.charge(steps); return nil })
+		found, ok, err := v.content.FindWords(words, v.spend)
 		switch {
 		case err != nil:
 			panic(failure{err})
@@ -210,194 +209,5 @@ func (v *evaluation) dialectTest(list []dialectCriterion) func(Dialect) bool {
 			}
 		}
 		return false
-	}
-}
-
-// refsetsIn returns the reference sets in an expression.
-func (v *evaluation) refsetsIn(n node) []uint32 {
-	all := v.content.Refsets()
-	if isWildcard(n) {
-		return all
-	}
-	s := v.evaluate(n)
-	v.charge(1 + len(all)/8)
-	return slices.DeleteFunc(slices.Clone(all), func(refset uint32) bool { return !s.Has(refset) })
-}
-
-func (v *evaluation) memberOf(n *memberOf) bitset.Set {
-	if n.containing {
-		return v.refsetsContaining(n)
-	}
-	result, use := v.newSet(), columns{}
-	refsets := v.refsetsIn(n.operand)
-	for _, refset := range refsets {
-		if len(n.filters) == 0 && len(n.fields) == 0 {
-			members := v.content.Members(refset)
-			v.charge(1 + len(members)/16)
-			for _, c := range members {
-				result.Add(c)
-			}
-			continue
-		}
-		v.addMembers(result, refset, n, use)
-	}
-	if len(refsets) > 0 {
-		use.check(v)
-	}
-	return result
-}
-
-// columns records by name whether a column of an expression exists in at least one of the reference sets. Otherwise, the
-// expression is erroneous (section 6.1).
-type columns map[string]bool
-
-func (u columns) check(v *evaluation) {
-	for name, exists := range u {
-		if !exists {
-			v.fail("the reference sets have no column %s", name)
-		}
-	}
-}
-
-// value returns a function for the text in a column, or nil if the reference set does not have it.
-func (u columns) value(v *evaluation, refset uint32, name string) func(m *Member) []byte {
-	i := slices.IndexFunc(v.content.MemberFields(refset), func(field string) bool { return strings.EqualFold(field, name) })
-	isComponent := strings.EqualFold(name, "referencedComponentId")
-	u[name] = u[name] || i >= 0 || isComponent
-	switch {
-	case i >= 0:
-		return func(m *Member) []byte { return m.Fields[i] }
-	case isComponent:
-		return func(m *Member) []byte {
-			if m.Component == NoConcept {
-				return nil
-			}
-			return strconv.AppendUint(nil, v.content.ID(m.Component), 10)
-		}
-	}
-	return nil
-}
-
-// addMembers adds the selected column of the rows that match all filters.
-func (v *evaluation) addMembers(result bitset.Set, refset uint32, n *memberOf, use columns) {
-	name := "referencedComponentId"
-	if len(n.fields) > 0 && (n.fields[0] != "*" || len(v.content.MemberFields(refset)) > 0) {
-		name = n.fields[0]
-	}
-	if len(n.fields) > 1 || name == "*" {
-		v.fail("a value set has concepts, not rows: select one column of the reference sets")
-	}
-	value := use.value(v, refset, name)
-	v.eachMember(refset, n.filters, use, func(m *Member) bool {
-		if value != nil {
-			if c := v.fieldConcept(value(m)); c != NoConcept {
-				result.Add(c)
-			}
-		}
-		return true
-	})
-}
-
-// fieldConcept returns the concept with an SCTID as text, or [NoConcept].
-func (v *evaluation) fieldConcept(text []byte) uint32 {
-	if id, err := strconv.ParseUint(string(text), 10, 64); err == nil {
-		if number, ok := v.content.Number(id); ok {
-			return number
-		}
-	}
-	return NoConcept
-}
-
-// refsetsContaining returns the reference sets with a row for one of the concepts.
-func (v *evaluation) refsetsContaining(n *memberOf) bitset.Set {
-	result, operand, use := v.newSet(), v.evaluate(n.operand), columns{}
-	for _, refset := range v.content.Refsets() {
-		if len(n.filters) > 0 {
-			v.eachMember(refset, n.filters, use, func(m *Member) bool {
-				found := m.Component != NoConcept && operand.Has(m.Component)
-				if found {
-					result.Add(refset)
-				}
-				return !found
-			})
-			continue
-		}
-		members := v.content.Members(refset)
-		v.charge(1 + len(members)/16)
-		if slices.ContainsFunc(members, operand.Has) {
-			result.Add(refset)
-		}
-	}
-	use.check(v)
-	return result
-}
-
-// eachMember calls visit with the rows of a reference set that satisfy all filters, until visit returns false.
-func (v *evaluation) eachMember(refset uint32, filters [][]criterion, use columns, visit func(m *Member) bool) {
-	var tests []test[*Member]
-	isActive, steps := true, 1
-	for _, criteria := range filters {
-		steps += testSteps(criteria)
-		for i := range criteria {
-			tests = append(tests, v.memberTest(&criteria[i], refset, use))
-		}
-		isActive = isActive && !hasActiveCriterion(criteria)
-	}
-	matches := all(tests)
-	v.content.EachMember(refset, func(m *Member) bool {
-		v.charge(steps)
-		return isActive && !m.Active || !matches(m) || visit(m)
-	})
-}
-
-func (v *evaluation) memberTest(c *criterion, refset uint32, use columns) test[*Member] {
-	if isStatus := v.statusTest(c); isStatus != nil {
-		return func(m *Member) bool {
-			return isStatus(status{active: m.Active, module: m.Module, effectiveTime: m.EffectiveTime})
-		}
-	}
-	value, matches := use.value(v, refset, c.field), v.fieldTest(c)
-	return func(m *Member) bool { return value != nil && matches(value(m)) }
-}
-
-// fieldTest returns the test of a criterion for a column of a reference set.
-func (v *evaluation) fieldTest(c *criterion) func(value []byte) bool {
-	isEqual := c.operator == "="
-	switch {
-	case c.values != nil:
-		isAny, s := isWildcard(c.values), v.evaluate(c.values)
-		return func(value []byte) bool {
-			number := v.fieldConcept(value)
-			return (number != NoConcept && (isAny || s.Has(number))) == isEqual
-		}
-	case c.terms != nil:
-		matches := anyTerm(c.terms)
-		return func(value []byte) bool { return matches(value) == isEqual }
-	case c.words[0] == "true" || c.words[0] == "false":
-		return func(value []byte) bool { return (fieldBoolean(value) == c.words[0]) == isEqual }
-	}
-	number, ok := parseNumber(c.words[0])
-	if !ok {
-		matches := dateTest(c)
-		return func(value []byte) bool {
-			date, err := strconv.ParseUint(string(value), 10, 32)
-			return err == nil && matches(uint32(date))
-		}
-	}
-	return func(value []byte) bool {
-		n, ok := parseNumber("#" + string(bytes.TrimPrefix(value, []byte("#"))))
-		return ok && compare(c.operator, cmp.Compare(n, number))
-	}
-}
-
-// fieldBoolean returns true or false for the notations of booleans in release files.
-func fieldBoolean(value []byte) string {
-	switch text := strings.ToLower(string(value)); text {
-	case "1":
-		return "true"
-	case "0":
-		return "false"
-	default:
-		return text
 	}
 }

@@ -2,7 +2,6 @@ package ecl
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,11 +15,11 @@ func (p *parser) filters(from int, n node) node {
 			defer p.enter()() // the tree is as deep as there are filters
 			n = p.cacheable(from, &filtered{operand: n, kind: kind, criteria: p.criteria(kind)})
 		case 'M':
-			p.fail(p.pos, "expected a filter for concepts or descriptions: member filters belong directly after ^ and its operand")
+			p.s.fail(p.s.pos, "expected a filter for concepts or descriptions: member filters belong directly after ^ and its operand")
 		case '+':
 			return p.cacheable(from, p.history(n))
 		default:
-			p.expect(`"{{"`)
+			p.s.expect(`"{{"`)
 			return n
 		}
 	}
@@ -36,16 +35,16 @@ var keywords = map[byte][]string{
 // filterKind returns the kind of the filter that follows (C, D, M or + for a history supplement), or 0. A filter without a kind
 // is a description filter.
 func (p *parser) filterKind() (kind byte) {
-	p.space()
-	p.ahead(func() bool {
+	p.s.space()
+	p.s.ahead(func() bool {
 		word := ""
-		if p.skip("{{") {
-			kind, word = 'D', strings.ToUpper(p.word())
+		if p.s.skip("{{") {
+			kind, word = 'D', strings.ToUpper(p.s.word())
 		}
 		switch {
-		case kind != 0 && p.at() == '+':
+		case kind != 0 && p.s.at() == '+':
 			kind = '+'
-		case word != "" && strings.Contains("CM", word[:1]) && p.keyword(word, 'D') == "":
+		case word != "" && strings.Contains("CM", word[:1]) && findWord(keywords['D'], word) == "":
 			kind = word[0]
 		}
 		return kind != 0
@@ -53,109 +52,108 @@ func (p *parser) filterKind() (kind byte) {
 	return kind
 }
 
+// filterParser parses a filter of a kind: C, D or M.
+type filterParser struct {
+	p    *parser
+	s    *scanner
+	kind byte
+}
+
 // criteria parses a filter.
 func (p *parser) criteria(kind byte) (list []criterion) {
-	p.require("{{")
-	if word := p.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || p.keyword(word[1:], kind) != "") {
-		p.pos++ // white space may be missing: {{Cactive=1}}
+	f := &filterParser{p: p, s: p.s, kind: kind}
+	f.s.require("{{")
+	if word := f.s.word(); word != "" && word[0]&^0x20 == kind && (kind == 'M' || len(word) == 1 || findWord(keywords[kind], word[1:]) != "") {
+		f.s.pos++ // white space may be missing: {{Cactive=1}}
 	}
-	p.emit(string(kind))
+	f.s.emit(string(kind))
 	for {
-		list = append(list, p.criterion(kind))
-		if !p.accept(",") {
-			p.require("}}")
+		list = append(list, f.criterion())
+		if !f.s.accept(",") {
+			f.s.require("}}")
 			return list
 		}
 	}
 }
 
-// keyword returns the canonical spelling of word if it is a keyword of a kind of filter, or "".
-func (p *parser) keyword(word string, kind byte) string {
-	i := slices.IndexFunc(keywords[kind], func(w string) bool { return strings.EqualFold(w, word) })
-	if i < 0 {
-		return ""
-	}
-	return keywords[kind][i]
-}
-
-func (p *parser) criterion(kind byte) criterion {
-	word := p.word()
-	keyword := p.keyword(word, kind)
+func (f *filterParser) criterion() criterion {
+	word := f.s.word()
+	field := findWord(keywords[f.kind], word)
 	switch {
-	case keyword == "" && kind == 'M' && word != "":
-		p.pos += len(word)
-		p.emit(word)
-		return p.column(word)
-	case keyword == "":
-		for _, w := range keywords[kind] {
-			p.expect(w)
+	case field == "" && f.kind == 'M' && word != "":
+		f.s.pos += len(word)
+		f.s.emit(word)
+		return f.column(word)
+	case field == "":
+		for _, w := range keywords[f.kind] {
+			f.s.expect(w)
 		}
-		p.failExpected(map[byte]string{'C': "another concept filter", 'D': "another description filter", 'M': "the name of a column"}[kind])
+		f.s.failExpected(map[byte]string{'C': "another concept filter", 'D': "another description filter", 'M': "the name of a column"}[f.kind])
 	}
-	p.pos += len(word)
-	p.emit(keyword)
-	c := criterion{field: keyword, operator: p.comparison(keyword == "effectiveTime")}
-	p.operand(&c)
+	f.s.pos += len(word)
+	f.s.emit(field)
+	c := criterion{field: field, operator: f.s.comparison(field == "effectiveTime")}
+	f.operand(&c)
 	return c
 }
 
 // operand parses the values after a keyword and an operator.
-func (p *parser) operand(c *criterion) {
+func (f *filterParser) operand(c *criterion) {
 	switch c.field {
 	case "term":
-		c.terms = parseSet(p, p.searchTerm)
+		c.terms = parseSet(f.s, f.searchTerm)
 	case "language":
-		c.words = parseSet(p, p.language)
+		c.words = parseSet(f.s, f.language)
 	case "type":
-		c.field, c.values = "typeId", p.tokens(typeTokens)
+		c.field, c.values = "typeId", f.tokens(typeTokens)
 	case "definitionStatus":
-		c.field, c.values = "definitionStatusId", p.tokens(definitionTokens)
+		c.field, c.values = "definitionStatusId", f.tokens(definitionTokens)
 	case "typeId", "definitionStatusId", "moduleId":
-		c.values = p.conceptValues()
+		c.values = f.conceptValues()
 	case "dialect":
-		c.field, c.dialects = "dialectId", p.dialects(p.next("("), p.alias)
+		c.field, c.dialects = "dialectId", f.dialects(f.s.next("("), f.alias)
 	case "dialectId":
-		if p.isConceptSet("(") {
-			c.dialects = p.dialects(true, p.conceptReference)
+		if f.isConceptSet("(") {
+			c.dialects = f.dialects(true, f.p.conceptReference)
 		} else {
-			c.dialects = p.dialects(false, p.subexpression)
+			c.dialects = f.dialects(false, f.p.subexpression)
 		}
 	case "effectiveTime":
-		c.words = parseSet(p, p.date)
+		c.words = parseSet(f.s, f.date)
 	case "active":
-		c.words = []string{p.active()}
+		c.words = []string{f.active()}
 	case "id":
-		c.words = parseSet(p, p.descriptionID)
+		c.words = parseSet(f.s, f.descriptionID)
 	}
 }
 
 // column parses the operator and the values of a criterion for a column of a reference set.
-func (p *parser) column(name string) criterion {
-	c := criterion{field: name, operator: p.comparison(true)}
+func (f *filterParser) column(name string) criterion {
+	c := criterion{field: name, operator: f.s.comparison(true)}
 	ordered := c.operator != "=" && c.operator != "!="
-	p.space()
-	switch at := p.pos; {
-	case p.at() == '#':
-		c.words = []string{p.number()}
-	case ordered && p.isText():
-		c.words = parseSet(p, p.date)
+	f.s.space()
+	switch at := f.s.pos; {
+	case f.s.at() == '#':
+		c.words = []string{f.s.number()}
+	case ordered && f.isText():
+		c.words = parseSet(f.s, f.date)
 	case ordered:
-		p.fail(at, "expected a number or a date after %s, such as #5 or \"20260131\"", c.operator)
-	case p.isText():
-		c.terms = parseSet(p, p.searchTerm)
-	case strings.EqualFold(p.word(), "true") || strings.EqualFold(p.word(), "false"):
-		c.words = []string{p.lowerWord()}
+		f.s.fail(at, "expected a number or a date after %s, such as #5 or \"20260131\"", c.operator)
+	case f.isText():
+		c.terms = parseSet(f.s, f.searchTerm)
+	case strings.EqualFold(f.s.word(), "true") || strings.EqualFold(f.s.word(), "false"):
+		c.words = []string{f.s.lowerWord()}
 	default:
-		c.values = p.subexpression()
+		c.values = f.p.subexpression()
 	}
 	return c
 }
 
 // isText reports whether a search term or a set of them follows.
-func (p *parser) isText() bool {
-	return p.ahead(func() bool {
-		p.skip("(")
-		return p.next(`"`) || p.acceptWord(searchKinds...) >= 0 && p.next(":")
+func (f *filterParser) isText() bool {
+	return f.s.ahead(func() bool {
+		f.s.skip("(")
+		return f.s.next(`"`) || f.s.acceptWord(searchKinds...) != "" && f.s.next(":")
 	})
 }
 
@@ -163,30 +161,31 @@ func (p *parser) isText() bool {
 var searchKinds = []string{"match", "wild", "exact"}
 
 // searchTerm parses a typedSearchTerm.
-func (p *parser) searchTerm() searchTerm {
-	t := searchTerm{kind: "match"}
-	if i := p.acceptWord(searchKinds...); i >= 0 {
-		t.kind = searchKinds[i]
-		p.requireSilently(":")
+func (f *filterParser) searchTerm() searchTerm {
+	t := searchTerm{kind: f.s.acceptWord(searchKinds...)}
+	if t.kind == "" {
+		t.kind = "match"
+	} else {
+		f.s.requireSilently(":")
 	}
-	p.space()
-	at := p.pos
-	if t.text = p.quoted(t.kind == "wild"); t.kind != "match" {
-		p.emit(t.kind + `:"` + t.text + `"`)
+	f.s.space()
+	at := f.s.pos
+	if t.text = f.s.quoted(t.kind == "wild"); t.kind != "match" {
+		f.s.emit(t.kind + `:"` + t.text + `"`)
 		return t
 	}
 	if t.text = strings.Join(strings.Fields(t.text), " "); t.text == "" {
-		p.fail(at, `expected words, or wild:"" for an empty text`)
+		f.s.fail(at, `expected words, or wild:"" for an empty text`)
 	}
-	p.emit(`"` + t.text + `"`)
+	f.s.emit(`"` + t.text + `"`)
 	return t
 }
 
-func (p *parser) language() string {
-	if len(p.word()) != 2 {
-		p.failExpected("a language code of two letters")
+func (f *filterParser) language() string {
+	if len(f.s.word()) != 2 {
+		f.s.failExpected("a language code of two letters")
 	}
-	return p.lowerWord()
+	return f.s.lowerWord()
 }
 
 // token is a word for a concept.
@@ -212,20 +211,20 @@ var (
 )
 
 // token parses one of the tokens and returns its concept.
-func (p *parser) token(tokens []token) node {
+func (f *filterParser) token(tokens []token) node {
 	for _, t := range tokens {
-		if p.acceptWord(t.words...) >= 0 {
-			p.emit(t.words[0])
+		if f.s.acceptWord(t.words...) != "" {
+			f.s.emit(t.words[0])
 			return t.id
 		}
-		p.expect(t.words[0])
+		f.s.expect(t.words[0])
 	}
-	p.failExpected(tokens[len(tokens)-1].words[0])
+	f.s.failExpected(tokens[len(tokens)-1].words[0])
 	return nil
 }
 
-func (p *parser) tokens(tokens []token) node {
-	return anyOf(parseSet(p, func() node { return p.token(tokens) }))
+func (f *filterParser) tokens(tokens []token) node {
+	return anyOf(parseSet(f.s, func() node { return f.token(tokens) }))
 }
 
 // anyOf returns the union of concepts.
@@ -237,36 +236,36 @@ func anyOf(list []node) node {
 }
 
 // conceptValues parses a subexpression or an eclConceptReferenceSet.
-func (p *parser) conceptValues() node {
-	if p.isConceptSet("") {
-		return anyOf(parseSet(p, p.conceptReference))
+func (f *filterParser) conceptValues() node {
+	if f.isConceptSet("") {
+		return anyOf(parseSet(f.s, f.p.conceptReference))
 	}
-	return p.subexpression()
+	return f.p.subexpression()
 }
 
-// isConceptSet reports whether a parenthesis follows with a concept and, without operator, another concept or one of the bytes
-// in others.
-func (p *parser) isConceptSet(others string) bool {
-	return p.ahead(func() bool {
-		if !p.skip("(") {
+// isConceptSet reports whether a set of concept references follows, not an expression in parentheses: after the first concept, the
+// next byte must begin another concept or be in others.
+func (f *filterParser) isConceptSet(others string) bool {
+	return f.s.ahead(func() bool {
+		if !f.s.skip("(") {
 			return false
 		}
-		p.space()
-		digits := p.run(isDigit)
-		p.pos += len(digits)
-		p.term()
-		p.space()
-		return digits != "" && (isDigit(p.at()) || p.at() != 0 && strings.IndexByte(others, p.at()) >= 0)
+		f.s.space()
+		digits := f.s.run(isDigit)
+		f.s.pos += len(digits)
+		f.s.term()
+		f.s.space()
+		return digits != "" && (isDigit(f.s.at()) || f.s.at() != 0 && strings.IndexByte(others, f.s.at()) >= 0)
 	})
 }
 
-// dialects parses dialects with acceptabilities. An acceptability after a set applies to the dialects without one of their own.
-func (p *parser) dialects(isSet bool, dialect func() node) []dialectCriterion {
+// dialects parses dialects with acceptabilities. An acceptability after a set applies to dialects without acceptability.
+func (f *filterParser) dialects(isSet bool, dialect func() node) []dialectCriterion {
 	if !isSet {
-		return []dialectCriterion{p.dialect(dialect)}
+		return []dialectCriterion{f.dialect(dialect)}
 	}
-	list := parseSet(p, func() dialectCriterion { return p.dialect(dialect) })
-	acceptability := p.acceptability()
+	list := parseSet(f.s, func() dialectCriterion { return f.dialect(dialect) })
+	acceptability := f.acceptability()
 	for i := range list {
 		if list[i].acceptability == nil {
 			list[i].acceptability = acceptability
@@ -275,114 +274,113 @@ func (p *parser) dialects(isSet bool, dialect func() node) []dialectCriterion {
 	return list
 }
 
-func (p *parser) dialect(dialect func() node) dialectCriterion {
-	return dialectCriterion{refsets: dialect(), acceptability: p.acceptability()}
+func (f *filterParser) dialect(dialect func() node) dialectCriterion {
+	return dialectCriterion{refsets: dialect(), acceptability: f.acceptability()}
 }
 
 // acceptability parses an optional acceptabilitySet.
-func (p *parser) acceptability() (list []uint64) {
-	if !p.accept("(") {
+func (f *filterParser) acceptability() (list []uint64) {
+	if !f.s.accept("(") {
 		return nil
 	}
-	for _, n := range parseItems(p, p.acceptabilityValue) {
+	for _, n := range parseItems(f.s, f.acceptabilityValue) {
 		list = append(list, uint64(n.(concept)))
 	}
 	return list
 }
 
-func (p *parser) acceptabilityValue() node {
-	if p.space(); isDigit(p.at()) {
-		return p.conceptReference()
+func (f *filterParser) acceptabilityValue() node {
+	if f.s.space(); isDigit(f.s.at()) {
+		return f.p.conceptReference()
 	}
-	p.expect("a concept identifier")
-	return p.token(acceptabilityTokens)
+	f.s.expect("a concept identifier")
+	return f.token(acceptabilityTokens)
 }
 
 // alias parses a dialectAlias and returns its language reference set.
-func (p *parser) alias() node {
-	p.space()
-	alias := p.scheme()
+func (f *filterParser) alias() node {
+	f.s.space()
+	alias := f.s.scheme()
 	id, ok := dialectAliases[strings.ToLower(alias)]
 	switch {
 	case alias == "":
-		p.failExpected("the alias of a dialect, such as en-gb")
+		f.s.failExpected("the alias of a dialect, such as en-gb")
 	case !ok:
-		p.fail(p.pos, "expected the alias of a dialect, such as en-gb, found %q: use dialectId for others", alias)
+		f.s.fail(f.s.pos, "expected the alias of a dialect, such as en-gb, found %q: use dialectId for others", alias)
 	}
-	p.pos += len(alias)
-	p.emit(strings.ToLower(alias))
+	f.s.pos += len(alias)
+	f.s.emit(strings.ToLower(alias))
 	return id
 }
 
 // date parses a timeValue: a date as YYYYMMDD, or the empty string for unpublished components.
-func (p *parser) date() string {
-	p.space()
-	at := p.pos
-	date := p.quoted(false)
+func (f *filterParser) date() string {
+	f.s.space()
+	at := f.s.pos
+	date := f.s.quoted(false)
 	if _, err := time.Parse("20060102", date); err != nil && date != "" {
-		p.fail(at, `expected a date such as "20260131", found %q`, date)
+		f.s.fail(at, `expected a date such as "20260131", found %q`, date)
 	}
-	p.emit(`"` + date + `"`)
+	f.s.emit(`"` + date + `"`)
 	return date
 }
 
 // active parses an activeValue and returns 1, 0 or *. Values in quotes, as in examples of the specification, are accepted.
-func (p *parser) active() string {
-	quoted := p.skip(`"`)
-	i := p.acceptWord("false", "true", "any")
-	for j, symbol := range []string{"0", "1", "*"} {
-		if i < 0 && p.skip(symbol) {
-			i = j
+func (f *filterParser) active() string {
+	quoted := f.s.skip(`"`)
+	value := map[string]string{"false": "0", "true": "1", "any": "*"}[f.s.acceptWord("false", "true", "any")]
+	for _, symbol := range []string{"0", "1", "*"} {
+		if value == "" && f.s.skip(symbol) {
+			value = symbol
 		}
 	}
-	if i < 0 {
-		p.failExpected("true or false")
+	if value == "" {
+		f.s.failExpected("true or false")
 	}
 	if quoted {
-		p.requireSilently(`"`)
+		f.s.requireSilently(`"`)
 	}
-	value := "01*"[i : i+1]
-	p.emit(value)
+	f.s.emit(value)
 	return value
 }
 
-func (p *parser) descriptionID() string {
-	return strconv.FormatUint(p.identifier(), 10)
+func (f *filterParser) descriptionID() string {
+	return strconv.FormatUint(f.s.identifier(), 10)
 }
 
 // history parses a historySupplement. HISTORY and HISTORY (*) mean HISTORY-MAX.
 func (p *parser) history(operand node) node {
-	p.require("{{")
-	p.require("+")
-	if p.acceptWord("HISTORY") < 0 {
-		p.failExpected("HISTORY")
+	p.s.require("{{")
+	p.s.require("+")
+	if p.s.acceptWord("HISTORY") == "" {
+		p.s.failExpected("HISTORY")
 	}
 	n := &history{operand: operand, profile: p.historyProfile()}
-	from := len(p.canonical)
-	p.emit("HISTORY")
-	if n.profile == "" && p.accept("(") {
+	from := len(p.s.canonical)
+	p.s.emit("HISTORY")
+	if n.profile == "" && p.s.accept("(") {
 		n.subset = p.expression()
-		p.require(")")
+		p.s.require(")")
 	}
 	if n.subset == nil || isWildcard(n.subset) {
-		n.subset, n.profile, p.canonical = nil, cmp.Or(n.profile, "MAX"), p.canonical[:from]
-		p.emit("HISTORY-" + n.profile)
+		n.subset, n.profile, p.s.canonical = nil, cmp.Or(n.profile, "MAX"), p.s.canonical[:from]
+		p.s.emit("HISTORY-" + n.profile)
 	}
-	p.require("}}")
+	p.s.require("}}")
 	return n
 }
 
 // historyProfile parses an optional historyProfileSuffix.
 func (p *parser) historyProfile() string {
-	if p.at() != '-' && p.at() != '_' {
+	if p.s.at() != '-' && p.s.at() != '_' {
 		return ""
 	}
-	p.pos++
-	i := p.acceptWord("MIN", "MOD", "MAX")
-	if i < 0 {
-		p.failExpected("MIN, MOD or MAX")
+	p.s.pos++
+	profile := p.s.acceptWord("MIN", "MOD", "MAX")
+	if profile == "" {
+		p.s.failExpected("MIN, MOD or MAX")
 	}
-	return []string{"MIN", "MOD", "MAX"}[i]
+	return profile
 }
 
 // dialectAliases are the language reference sets of dialects (appendix C). Examples of the specification also use the aliases

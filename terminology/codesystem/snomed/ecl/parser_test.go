@@ -137,7 +137,7 @@ func mutate(r *rand.Rand, text string) string {
 	return text
 }
 
-// Long texts that a parser with backtracking would read so often that the test would reach its time limit.
+// TestParseLongTexts parses texts that would reach the time limit of the test if the parser read parts of them again and again.
 func TestParseLongTexts(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("(", MaxLength), "*:" + strings.Repeat("(", MaxLength-2), strings.Repeat("<", MaxLength), strings.Repeat("a", MaxLength),

@@ -23,15 +23,15 @@ type condition interface {
 func (v *evaluation) condition(r refinement) condition {
 	switch r := r.(type) {
 	case *refinements:
-		s := &conditions{evaluation: v, isOr: r.operator == "OR"}
+		s := &conditions{v: v, isOr: r.operator == "OR"}
 		for _, part := range r.parts {
 			s.parts = append(s.parts, v.condition(part))
 		}
 		return s
 	case *group:
-		return &groupCondition{evaluation: v, cardinality: r.cardinality, condition: v.condition(r.attributes)}
+		return &groupCondition{v: v, cardinality: r.cardinality, condition: v.condition(r.attributes)}
 	case *attribute:
-		a := &attributeCondition{evaluation: v, attribute: r, isAnyType: isWildcard(r.name), isAnyValue: r.value == nil || isWildcard(r.value)}
+		a := &attributeCondition{v: v, attribute: r, isAnyType: isWildcard(r.name), isAnyValue: r.value == nil || isWildcard(r.value)}
 		if !a.isAnyType {
 			a.types = v.evaluate(r.name)
 		}
@@ -50,7 +50,8 @@ func isWildcard(n node) bool {
 	return ok
 }
 
-// concreteTest returns the condition that a concrete value satisfies a comparison. Numbers differ from texts in any case.
+// concreteTest returns the condition that a concrete value satisfies a comparison. Values of another type never match, not even with
+// the operator !=.
 func concreteTest(operator string, c concrete) func(value []byte) bool {
 	number, isNumber := parseNumber(c.literal)
 	texts := make(map[string]bool, len(c.texts))
@@ -72,7 +73,7 @@ func concreteTest(operator string, c concrete) func(value []byte) bool {
 
 // conditions is a conjunction, or a disjunction if isOr is set.
 type conditions struct {
-	*evaluation
+	v     *evaluation
 	isOr  bool
 	parts []condition
 }
@@ -84,7 +85,7 @@ func (s *conditions) combine(within bitset.Set, evaluate func(condition, bitset.
 		}
 		return within
 	}
-	result := s.newSet()
+	result := s.v.newSet()
 	for _, part := range s.parts {
 		result.Union(evaluate(part, within))
 	}
@@ -117,7 +118,7 @@ type groupRow struct {
 
 // groupCondition is the condition that a number of groups of a concept satisfy a condition.
 type groupCondition struct {
-	*evaluation
+	v           *evaluation
 	cardinality cardinality
 	condition   condition
 }
@@ -128,8 +129,8 @@ func (g *groupCondition) candidates(bitset.Set) bitset.Set { panic("groups are n
 
 func (g *groupCondition) concepts(within bitset.Set) bitset.Set {
 	var rows []groupRow
-	return g.counted(within, g.condition.candidates(within), g.cardinality, func(c uint32) (n uint32) {
-		rows = g.groupRows(rows[:0], c)
+	return g.v.counted(within, g.condition.candidates(within), g.cardinality, func(c uint32) (n uint32) {
+		rows = g.rows(rows[:0], c)
 		for from, to := 0, 0; from < len(rows); from = to {
 			for to < len(rows) && rows[to].key == rows[from].key {
 				to++
@@ -157,9 +158,9 @@ func (v *evaluation) counted(within, candidates bitset.Set, c cardinality, count
 	return result
 }
 
-// groupRows appends the rows of a concept, sorted by group.
-func (v *evaluation) groupRows(rows []groupRow, c uint32) []groupRow {
-	r, x := v.rels, v.values
+// rows appends the rows of a concept, sorted by group.
+func (g *groupCondition) rows(rows []groupRow, c uint32) []groupRow {
+	r, x := g.v.rels, g.v.values
 	for row := r.From[c]; row < r.From[c+1]; row++ {
 		rows = append(rows, groupRow{key: groupKey(r.Group[row], len(rows)), row: row})
 	}
@@ -167,7 +168,7 @@ func (v *evaluation) groupRows(rows []groupRow, c uint32) []groupRow {
 	for row := from; row < to; row++ {
 		rows = append(rows, groupRow{key: groupKey(x.Group[row], len(rows)), row: uint32(row), isConcrete: true})
 	}
-	v.charge(1 + len(rows)/4)
+	g.v.charge(1 + len(rows)/4)
 	if from < to {
 		slices.SortFunc(rows, func(a, b groupRow) int { return cmp.Compare(a.key, b.key) })
 	}
@@ -192,8 +193,8 @@ func (x *ConcreteValues) rows(c uint32) (from, to int) {
 
 // attributeCondition is the condition that a number of relationships of a concept have a type and a value.
 type attributeCondition struct {
-	*evaluation
-	*attribute
+	v                     *evaluation
+	attribute             *attribute
 	isAnyType, isAnyValue bool
 	types, values         bitset.Set
 	matchesText           func(value []byte) bool // nil unless values are concrete
@@ -201,51 +202,51 @@ type attributeCondition struct {
 
 // matches reports whether the type of a relationship and the concept at its other end match.
 func (a *attributeCondition) matches(row, other uint32) bool {
-	return a.hasType(a.rels.Type[row]) && (a.isAnyValue || a.values.Has(other)) == (a.operator == "=")
+	return a.hasType(a.v.rels.Type[row]) && (a.isAnyValue || a.values.Has(other)) == (a.attribute.operator == "=")
 }
 
 func (a *attributeCondition) hasType(kind uint32) bool { return a.isAnyType || a.types.Has(kind) }
 
 func (a *attributeCondition) matchesConcrete(row int) bool {
-	x := a.evaluation.values
+	x := a.v.values
 	return a.hasType(x.Type[row]) && a.matchesText(x.Value(row))
 }
 
 func (a *attributeCondition) concepts(within bitset.Set) bitset.Set {
 	candidates := a.withMatch(within)
-	if a.cardinality.min == 1 && a.cardinality.max == many {
+	if a.attribute.cardinality.min == 1 && a.attribute.cardinality.max == many {
 		return candidates
 	}
-	return a.counted(within, candidates, a.cardinality, a.count)
+	return a.v.counted(within, candidates, a.attribute.cardinality, a.count)
 }
 
 func (a *attributeCondition) candidates(within bitset.Set) bitset.Set {
-	if a.cardinality.min == 0 {
+	if a.attribute.cardinality.min == 0 {
 		return within
 	}
 	return a.withMatch(within)
 }
 
 func (a *attributeCondition) inGroup(c uint32, rows []groupRow) bool {
-	if a.reverse { // incoming relationships do not belong to groups of the concept
-		return a.cardinality.allows(a.count(c))
+	if a.attribute.reverse { // incoming relationships do not belong to groups of the concept
+		return a.attribute.cardinality.allows(a.count(c))
 	}
-	a.charge(1 + len(rows)/8)
+	a.v.charge(1 + len(rows)/8)
 	n := uint32(0)
 	for _, r := range rows {
 		switch {
 		case r.isConcrete != (a.matchesText != nil):
-		case r.isConcrete && a.matchesConcrete(int(r.row)), !r.isConcrete && a.matches(r.row, a.rels.Destination[r.row]):
+		case r.isConcrete && a.matchesConcrete(int(r.row)), !r.isConcrete && a.matches(r.row, a.v.rels.Destination[r.row]):
 			n++
 		}
 	}
-	return a.cardinality.allows(n)
+	return a.attribute.cardinality.allows(n)
 }
 
 // count returns the number of matching relationships of a concept, or of matching sources if the attribute is reversed.
 func (a *attributeCondition) count(c uint32) (n uint32) {
 	if a.matchesText != nil {
-		from, to := a.evaluation.values.rows(c)
+		from, to := a.v.values.rows(c)
 		for row := from; row < to; row++ {
 			if a.matchesConcrete(row) {
 				n++
@@ -253,17 +254,17 @@ func (a *attributeCondition) count(c uint32) (n uint32) {
 		}
 		return n
 	}
-	from, to := a.rels.rows(c, a.reverse)
-	a.charge(1 + int(to-from)/8)
+	from, to := a.v.rels.rows(c, a.attribute.reverse)
+	a.v.charge(1 + int(to-from)/8)
 	return a.countRows(c)
 }
 
 func (a *attributeCondition) countRows(c uint32) (n uint32) {
-	r, last := a.rels, NoConcept
-	from, to := r.rows(c, a.reverse)
+	r, last := a.v.rels, NoConcept
+	from, to := r.rows(c, a.attribute.reverse)
 	for i := from; i < to; i++ {
-		row, other := r.row(i, a.reverse)
-		if a.matches(row, other) && (!a.reverse || other != last) {
+		row, other := r.row(i, a.attribute.reverse)
+		if a.matches(row, other) && (!a.attribute.reverse || other != last) {
 			last = other
 			n++
 		}
@@ -290,15 +291,15 @@ func (r *Relationships) row(i uint32, incoming bool) (row, other uint32) {
 
 // withMatch returns the members of a set with at least one matching relationship.
 func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
-	result := a.newSet()
+	result := a.v.newSet()
 	switch {
 	case a.matchesText != nil:
 		a.addConcrete(result, within)
-	case a.values != nil && a.operator == "=" && a.isSelective(within):
-		a.addOthers(result, a.values, !a.reverse)
+	case a.values != nil && a.attribute.operator == "=" && a.isSelective(within):
+		a.addOthers(result, a.values, !a.attribute.reverse)
 		result.Intersect(within)
 	default:
-		a.charge(a.rowCount(within, a.reverse) / 4)
+		a.v.charge(a.rowCount(within, a.attribute.reverse) / 4)
 		within.Each(func(c uint32) {
 			if a.countRows(c) > 0 {
 				result.Add(c)
@@ -311,12 +312,12 @@ func (a *attributeCondition) withMatch(within bitset.Set) bitset.Set {
 // isSelective reports whether few relationships have a value, so that reading them in random order is faster than reading the
 // relationships of the members of a set.
 func (a *attributeCondition) isSelective(within bitset.Set) bool {
-	return 8*a.rowCount(a.values, !a.reverse) < a.rowCount(within, a.reverse)
+	return 8*a.rowCount(a.values, !a.attribute.reverse) < a.rowCount(within, a.attribute.reverse)
 }
 
 func (a *attributeCondition) addConcrete(result, within bitset.Set) {
-	a.charge(len(a.evaluation.values.Source))
-	for row, c := range a.evaluation.values.Source {
+	a.v.charge(len(a.v.values.Source))
+	for row, c := range a.v.values.Source {
 		if within.Has(c) && a.matchesConcrete(row) {
 			result.Add(c)
 		}
@@ -325,8 +326,8 @@ func (a *attributeCondition) addConcrete(result, within bitset.Set) {
 
 // addOthers adds the concepts at the other end of the relationships of a set that have the type of the attribute.
 func (a *attributeCondition) addOthers(result, of bitset.Set, incoming bool) {
-	a.charge(a.rowCount(of, incoming) / 4)
-	r := a.rels
+	a.v.charge(a.rowCount(of, incoming) / 4)
+	r := a.v.rels
 	of.Each(func(c uint32) {
 		from, to := r.rows(c, incoming)
 		for i := from; i < to; i++ {
@@ -338,12 +339,12 @@ func (a *attributeCondition) addOthers(result, of bitset.Set, incoming bool) {
 }
 
 // rowCount returns the number of relationships of the members of a set.
-func (v *evaluation) rowCount(of bitset.Set, incoming bool) (n int) {
-	offsets := v.rels.From
+func (a *attributeCondition) rowCount(of bitset.Set, incoming bool) (n int) {
+	offsets := a.v.rels.From
 	if incoming {
-		offsets = v.rels.To
+		offsets = a.v.rels.To
 	}
-	v.charge(1 + len(of)/8)
+	a.v.charge(1 + len(of)/8)
 	for i, word := range of {
 		for ; word != 0; word &= word - 1 {
 			c := i*64 + bits.TrailingZeros64(word)
@@ -354,7 +355,7 @@ func (v *evaluation) rowCount(of bitset.Set, incoming bool) (n int) {
 }
 
 func (v *evaluation) dotted(n *dotted) bitset.Set {
-	a := &attributeCondition{evaluation: v, isAnyType: isWildcard(n.attribute)}
+	a := &attributeCondition{v: v, isAnyType: isWildcard(n.attribute)}
 	operand := v.evaluate(n.operand)
 	if !a.isAnyType {
 		a.types = v.evaluate(n.attribute)
