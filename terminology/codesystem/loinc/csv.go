@@ -1,7 +1,9 @@
 package loinc
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -27,13 +29,11 @@ type csvFile struct {
 	at       []int    // their indexes; -1 for a missing optional column
 	fields   [][]byte // fields of the current record, valid until the next one is read
 	line     int      // line of the current record
-	lines    int      // lines before buffer[start]
 
-	file       io.ReadCloser
-	buffer     []byte // unread bytes are buffer[start:]
-	start      int
-	isComplete bool // the file is read completely
-	unescaped  []byte
+	file    io.ReadCloser
+	read    int // bytes read from file since the last record
+	records *csv.Reader
+	content []byte // memory of fields, with a comma after each
 }
 
 // openCSV opens a file and reads its header. A question mark follows the name of a column that may be missing.
@@ -42,20 +42,29 @@ func openCSV(r *definitions.Release, name string, columns []string) (*csvFile, e
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f := &csvFile{name: name, file: file, buffer: make([]byte, 0, 1<<18)}
+	f := &csvFile{name: name, file: file}
 	if err := f.readHeader(columns); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return f, nil
 }
 
+// byteOrderMark may be at the beginning of a file.
+const byteOrderMark = "\ufeff"
+
 func (f *csvFile) readHeader(columns []string) error {
+	buffered := bufio.NewReaderSize(f, 1<<18)
+	if start, _ := buffered.Peek(len(byteOrderMark)); string(start) == byteOrderMark {
+		_, _ = buffered.Discard(len(byteOrderMark)) // cannot fail: the bytes are buffered
+	}
+	f.records = csv.NewReader(buffered)
+	f.records.ReuseRecord, f.records.FieldsPerRecord = true, -1
 	ok, err := f.readRecord()
 	if err != nil || !ok {
 		return f.errorf("no header: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	for _, name := range f.fields {
-		f.columns = append(f.columns, string(bytes.Trim(name, "\ufeff\"")))
+		f.columns = append(f.columns, string(name))
 	}
 	for _, column := range columns {
 		name := strings.TrimSuffix(column, "?")
@@ -66,6 +75,16 @@ func (f *csvFile) readHeader(columns []string) error {
 		f.required, f.at = append(f.required, name), append(f.at, index)
 	}
 	return nil
+}
+
+// Read reads the file for the CSV reader. It returns an error if a record is too long.
+func (f *csvFile) Read(b []byte) (int, error) {
+	if f.read > maxRecord {
+		return 0, fmt.Errorf("longer than %d bytes", maxRecord)
+	}
+	n, err := f.file.Read(b)
+	f.read += n
+	return n, err
 }
 
 // value returns the value of the i-th column to read. It is nil if the column is missing.
@@ -100,132 +119,37 @@ func (f *csvFile) errorf(format string, arguments ...any) error {
 	return fmt.Errorf("%s line %d: %w", f.name, f.line, fmt.Errorf(format, arguments...))
 }
 
-// errIncomplete means that the buffer ends within a record.
-var errIncomplete = errors.New("incomplete record")
-
 // readRecord reads the next record and skips blank lines. ok is false at the end of the file.
 func (f *csvFile) readRecord() (ok bool, err error) {
-	for {
-		f.line = f.lines + 1
-		n, err := f.parse(f.buffer[f.start:])
-		switch {
-		case errors.Is(err, errIncomplete):
-			if err := f.fill(); err != nil {
-				return false, err
-			}
-			continue
-		case err != nil:
-			return false, err
-		case n == 0:
-			return false, nil
+	record, err := f.records.Read()
+	if err != nil {
+		f.line++ // unless the last record has several lines
+		if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+			f.line = parse.StartLine
 		}
-		record := f.buffer[f.start : f.start+n]
-		f.start += n
-		f.lines += bytes.Count(record, []byte{'\n'})
-		if len(f.fields) > 1 || len(f.fields[0]) > 0 {
-			if bytes.IndexByte(record, 0) >= 0 {
-				err = errors.New("contains a NUL byte")
-			} else if !utf8.Valid(record) {
-				err = errors.New("not UTF-8")
-			}
-			return true, err
+		if errors.Is(err, io.EOF) {
+			err = nil
 		}
+		return false, err
 	}
-}
-
-// fill reads more of the file into the buffer.
-func (f *csvFile) fill() error {
-	f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.start:])]
-	f.start = 0
+	f.line, _ = f.records.FieldPos(0)
+	f.read = 0
+	if len(record) > maxColumns {
+		return false, fmt.Errorf("more than %d columns", maxColumns)
+	}
+	f.fields, f.content = f.fields[:0], f.content[:0]
+	for _, field := range record {
+		from, to := len(f.content), len(f.content)+len(field)
+		f.content = append(append(f.content, field...), ',') // an invalid character must not continue in the next field
+		f.fields = append(f.fields, f.content[from:to])
+	}
 	switch {
-	case len(f.buffer) >= maxRecord:
-		return fmt.Errorf("longer than %d bytes", maxRecord)
-	case len(f.buffer) == cap(f.buffer):
-		f.buffer = append(make([]byte, 0, 2*cap(f.buffer)), f.buffer...)
+	case bytes.IndexByte(f.content, 0) >= 0:
+		return false, errors.New("contains a NUL byte")
+	case !utf8.Valid(f.content):
+		return false, errors.New("not UTF-8")
 	}
-	n, err := f.file.Read(f.buffer[len(f.buffer):cap(f.buffer)])
-	f.buffer = f.buffer[:len(f.buffer)+n]
-	if errors.Is(err, io.EOF) {
-		f.isComplete, err = true, nil
-	}
-	return err
-}
-
-// parse splits the first record of data into fields. It returns the size of the record, which is 0 at the end of the file, or
-// errIncomplete.
-func (f *csvFile) parse(data []byte) (size int, err error) {
-	f.fields, f.unescaped = f.fields[:0], f.unescaped[:0]
-	if len(data) == 0 && f.isComplete {
-		return 0, nil
-	}
-	for i := 0; ; i++ {
-		if len(f.fields) == maxColumns {
-			return 0, fmt.Errorf("more than %d columns", maxColumns)
-		}
-		field, end, err := f.parseField(data[i:])
-		if err != nil {
-			return 0, err
-		}
-		f.fields = append(f.fields, field)
-		if i += end; i == len(data) {
-			return i, nil
-		}
-		if data[i] == '\n' {
-			return i + 1, nil
-		}
-	}
-}
-
-// parseField returns the first field of data and the index of the comma or line feed after it. The index is len(data) at the end
-// of the file.
-func (f *csvFile) parseField(data []byte) (field []byte, end int, err error) {
-	quoted := len(data) > 0 && data[0] == '"'
-	if quoted {
-		if field, end, err = f.parseQuoted(data); err != nil {
-			return nil, 0, err
-		}
-	}
-	for rest := end; ; end++ {
-		switch {
-		case end == len(data) && !f.isComplete:
-			return nil, 0, errIncomplete
-		case end < len(data) && data[end] != ',' && data[end] != '\n':
-			if quoted && data[end] != '\r' {
-				return nil, 0, fmt.Errorf("%q after the closing quote of column %d", data[end], len(f.fields)+1)
-			}
-		case quoted:
-			return field, end, nil
-		default:
-			return bytes.TrimSuffix(data[rest:end], []byte{'\r'}), end, nil
-		}
-	}
-}
-
-// parseQuoted returns the content of the quoted field at the start of data, and the index after the closing quote.
-func (f *csvFile) parseQuoted(data []byte) (field []byte, end int, err error) {
-	hasQuotes := false
-	for end = 1; ; end += 2 {
-		quote := bytes.IndexByte(data[end:], '"')
-		if end += quote; quote < 0 || end+1 == len(data) {
-			switch {
-			case !f.isComplete:
-				return nil, 0, errIncomplete
-			case quote < 0:
-				return nil, 0, fmt.Errorf("the file ends within column %d, which has no closing quote: %w", len(f.fields)+1, io.ErrUnexpectedEOF)
-			}
-		}
-		if end+1 < len(data) && data[end+1] == '"' {
-			hasQuotes = true
-			continue
-		}
-		field = data[1:end]
-		if hasQuotes {
-			from := len(f.unescaped)
-			f.unescaped = append(f.unescaped, bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))...)
-			field = f.unescaped[from:]
-		}
-		return field, end + 1, nil
-	}
+	return true, nil
 }
 
 // codeKey is a code as a number: the letters, the number and the check digit.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -53,13 +54,13 @@ type matcher func(set bitset.Set, value string, spend func(steps int) error) err
 func (s *System) matcherOf(property string) matcher {
 	switch property {
 	case "parent":
-		return s.matchRelated(s.direct(s.Children))
+		return matchRelated(s.Table, direct(s.Len(), s.Children))
 	case "child":
-		return s.matchRelated(s.direct(s.Parents))
+		return matchRelated(s.Table, direct(s.Len(), s.Parents))
 	case "ancestor":
-		return s.matchRelated(s.Below)
+		return matchRelated(s.Table, s.Below)
 	case "descendant":
-		return s.matchRelated(s.Above)
+		return matchRelated(s.Table, s.Above)
 	case "LIST", "answers-for":
 		return s.matchAnswers
 	case "copyright":
@@ -75,21 +76,21 @@ func (s *System) matcherOf(property string) matcher {
 // relatives returns the concepts that are related to a concept by the hierarchy.
 type relatives func(concept uint32, spend func(steps int) error) (bitset.Set, error)
 
-// direct returns the relatives that are parents or children.
-func (s *System) direct(of func(concept uint32) []uint32) relatives {
+// direct returns the relatives that are parents or children among n concepts.
+func direct(n int, of func(concept uint32) []uint32) relatives {
 	return func(concept uint32, spend func(steps int) error) (bitset.Set, error) {
-		set := bitset.New(s.Len())
+		set := bitset.New(n)
 		for _, other := range of(concept) {
 			set.Add(other)
 		}
-		return set, spend(s.Len()/64 + len(of(concept)))
+		return set, spend(n/64 + len(of(concept)))
 	}
 }
 
 // matchRelated returns a matcher for relatives of a concept.
-func (s *System) matchRelated(of relatives) matcher {
+func matchRelated(t *table.Table, of relatives) matcher {
 	return func(set bitset.Set, value string, spend func(steps int) error) error {
-		c, ok := s.Locate([]byte(value))
+		c, ok := t.Locate([]byte(value))
 		if !ok {
 			return spend(1)
 		}
@@ -151,24 +152,24 @@ func (s *System) conceptsNamed(value string) []uint32 {
 	}
 	value = strings.ToLower(value)
 	named := s.named()
-	from, _ := slices.BinarySearchFunc(named, value, func(concept uint32, value string) int { return cmp.Compare(s.lowerName(concept), value) })
+	from, _ := slices.BinarySearchFunc(named, value, func(concept uint32, value string) int { return cmp.Compare(lowerName(s.Table, concept), value) })
 	to := from
-	for to < len(named) && s.lowerName(named[to]) == value {
+	for to < len(named) && lowerName(s.Table, named[to]) == value {
 		to++
 	}
 	return named[from:to]
 }
 
-func (s *System) lowerName(concept uint32) string {
-	_, name, _ := s.Concept(codesystem.ConceptAt(concept))
+func lowerName(t *table.Table, concept uint32) string {
+	_, name, _ := t.Concept(codesystem.ConceptAt(concept))
 	return strings.ToLower(string(name))
 }
 
-// sortByName returns all concepts after the terms, sorted by name regardless of case.
-func (s *System) sortByName() []uint32 {
-	names, sorted := make([]string, s.Len()), make([]uint32, 0, s.Len())
-	for concept := s.terms; concept < uint32(s.Len()); concept++ {
-		names[concept], sorted = s.lowerName(concept), append(sorted, concept)
+// sortByName returns all concepts from first on, sorted by name regardless of case.
+func sortByName(t *table.Table, first uint32) []uint32 {
+	names, sorted := make([]string, t.Len()), make([]uint32, 0, t.Len())
+	for concept := first; concept < uint32(t.Len()); concept++ {
+		names[concept], sorted = lowerName(t, concept), append(sorted, concept)
 	}
 	slices.SortStableFunc(sorted, func(a, b uint32) int { return cmp.Compare(names[a], names[b]) })
 	return sorted

@@ -83,6 +83,7 @@ var sources = []source{
 func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseContent, error) {
 	l := &loader{release: r, concepts: make(map[codeKey]uint32), properties: make(map[string]uint16), classes: make(map[codesystem.TextRef]uint32)}
 	l.table.Reset()
+	l.table.SearchesOwnLanguage = true
 	defer func() { l.table.Memory.Release() }()
 	for _, p := range linkProperties {
 		l.declare(p.name, "")
@@ -109,7 +110,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 func (l *loader) plan(ctx context.Context) (found [][]string, err error) {
 	var all, missing []string
 	for _, s := range sources {
-		files := l.match(s.names)
+		files := matchFiles(l.release.Files, s.names)
 		if found, all = append(found, files), append(all, files...); len(files) == 0 {
 			missing = append(missing, strings.Fields(s.names)[0])
 		}
@@ -135,11 +136,11 @@ func (l *loader) plan(ctx context.Context) (found [][]string, err error) {
 	return found, nil
 }
 
-// match returns the files with a name that matches the first possible pattern. Of language variants, that of the country with the
-// name of the language comes first: a request for de prefers de-DE to de-AT.
-func (l *loader) match(patterns string) (files []string) {
+// matchFiles returns the files with names that match the first pattern that any name matches. Language variants of the country with
+// the name of the language come first: a request for de prefers de-DE to de-AT.
+func matchFiles(all []string, patterns string) (files []string) {
 	for pattern := range strings.FieldsSeq(strings.ToLower(patterns)) {
-		for _, file := range l.release.Files {
+		for _, file := range all {
 			if ok, _ := path.Match(pattern, strings.ToLower(path.Base(file))); ok {
 				files = append(files, file)
 			}

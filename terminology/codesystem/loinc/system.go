@@ -2,6 +2,7 @@ package loinc
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -74,13 +75,12 @@ func (l *loader) build() (*System, error) {
 	if s.Table, err = l.table.Build(language, false); err != nil {
 		return nil, err
 	}
-	if err := l.checkHierarchy(s.Table); err != nil {
+	if err := checkHierarchy(s.Table, l.edges); err != nil {
 		return nil, err
 	}
-	s.SetWeights(l.weights(s.Table))
-	s.SearchOwnLanguage()
+	s.SetWeights(weights(s.Table, l.ranks))
 	s.spellings, s.hasTexts = l.spellings(), l.hasTexts
-	s.named = sync.OnceValue(s.sortByName)
+	s.named = sync.OnceValue(func() []uint32 { return sortByName(s.Table, s.terms) })
 	m := new(offheap.Memory)
 	s.links.moveOffHeap(m)
 	offheap.ReleaseWhenCollected(s, m)
@@ -99,7 +99,7 @@ func (l *loader) addUnlinked(links *links) {
 }
 
 // checkHierarchy returns an error if concepts form a cycle.
-func (l *loader) checkHierarchy(t *table.Table) error {
+func checkHierarchy(t *table.Table, edges []edge) error {
 	parents, pending := make([]int, t.Len()), []uint32(nil) // number of parents that were not visited yet
 	for concept := range uint32(t.Len()) {
 		if parents[concept] = len(t.Parents(concept)); parents[concept] == 0 {
@@ -116,14 +116,14 @@ func (l *loader) checkHierarchy(t *table.Table) error {
 	if len(pending) == t.Len() {
 		return nil
 	}
-	e := l.edges[slices.IndexFunc(l.edges, func(e edge) bool { return parents[e.child] > 0 && parents[e.parent] > 0 })]
+	e := edges[slices.IndexFunc(edges, func(e edge) bool { return parents[e.child] > 0 && parents[e.parent] > 0 })]
 	return fmt.Errorf("%s line %d: the parents of %s form a cycle", e.file, e.line, t.Code(codesystem.ConceptAt(e.child)))
 }
 
-// weights returns usage weights. According to Zipf's law, frequencies are inversely proportional to ranks.
-func (l *loader) weights(t *table.Table) func(yield func(code string, weight float64) bool) {
+// weights returns usage weights by code from the ranks of terms. According to Zipf's law, frequencies are inversely proportional to ranks.
+func weights(t *table.Table, ranks []float64) iter.Seq2[string, float64] {
 	return func(yield func(code string, weight float64) bool) {
-		for term, rank := range l.ranks {
+		for term, rank := range ranks {
 			if rank > 0 && !yield(string(t.Code(codesystem.ConceptAt(uint32(term)))), maxWeight/rank) {
 				return
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// Builder reads the concepts of a code system from JSON, or takes them from Add methods. It can be reused for several code systems, so that its arrays are
-// grown only once. Build copies their content to arrays of the exact size.
+// Builder builds the table of a code system. It reads the concepts from JSON, or its Add methods receive them. It can be reused for
+// several code systems, so that its arrays are grown only once. Build copies their content to arrays of the exact size.
 type Builder struct {
 	source source
 	parent uint32 // parent of the next concept that is read; noParent at the top level
@@ -28,6 +28,10 @@ type Builder struct {
 
 	// Modifiers reads the modifier extensions of a concept.
 	Modifiers func(r *fhirjson.Reader) error
+
+	// SearchesOwnLanguage restricts searches without requested languages to texts in the language of the displays. An index of
+	// texts in many languages would need much time and memory.
+	SearchesOwnLanguage bool
 }
 
 // largeTextSize is the minimum size in bytes of the texts of a code system that is stored off the heap. Its memory is reserved
@@ -199,7 +203,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	read.setFlags()
 	n := read.concepts.len()
 	t := &Table{
-		concepts: read.concepts, language: language, indexes: new(searchIndexes),
+		concepts: read.concepts, language: language, indexes: new(searchIndexes), searchesOwnLanguage: b.SearchesOwnLanguage,
 		designations: newDesignations(n, &read.reader), extensions: newConceptExtensions(read.reader.Extensions),
 		children: newRelation(n, read.pairs), parents: newRelation(n, invertPairs(read.pairs)),
 		properties: read.properties.list, values: read.properties.sortByConcept(n),

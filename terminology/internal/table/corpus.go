@@ -108,10 +108,6 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	return t.indexes.ranks[concept]
 }
 
-// SearchOwnLanguage restricts searches without requested languages to texts in the language of the displays. An index of texts in
-// many languages would need much time and memory. It must be called before the first search.
-func (t *Table) SearchOwnLanguage() { t.searchesOwnLanguage = true }
-
 // SearchIndex returns the search index for a language list. It is built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
 	requested := codesystem.ParseLanguages(list)

@@ -34,7 +34,7 @@ type Table struct {
 	weights []float64      // usage weights by concept; nil if unknown
 	indexes *searchIndexes // search indexes, built on demand
 
-	searchesOwnLanguage bool // see SearchOwnLanguage
+	searchesOwnLanguage bool // see [Builder]
 }
 
 // Len returns the number of concepts.
