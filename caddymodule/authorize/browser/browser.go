@@ -29,6 +29,8 @@ const (
 	deviceCookie  = CookiePrefix + "device"
 
 	LastRequestCookie = CookiePrefix + "last" // sealed query of the last sign-in at an identity provider
+
+	providerPrefix = CookiePrefix + "idp-" // identity providers at which the browser may be signed in
 )
 
 // NewCookie returns a cookie that is inaccessible to scripts and to cross-site forms.
@@ -55,6 +57,23 @@ func RemoveSession(w http.ResponseWriter) {
 	ClearPages(w)
 	RemoveCookie(w, SessionCookie)
 	RemoveCookie(w, LastRequestCookie)
+}
+
+// RememberProvider records that someone has signed in at an identity provider in this browser. The record outlasts the gateway's
+// session, as the session at the provider can.
+func RememberProvider(w http.ResponseWriter, key string) {
+	c := NewCookie(providerPrefix+key, "signed-in")
+	c.MaxAge = 30 * 24 * 60 * 60
+	http.SetCookie(w, c)
+}
+
+// ForgetProvider deletes the record of [RememberProvider], because the browser was signed out at the identity provider.
+func ForgetProvider(w http.ResponseWriter, key string) { RemoveCookie(w, providerPrefix+key) }
+
+// RemembersProvider reports whether the browser may still be signed in at an identity provider, according to [RememberProvider].
+func RemembersProvider(r *http.Request, key string) bool {
+	c, err := r.Cookie(providerPrefix + key)
+	return err == nil && c.Value != ""
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -248,6 +249,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 // callback receives the browser after logout at the provider. If the request is repeated after another sign-in, it shows the
 // confirmation page, because the page "signed out" would be false.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
+	browser.ForgetProvider(w, path.Base(r.URL.Path))
 	destination, err := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // the session has ended regardless

@@ -117,15 +117,16 @@ func redirectErrorCode(e *oauth2.Error, err error) string {
 // showFormPost sends a response as a form that the page submits (OAuth 2.0 Form Post Response Mode). The CSP permits only the
 // redirect URI's origin. If there is a question, the person must click.
 func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
-	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.DisplayName(), Question: question}, "submit"
-	if question != nil {
-		script = ""
-	}
+	data := page.FormPost{Address: req.target.redirectURI, Client: req.client.DisplayName(), Question: question}
 	for _, p := range parameters {
 		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
 	}
+	if question != nil {
+		rs.renderer.Show(w, r, &req.signIn, page.View{Template: "formpost", Data: data}, req.target.redirectURI)
+		return
+	}
 	rs.renderer.Site.Show(w, r, page.View{
-		Template: "formpost", Locales: req.signIn.Parameters.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.renderer.Ancestors}, Script: script, Data: data,
+		Template: "formpost", Locales: req.signIn.Parameters.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.renderer.Ancestors}, Script: "submit", Data: data,
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 )
 
 // signedInPages opens each page of a signed-in person in a browser with alice's session, and returns its text.
@@ -249,5 +250,23 @@ func TestRestartLinkIsBound(t *testing.T) {
 		if r := other.Get(target); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 			t.Errorf("%s: status %d, sent to %q", target, r.StatusCode, r.Header.Get("Location"))
 		}
+	}
+}
+
+// The sign-in page of a launch for another person names the signed-in person and says that the app was opened with another account.
+func TestLaunchForAnotherPerson(t *testing.T) {
+	t.Parallel()
+	var config authorize.Config
+	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
+		authorizetest.WithEHR(c)
+		c.Clients[0].Scopes, config = authorizetest.LaunchScopes, *c
+	}))
+	b.SignIn(authorizetest.Request(nil), "bob", "other")
+	const explanation = "You opened the app with another account."
+	for user, want := range map[string]bool{"alice": true, "bob": false} {
+		handle := authorizetest.RegisterLaunch(t, &config, func(l *launch.Registration) { l.User = user })
+		page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}, "prompt": {"login"}}))))
+		authorizetest.WantText(t, page, "<h1>Sign in</h1>", "<strong>bob</strong>")
+		authorizetest.Equal(t, strings.Contains(page, explanation), want, user)
 	}
 }

@@ -32,6 +32,8 @@ type SignInProblem struct {
 	BusyWait     time.Duration // time to wait, because there were too many concurrent attempts; 0 if not
 
 	Passkey bool // whether the passkey was rejected
+
+	OtherPerson bool // whether the request is for someone other than the signed-in person
 }
 
 // Passkey is a challenge for the script "passkey". Without scripts, pages do not show it.

@@ -24,6 +24,7 @@ func samples() map[string]page.View {
 	return map[string]page.View{
 		"signin":        {Data: page.SignIn{Client: "Growth Chart", Links: links, OffersPassword: true, ForgotPassword: "/forgot", AcceptsEmail: true, Providers: ways}},
 		"signin-wrong":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Failed: true}, OffersPassword: true}},
+		"signin-other":  {Data: page.SignIn{Client: "Growth Chart", OffersPassword: true, Problem: page.SignInProblem{OtherPerson: true}}},
 		"signin-wait":   {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, ProviderDown: "Clinic", BusyWait: time.Second}, OffersPassword: true}},
 		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1]}},
 		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", AcceptsCode: true, Wait: 90 * time.Second}},

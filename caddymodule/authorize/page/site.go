@@ -92,6 +92,9 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	if v.Script != "" {
 		script = readFile("scripts/" + v.Script + ".js")
 	}
+	if v.SignedIn != nil {
+		script += readFile("scripts/reload.js")
+	}
 	h := w.Header()
 	if s.branding.Logo != nil || len(s.branding.Icons) > 0 {
 		v.Policy.Images += " 'self'"

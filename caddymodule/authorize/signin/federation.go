@@ -52,7 +52,7 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 	switch {
 	case f.renderer.RejectIfError(w, r, req, err):
-	case req.byOtherPerson && req.Parameters.HasPrompt("none"):
+	case (req.byOtherPerson || req.confirmsPerson) && req.Parameters.HasPrompt("none"):
 		req.Purpose.Reject(w, r, errOtherPerson)
 	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
 		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "identity provider not permitted for this client"})
@@ -64,12 +64,16 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 // errOtherPerson means that the provider might sign in someone other than the signed-in person.
 var errOtherPerson = &oauth2.Error{Code: "login_required", Description: "the person who is signed in has not signed in at this identity provider"}
 
-// checkPerson requests the sign-in of another person unless the signed-in person has signed in at this provider, before the
-// sign-in page was opened. Otherwise, the provider could sign in its last user, whom the page does not name.
+// checkPerson checks whether the provider could sign in someone whom the sign-in page does not name. It requests the sign-in of
+// another person unless the signed-in person has signed in at this provider, before the page was opened. Without a session, the
+// person who left this browser signed in at the provider must be confirmed.
 func (f *federation) checkPerson(r *http.Request, p *people.Provider, req *Request) error {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
-	if stored != nil && (stored.Provider != p.Key || stored.SID != req.sid) {
+	switch {
+	case stored != nil && (stored.Provider != p.Key || stored.SID != req.sid):
 		req.byOtherPerson = true
+	case stored == nil:
+		req.confirmsPerson = browser.RemembersProvider(r, p.Key)
 	}
 	return err
 }
@@ -82,6 +86,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 	acrValues, essential := req.providerACR(p)
 	pending := newPendingSignIn(p, req.Query)
+	pending.ConfirmPerson, pending.TypedHint = req.confirmsPerson, r.URL.Query().Get("login_hint")
 	ask := &pending.Request
 	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, req.byOtherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
@@ -204,8 +209,9 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	if isDisconnected(r, err) || response.pending.Request.OfflineAccess && f.offlineAccess.handleResponse(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
-	if response.pending.Request.OfflineAccess && err == nil { // the browser has another session, and the limited request at the provider is not sufficient for a sign-in
-		f.redirectToProvider(w, r, p, req)
+	if response.pending.Request.OfflineAccess && err == nil { // the session has changed or ended, and the response may identify its person
+		req.byOtherPerson = true
+		f.renewal.beginSignIn(w, r, req)
 		return
 	}
 	defer func() {
@@ -229,6 +235,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
+		req.confirmsPerson = response.pending.mustConfirm(user, response.identity)
 		f.secondFactor.require(w, r, req, user, session)
 	}
 }
@@ -334,6 +341,20 @@ type pendingSignIn struct {
 	Query    string                             `json:"query"`             // query of the authorization request
 	SID      string                             `json:"sid,omitempty"`     // session that the request concerns ([OfflineAccessRequester], [Renewal])
 	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
+
+	StartedAt     time.Time `json:"started,omitzero"`     // when the browser was redirected to the provider
+	ConfirmPerson bool      `json:"confirm,omitempty"`    // see [pendingSignIn.mustConfirm]
+	TypedHint     string    `json:"typed_hint,omitempty"` // address typed on the sign-in page
+}
+
+// mustConfirm reports whether the person must confirm the provider's response on the account page. The provider may have returned
+// the person who used this browser before, or someone other than the person whose address was typed on the sign-in page. A person
+// who has just authenticated at the provider need not confirm.
+func (p *pendingSignIn) mustConfirm(user *people.User, identity *relyingparty.Identity) bool {
+	hasChosen := slices.ContainsFunc(strings.Fields(p.Request.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
+	isFresh := p.Request.SwitchAccount || hasChosen || !identity.AuthTime.Before(p.StartedAt.Truncate(time.Second))
+	isTyped := p.TypedHint != "" && (p.TypedHint == identity.Subject || user.MatchesLoginHint(p.TypedHint))
+	return !isFresh && !isTyped && (p.ConfirmPerson || p.TypedHint != "")
 }
 
 var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
@@ -344,7 +365,7 @@ const pendingLifetime = 10 * time.Minute
 // newPendingSignIn returns a new sign-in at a provider with a new state, nonce and PKCE verifier.
 func newPendingSignIn(p *people.Provider, query string) pendingSignIn {
 	parameters, _ := oauth2.ReadQuery(query) // the gateway encoded the query
-	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
+	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, StartedAt: time.Now(), Request: relyingparty.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(), Extra: p.ExtraParameters(parameters),
 	}}
 }

@@ -182,6 +182,8 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	}
 	data.Passkey, data.Client, data.Links = pagePasskey(c), req.Destination.Title, req.Destination.Links
 	methods := e.accounts.SignInMethods(req.Destination.Providers)
+	present := e.renderer.Header.person(r)
+	data.Problem.OtherPerson = present != nil && !req.Parameters.PermitsSubject(present.User.ID)
 	data.OffersPassword, data.ForgotPassword = methods.Local, e.renderer.Site.ForgotPassword()
 	for _, p := range methods.Providers {
 		data.Providers = append(data.Providers, page.ProviderLink{Name: p.Name, Address: providerURL(p, data.Request, req.byOtherPerson), Icon: e.renderer.Site.IconURL(p.Key)})

@@ -212,7 +212,14 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
+	if newSession.Provider != "" {
+		browser.RememberProvider(w, newSession.Provider)
+	}
 	req.FactorsRequested, req.justSignedIn, req.SignedIn = true, true, signedIn
+	if req.confirmsPerson && req.ChooseAccount != nil {
+		req.ChooseAccount(w, r, signedIn)
+		return
+	}
 	req.Purpose.Continue(w, r, signedIn)
 }
 

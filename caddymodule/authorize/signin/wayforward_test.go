@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -244,6 +245,87 @@ func TestProviderBesideLocalSession(t *testing.T) {
 	request.Set("prompt", "none")
 	at := authorizetest.Location(t, b.Follow(b.Authorize(authorizetest.Request(request))))
 	authorizetest.WantError(t, at, "login_required")
+}
+
+// olderSignIn makes a provider return people who signed in there an hour ago.
+func olderSignIn(token *providertest.IDToken) {
+	token.Claims["auth_time"] = time.Now().Add(-time.Hour).Unix()
+}
+
+// A provider may return the person who used the browser before, or not the person whose address was typed. That person is asked
+// before the request continues.
+func TestPersonIsConfirmed(t *testing.T) {
+	t.Parallel()
+	atProvider := authorizetest.SelectProvider("hospital")
+	signOut := func(b *authorizetest.Browser) *url.URL {
+		sealed := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
+		return authorizetest.Location(t, b.Post("/oauth2/logout", url.Values{"request": {sealed}}))
+	}
+	expire := func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") }
+	byEmail := func(address string) func(*authorizetest.Browser) *http.Response {
+		return func(b *authorizetest.Browser) *http.Response {
+			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(nil)))
+			return b.Follow(b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {address}}))
+		}
+	}
+	byLink := func(b *authorizetest.Browser) *http.Response {
+		return b.Follow(b.Authorize(authorizetest.Request(atProvider)))
+	}
+	for _, tt := range []struct {
+		name        string
+		idToken     func(*providertest.IDToken)
+		before      func(*authorizetest.Browser) // after the first sign-in; nil: there is none
+		signIn      func(*authorizetest.Browser) *http.Response
+		wantConfirm bool
+	}{
+		{"first sign-in", olderSignIn, nil, byLink, false},
+		{"session expired", olderSignIn, expire, byLink, true},
+		{"session expired, no auth_time", func(token *providertest.IDToken) { delete(token.Claims, "auth_time") }, expire, byLink, true},
+		{"session expired, signed in at the provider again", nil, expire, byLink, false},
+		{"signed out", olderSignIn, func(b *authorizetest.Browser) {
+			b.Get("/oauth2/logout/hospital?" + signOut(b).RawQuery)
+		}, byLink, false},
+		{"page of the provider for the sign-out left", olderSignIn, func(b *authorizetest.Browser) { signOut(b) }, byLink, true},
+		{"replaced by a local session, which expired", olderSignIn, func(b *authorizetest.Browser) {
+			b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}, "identity_provider": {"local"}}))
+			expire(b)
+		}, byLink, true},
+		{"own address", olderSignIn, nil, byEmail("alice@hospital.example"), false},
+		{"own address, session expired", olderSignIn, expire, byEmail("alice@hospital.example"), false},
+		{"address of another person", olderSignIn, nil, byEmail("bob@hospital.example"), true},
+		{"address of another person, who signed in", nil, nil, byEmail("bob@hospital.example"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+				idp.Domains = []string{"hospital.example"}
+			}))
+			p.Change(func(s *providertest.Settings) { s.IDToken = tt.idToken })
+			if tt.before != nil {
+				authorizetest.SignInAtProvider(b, nil)
+				tt.before(b)
+			}
+			r := tt.signIn(b)
+			if tt.wantConfirm {
+				page := authorizetest.Body(t, r)
+				authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
+				sealed := authorizetest.FieldValue(t, page, "request")
+				r = b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "continue"))
+			}
+			authorizetest.WantCode(t, authorizetest.Location(t, r))
+		})
+	}
+}
+
+// An app that forbids pages is told that the person must sign in, because the provider may return the previous person.
+func TestPersonIsNotConfirmedSilently(t *testing.T) {
+	t.Parallel()
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))
+	silent := url.Values{"prompt": {"none"}}
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, silent))
+	delete(b.Cookies, "__Host-fhir-session")
+	authorizetest.WantError(t, authorizetest.SignInAtProvider(b, silent), "login_required")
 }
 
 // "Not you?" also signs the person out at the provider if the request is no longer valid. Then the app gets the error.
