@@ -13,7 +13,8 @@
 // requests; launch the cost of a launch context, and the speed of the patient picker with
 // 100,000 patients. The others: typing measures typed requests of fhir_expand against an
 // earlier gateway. keycloak measures the authorization server against Keycloak, and counts
-// the gateway's requests to it; it needs e2e/keycloak, built as its README describes. With
+// the gateway's requests to it; it needs e2e/keycloak, built as its README describes. clinical
+// measures fhir_expand with synthetic releases of SNOMED CT and LOINC. With
 // -before, authorize and cache also measure an earlier gateway, authorize instead of oidc-provider.
 //
 // Each server is a separate process: build ../caddy first. Rounds of load alternate between

@@ -18,8 +18,9 @@ type settings struct {
 	rounds       int
 	round        time.Duration
 	clients      int
-	durable      string // value of the flag -durable: the store of refresh tokens
-	operations   int    // operations per round against Keycloak
+	durable      string        // value of the flag -durable: the store of refresh tokens
+	operations   int           // operations per round against Keycloak
+	soak         time.Duration // length of the load before memory is measured again, in clinical
 }
 
 func main() {
@@ -35,6 +36,7 @@ func main() {
 	flag.IntVar(&s.clients, "clients", 10, "clients at once")
 	flag.StringVar(&s.durable, "durable", "file", "where refresh tokens lie in authorize: file or memory")
 	flag.IntVar(&s.operations, "operations", 1000, "operations of each round in keycloak; of the cheap ones, four or eight times as many")
+	flag.DurationVar(&s.soak, "soak", time.Minute, "load before memory is measured again, in clinical")
 	flag.Parse()
 	for size := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(size)
@@ -57,6 +59,7 @@ func run(s settings, names []string) error {
 	defer os.RemoveAll(folder)
 	subjects := map[string]func(settings, string) error{
 		"expand": measureExpansions, "cache": measureCache, "scan": measureScan, "authorize": measureAuthorization, "flood": measureFlood, "launch": measureLaunches, "typing": measureTyping, "keycloak": compareWithKeycloak,
+		"clinical": measureClinical,
 	}
 	if len(names) == 0 {
 		names = []string{"expand", "cache", "scan", "authorize", "flood", "launch"}
@@ -64,7 +67,7 @@ func run(s settings, names []string) error {
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood, launch, typing and keycloak", name)
+			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood, launch, typing, keycloak and clinical", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -43,7 +43,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 		return p, err
 	}
 	defer func() { err = errors.Join(err, gateway.stop(), os.Remove(definitions)) }()
-	typed, err := typedPaths(gateway, concepts)
+	typed, err := typedPaths(gateway, query("all"), concepts)
 	if err != nil {
 		return p, err
 	}
@@ -139,14 +139,14 @@ func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+
 // longest is the maximum length of the typed prefixes in characters.
 const longest = 10
 
-// typedPaths returns the requests of a user who types words and codes of the code system letter by letter. They are grouped by
-// length, starting at 1.
-func typedPaths(gateway *server, concepts int) ([][]string, error) {
-	sample, err := sampleConcepts(gateway, concepts)
+// typedPaths returns the requests of a user who types words and codes of a value set letter by letter. They are grouped by length,
+// starting at 1.
+func typedPaths(gateway *server, valueSet string, concepts int) ([][]string, error) {
+	sample, err := sampleConcepts(gateway, valueSet, concepts)
 	paths := make([][]string, longest)
 	for _, c := range sample {
 		for _, text := range append(strings.Fields(c.Display), c.Code) {
-			addTyped(paths, []rune(text))
+			addTyped(paths, valueSet, []rune(text))
 		}
 	}
 	return paths, err
@@ -155,10 +155,10 @@ func typedPaths(gateway *server, concepts int) ([][]string, error) {
 // coding is the code and display of a concept.
 type coding struct{ Code, Display string }
 
-// sampleConcepts returns a few hundred random concepts of the code system.
-func sampleConcepts(gateway *server, concepts int) (sample []coding, err error) {
+// sampleConcepts returns a few hundred random concepts of a value set.
+func sampleConcepts(gateway *server, valueSet string, concepts int) (sample []coding, err error) {
 	for range 20 {
-		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
+		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, valueSet, rand.IntN(max(1, concepts-20)))
 		r, err := http.Get(page)
 		if err != nil {
 			return nil, err
@@ -175,15 +175,15 @@ func sampleConcepts(gateway *server, concepts int) (sample []coding, err error) 
 	return sample, nil
 }
 
-func addTyped(paths [][]string, text []rune) {
+func addTyped(paths [][]string, valueSet string, text []rune) {
 	for n := 1; n <= min(len(text), longest); n++ {
-		paths[n-1] = append(paths[n-1], filterPath(string(text[:n])))
+		paths[n-1] = append(paths[n-1], filterPath(valueSet, string(text[:n])))
 	}
 }
 
 // filterPath returns the path that requests the first page of an expansion with the filter.
-func filterPath(filter string) string {
-	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
+func filterPath(valueSet, filter string) string {
+	return expand + valueSet + "&count=20&filter=" + url.QueryEscape(filter)
 }
 
 func flatten(lists [][]string) (all []string) {

@@ -42,7 +42,7 @@ func measureTypingIn(s settings, folder string, concepts int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, now.stop()) }()
-	sample, err := sampleConcepts(now, concepts)
+	sample, err := sampleConcepts(now, query("all"), concepts)
 	if err != nil {
 		return err
 	}
@@ -65,26 +65,26 @@ func measureTypingIn(s settings, folder string, concepts int) (err error) {
 // typedScenarios returns scenarios of text that a user could type for the concepts: each prefix of a word or code, words,
 // typos, and words that match nothing.
 func typedScenarios(sample []coding) []scenario {
-	byLength := make([][]string, longest)
+	all, byLength := query("all"), make([][]string, longest)
 	var words, codes, several, typos, nothing []string
 	for _, c := range sample {
 		fields := strings.Fields(c.Display)
 		for _, text := range append(slices.Clone(fields), c.Code) {
-			addTyped(byLength, []rune(text))
+			addTyped(byLength, all, []rune(text))
 		}
 		word := []rune(slices.MaxFunc(fields, func(a, b string) int { return cmp.Compare(len(a), len(b)) }))
 		half := len(word) / 2
-		words = append(words, filterPath(fields[0]))
-		codes = append(codes, filterPath(c.Code))
-		several = append(several, filterPath(strings.Join(fields[:min(3, len(fields))], " ")))
-		typos = append(typos, filterPath(string(word[:half])+"q"+string(word[half:])))
-		nothing = append(nothing, filterPath("zqx"+string(word)))
+		words = append(words, filterPath(all, fields[0]))
+		codes = append(codes, filterPath(all, c.Code))
+		several = append(several, filterPath(all, strings.Join(fields[:min(3, len(fields))], " ")))
+		typos = append(typos, filterPath(all, string(word[:half])+"q"+string(word[half:])))
+		nothing = append(nothing, filterPath(all, "zqx"+string(word)))
 	}
-	var all []scenario
+	var scenarios []scenario
 	for i, paths := range byLength {
-		all = append(all, scenario{name: strconv.Itoa(i+1) + " letters", paths: paths})
+		scenarios = append(scenarios, scenario{name: strconv.Itoa(i+1) + " letters", paths: paths})
 	}
-	return append(all, scenario{name: "all of these", paths: flatten(byLength)}, scenario{name: "a word", paths: words}, scenario{name: "a code", paths: codes},
+	return append(scenarios, scenario{name: "all of these", paths: flatten(byLength)}, scenario{name: "a word", paths: words}, scenario{name: "a code", paths: codes},
 		scenario{name: "up to three words", paths: several}, scenario{name: "a word with a typo", paths: typos}, scenario{name: "what is nowhere", paths: nothing})
 }
 
