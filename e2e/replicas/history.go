@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ func checkHistories(ctx context.Context, s settings) error {
 	}
 	if rules.Outages, err = outages(d, record); err != nil {
 		return err
+	}
+	hasOutage := slices.ContainsFunc(rules.Outages, func(o history.Outage) bool { return o.Began > 0 })
+	if len(faults) > 0 && !hasOutage {
+		return errors.Join(errors.New("the gateways logged no outage despite the faults: check the message in Record.Outages"), s.keep(d, operations, faults))
 	}
 	report(operations, faults)
 	start := time.Now()

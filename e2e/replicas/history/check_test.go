@@ -133,7 +133,7 @@ func TestUndo(t *testing.T) {
 // An outage in a gateway's log extends the grace period of refresh tokens that were replaced during or shortly before it.
 func TestOutages(t *testing.T) {
 	record := &Record{begin: time.Unix(1000, 0)}
-	const store, start = `{"ts":1040.0,"msg":"the store is back","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
+	const store, start = `{"ts":1040.0,"msg":"store available again","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
 	for _, test := range []struct {
 		name    string
 		log     string

@@ -41,7 +41,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 		}
 		over := time.UnixMicro(int64(entry.Time * 1e6)).Sub(r.begin)
 		switch entry.Message {
-		case "the store is back":
+		case "store available again":
 			outages = append(outages, Outage{over - time.Duration(entry.After*1e9) - inaccuracy, over})
 		case "serving initial configuration":
 			outages = append(outages, Outage{always, over})
