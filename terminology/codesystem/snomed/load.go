@@ -47,6 +47,7 @@ const (
 	concreteFile
 	languageFile
 	dependencyFile
+	identifierFile
 	refsetFile
 )
 
@@ -66,6 +67,8 @@ func kindOf(file string) fileKind {
 		return relationshipFile
 	case parts[0] == "sct2" && content == "RelationshipConcreteValues":
 		return concreteFile
+	case parts[0] == "sct2" && content == "Identifier":
+		return identifierFile
 	case !strings.HasSuffix(content, "Refset") || strings.HasPrefix(parts[2], "OWL"):
 		return otherFile
 	case strings.HasPrefix(parts[2], "Language"):
@@ -115,7 +118,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 		return errors.Join(l.readAll(relationshipFile, l.readRelationships), l.readAll(concreteFile, l.readConcreteValues))
 	})
 	g.Go(func() error {
-		return errors.Join(l.readAll(refsetFile, l.refsets.read), l.readAll(dependencyFile, l.readDependencies))
+		return errors.Join(l.readAll(refsetFile, l.refsets.read), l.readAll(identifierFile, l.refsets.read), l.readAll(dependencyFile, l.readDependencies))
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type snapshot struct {
 	descriptions descriptions
 	tags         []string // languages of displays and designations; the first one is displayLanguage
 	attributes   attributes
-	refsets      map[sctid]*refset
+	refsets      map[sctid]*refset // also identifier schemes
 	refsetTexts  codesystem.Texts
 }
 
@@ -74,11 +74,11 @@ func (s *snapshot) appendReference(dst []byte, concept uint32) []byte {
 
 // refset returns the reference set with an identifier, or nil.
 func (s *snapshot) refset(id string) *refset {
-	number, ok := parseSCTID([]byte(id))
-	if !ok {
-		return nil
+	number, _ := parseSCTID([]byte(id))
+	if x := s.refsets[number]; x != nil && !x.isScheme() {
+		return x
 	}
-	return s.refsets[number]
+	return nil
 }
 
 // cellText returns a cell of a reference set as text.
@@ -95,8 +95,8 @@ func (s *snapshot) cellText(cell uint32, kind byte) []byte {
 // withRefsets returns the concepts that are reference sets with rows.
 func (s *snapshot) withRefsets() bitset.Set {
 	set := bitset.New(s.table.Len())
-	for id := range s.refsets {
-		if concept := s.concept(id); concept != none {
+	for id, x := range s.refsets {
+		if concept := s.concept(id); concept != none && !x.isScheme() {
 			set.Add(concept)
 		}
 	}

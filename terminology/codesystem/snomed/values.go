@@ -2,11 +2,13 @@ package snomed
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // Properties of concepts (Using SNOMED CT with HL7 Standards, R4 §4.2.4). Attribute types and historical associations follow.
@@ -28,13 +30,14 @@ const (
 
 // properties computes the values of the properties of concepts.
 type properties struct {
-	snapshot     *snapshot
-	list         []codesystem.Property
-	associations []sctid // reference sets that are properties, sorted
+	snapshot *snapshot
+	list     []codesystem.Property
+	refsets  [][]sctid // reference sets or identifier schemes of each property after the attribute types
 }
 
 // newProperties returns the fixed properties, attribute types, and reference sets of concepts that refer to another concept, such
-// as historical associations and the reason for inactivation.
+// as historical associations and the reason for inactivation. Alternate identifiers have the property that SNOMED International's
+// server uses, because HL7 does not define one.
 func newProperties(s *snapshot) *properties {
 	p := &properties{snapshot: s, list: []codesystem.Property{
 		{Code: "inactive", URI: codesystem.PropertyBase + "inactive"}, {Code: "moduleId"}, {Code: "effectiveTime"},
@@ -43,14 +46,18 @@ func newProperties(s *snapshot) *properties {
 	for _, kind := range s.attributes.kinds {
 		p.list = append(p.list, codesystem.Property{Code: string(s.code(kind))})
 	}
-	for id, x := range s.refsets {
-		if len(x.component) > 0 && (x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0) {
-			p.associations = append(p.associations, id)
+	var schemes []sctid
+	for _, id := range slices.Sorted(maps.Keys(s.refsets)) {
+		switch x := s.refsets[id]; {
+		case len(x.component) == 0:
+		case x.isScheme():
+			schemes = append(schemes, id)
+		case x.columnIndex(associationColumn) == 0, x.columnIndex(attributeColumn) == 0:
+			p.list, p.refsets = append(p.list, codesystem.Property{Code: strconv.FormatUint(uint64(id), 10)}), append(p.refsets, []sctid{id})
 		}
 	}
-	slices.Sort(p.associations)
-	for _, id := range p.associations {
-		p.list = append(p.list, codesystem.Property{Code: strconv.FormatUint(uint64(id), 10)})
+	if schemes != nil {
+		p.list, p.refsets = append(p.list, codesystem.Property{Code: "equivalentConcept"}), append(p.refsets, schemes)
 	}
 	return p
 }
@@ -104,8 +111,8 @@ func (p *properties) appendAll(dst []codesystem.Value, concept uint32) []codesys
 	for row, end := a.concreteRowsOf(concept); row < end; row++ {
 		dst = append(dst, p.concreteValue(row))
 	}
-	for i := range p.associations {
-		dst = p.appendAssociations(dst, concept, i)
+	for i := range p.refsets {
+		dst = p.appendMembers(dst, concept, i)
 	}
 	return dst
 }
@@ -134,11 +141,11 @@ func (p *properties) appendValues(dst []codesystem.Value, concept uint32, proper
 	return append(dst, v)
 }
 
-// appendOtherValues appends the values of an attribute type or association.
+// appendOtherValues appends the values of an attribute type or of reference sets.
 func (p *properties) appendOtherValues(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
 	a := &p.snapshot.attributes
 	if index >= len(a.kinds) {
-		return p.appendAssociations(dst, concept, index-len(a.kinds))
+		return p.appendMembers(dst, concept, index-len(a.kinds))
 	}
 	kind := a.kinds[index]
 	for row, end := a.rowsOf(concept); row < end; row++ {
@@ -175,13 +182,20 @@ func (p *properties) concreteValue(row int) codesystem.Value {
 	return v
 }
 
-// appendAssociations appends the targets of a concept in an association reference set.
-func (p *properties) appendAssociations(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
-	x := p.snapshot.refsets[p.associations[index]]
-	property := &p.list[fixedProperties+len(p.snapshot.attributes.kinds)+index]
-	for row, end := x.rowsOf(concept); row < end; row++ {
-		if x.active[row] {
-			dst = append(dst, codesystem.Value{Property: property, Member: "valueCode", Text: p.snapshot.cellText(x.row(row)[0], 'c')})
+// appendMembers appends the targets of a concept in an association reference set, or its identifiers in all schemes.
+func (p *properties) appendMembers(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
+	for _, id := range p.refsets[index] {
+		x := p.snapshot.refsets[id]
+		for row, end := x.rowsOf(concept); row < end; row++ {
+			if !x.active[row] {
+				continue
+			}
+			v := codesystem.Value{Property: &p.list[fixedProperties+len(p.snapshot.attributes.kinds)+index], Member: "valueCode", Text: p.snapshot.cellText(x.row(row)[0], 'c')}
+			if x.isScheme() {
+				v.Member, v.Coding = "valueCoding", append(fhirjson.AppendMember(fhirjson.AppendMember(nil, "system", mapSystems[id]), "code", v.Text), '}')
+				v.Coding[0] = '{' // replaces the leading comma
+			}
+			dst = append(dst, v)
 		}
 	}
 	return dst
