@@ -169,13 +169,13 @@ func (p *properties) kindProperty(kind uint32) *codesystem.Property {
 
 func (p *properties) attributeValue(row uint32) codesystem.Value {
 	a := &p.snapshot.attributes
-	return codesystem.Value{Property: p.kindProperty(a.kind[row]), Member: "valueCode", Text: p.snapshot.code(a.destination[row])}
+	return codesystem.Value{Property: p.kindProperty(a.kind[row]), Member: "valueCode", Text: p.snapshot.code(a.destination[row]), Group: a.group[row]}
 }
 
 func (p *properties) concreteValue(row int) codesystem.Value {
 	a := &p.snapshot.attributes
 	text := a.texts.At(a.concreteValue[row])
-	v := codesystem.Value{Property: p.kindProperty(a.concreteKind[row]), Member: "valueDecimal", Text: text[1:]}
+	v := codesystem.Value{Property: p.kindProperty(a.concreteKind[row]), Member: "valueDecimal", Text: text[1:], Group: a.concreteGroup[row]}
 	if text[0] == '"' {
 		v.Member, v.Text = "valueString", bytes.TrimSuffix(text[1:], []byte{'"'})
 	}
