@@ -291,6 +291,9 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s of %s: got %q, want %q", test.property, test.code, got, test.want)
 		}
 	}
+	if s.snapshot.refset(snomedtest.LOINCScheme) != nil {
+		t.Error("an identifier scheme is a reference set")
+	}
 }
 
 // TestErrors checks that a hostile, foreign or truncated file is rejected with an error that names the file and line.
@@ -308,7 +311,7 @@ func TestErrors(t *testing.T) {
 		"missing column":    {concepts, func(text string) string { return strings.Replace(text, "moduleId", "module", 1) }, "line 1: no column moduleId"},
 		"UTF-16":            {concepts, func(text string) string { return "\xff\xfe" + strings.Join(strings.Split(text, ""), "\x00") }, concepts + " line 1"},
 		"a million columns": {concepts, func(string) string { return "id" + strings.Repeat("\t", 1_000_000) + "\n" }, "more than 64 columns"},
-		"too many fields":   {concepts, func(text string) string { return text + "1" + strings.Repeat("\t", 900_000) + "\n" }, "line 32: 7 columns, but the header has 5"},
+		"too many fields":   {concepts, func(text string) string { return text + "1" + strings.Repeat("\t", 900_000) + "\n" }, "line 32: 6 columns, but the header has 5"},
 		"huge line":         {concepts, func(text string) string { return text + strings.Repeat("1", 1<<21) }, "line 32: longer than"},
 		"truncated line":    {concepts, func(text string) string { return text[:len(text)-5] }, "line 31: the file ends within this line"},
 		"NUL":               {concepts, func(text string) string { return strings.Replace(text, "20250101", "2025\x000101", 1) + "\x00\n" }, "NUL"},
