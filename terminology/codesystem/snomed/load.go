@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 )
@@ -87,7 +88,7 @@ type loader struct {
 	concepts     conceptRows
 	dependencies []dependency
 	descriptions descriptionLoader
-	attributes   relationshipRows
+	attributes   ecl.Relationships // in the order of the files
 	concrete     concreteRows
 	isA          []edge
 	refsets      refsetLoader
@@ -238,12 +239,6 @@ type edge struct {
 	line          int
 }
 
-// relationshipRows are active inferred relationships between concepts, except is-a.
-type relationshipRows struct {
-	source, kind, destination []uint32
-	group                     []uint16
-}
-
 // concreteRows are active inferred relationships to values, such as the number 500 or a string.
 type concreteRows struct {
 	source, kind []uint32
@@ -269,7 +264,7 @@ func (l *loader) readRelationships(file string) error {
 			return nil
 		}
 		a := &l.attributes
-		a.source, a.kind, a.destination, a.group = append(a.source, r.source), append(a.kind, r.kind), append(a.destination, destination), append(a.group, r.group)
+		a.Source, a.Type, a.Destination, a.Group = append(a.Source, r.source), append(a.Type, r.kind), append(a.Destination, destination), append(a.Group, r.group)
 		return nil
 	})
 }

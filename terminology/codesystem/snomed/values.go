@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
@@ -84,7 +83,15 @@ func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []co
 	if c.Code != nil {
 		return dst
 	}
-	return s.properties.appendAll(dst, c.Number)
+	p := s.properties
+	for property := range fixedProperties {
+		dst = p.appendValues(dst, c.Number, property)
+	}
+	dst = p.appendAttributes(dst, c.Number, none)
+	for i := range p.refsets {
+		dst = p.appendMembers(dst, c.Number, i)
+	}
+	return dst
 }
 
 // Values calls visit with the values of a property of a concept until visit returns false.
@@ -99,28 +106,14 @@ func (s *System) Values(c codesystem.Concept, property int, visit func(text []by
 	}
 }
 
-// appendAll appends the values of all properties of a concept.
-func (p *properties) appendAll(dst []codesystem.Value, concept uint32) []codesystem.Value {
-	for property := range fixedProperties {
-		dst = p.appendValues(dst, concept, property)
-	}
-	a := &p.snapshot.attributes
-	for row, end := a.rowsOf(concept); row < end; row++ {
-		dst = append(dst, p.attributeValue(row))
-	}
-	for row, end := a.concreteRowsOf(concept); row < end; row++ {
-		dst = append(dst, p.concreteValue(row))
-	}
-	for i := range p.refsets {
-		dst = p.appendMembers(dst, concept, i)
-	}
-	return dst
-}
-
 // appendValues appends the values of a property of a concept.
 func (p *properties) appendValues(dst []codesystem.Value, concept uint32, property int) []codesystem.Value {
-	if property >= fixedProperties {
-		return p.appendOtherValues(dst, concept, property-fixedProperties)
+	kinds := p.snapshot.attributes.kinds
+	switch index := property - fixedProperties; {
+	case index >= len(kinds):
+		return p.appendMembers(dst, concept, index-len(kinds))
+	case index >= 0:
+		return p.appendAttributes(dst, concept, kinds[index])
 	}
 	v := codesystem.Value{Property: &p.list[property], Member: "valueBoolean"}
 	switch property {
@@ -141,20 +134,16 @@ func (p *properties) appendValues(dst []codesystem.Value, concept uint32, proper
 	return append(dst, v)
 }
 
-// appendOtherValues appends the values of an attribute type or of reference sets.
-func (p *properties) appendOtherValues(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
+// appendAttributes appends the values of an attribute type, or of all types if kind is none.
+func (p *properties) appendAttributes(dst []codesystem.Value, concept, kind uint32) []codesystem.Value {
 	a := &p.snapshot.attributes
-	if index >= len(a.kinds) {
-		return p.appendMembers(dst, concept, index-len(a.kinds))
-	}
-	kind := a.kinds[index]
 	for row, end := a.rowsOf(concept); row < end; row++ {
-		if a.kind[row] == kind {
-			dst = append(dst, p.attributeValue(row))
+		if kind == none || a.rows.Type[row] == kind {
+			dst = append(dst, codesystem.Value{Property: p.kindProperty(a.rows.Type[row]), Member: "valueCode", Text: p.snapshot.code(a.rows.Destination[row]), Group: a.rows.Group[row]})
 		}
 	}
 	for row, end := a.concreteRowsOf(concept); row < end; row++ {
-		if a.concreteKind[row] == kind {
+		if kind == none || a.concreteKind[row] == kind {
 			dst = append(dst, p.concreteValue(row))
 		}
 	}
@@ -165,11 +154,6 @@ func (p *properties) appendOtherValues(dst []codesystem.Value, concept uint32, i
 func (p *properties) kindProperty(kind uint32) *codesystem.Property {
 	i, _ := slices.BinarySearch(p.snapshot.attributes.kinds, kind)
 	return &p.list[fixedProperties+i]
-}
-
-func (p *properties) attributeValue(row uint32) codesystem.Value {
-	a := &p.snapshot.attributes
-	return codesystem.Value{Property: p.kindProperty(a.kind[row]), Member: "valueCode", Text: p.snapshot.code(a.destination[row]), Group: a.group[row]}
 }
 
 func (p *properties) concreteValue(row int) codesystem.Value {
@@ -202,53 +186,22 @@ func (p *properties) appendMembers(dst []codesystem.Value, concept uint32, index
 }
 
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with
-// or without terms. Attributes are sorted, so that equal definitions have equal texts.
+// or without terms. Single attributes come first. Attributes are sorted, so that equal definitions have equal texts.
 func (p *properties) normalForm(concept uint32, terms bool) []byte {
-	text := []byte("<<< ")
+	e := &expression{prefix: "<<< ", focus: p.proximalPrimitives(concept), groups: p.snapshot.groupsOf(concept)}
 	if p.snapshot.defined.Has(concept) {
-		text = []byte("=== ")
+		e.prefix = "=== "
 	}
-	reference := p.snapshot.appendReference
-	if !terms {
-		reference = func(dst []byte, concept uint32) []byte { return append(dst, p.snapshot.code(concept)...) }
+	compare := func(a, b attributeGroup) int {
+		return bytes.Compare(p.snapshot.appendGroup(nil, a, terms), p.snapshot.appendGroup(nil, b, terms))
 	}
-	for i, focus := range p.proximalPrimitives(concept) {
-		if i > 0 {
-			text = append(text, '+')
-		}
-		text = reference(text, focus)
+	for _, g := range e.groups {
+		slices.SortFunc(g.attributes, func(a, b attributeValue) int {
+			return compare(attributeGroup{attributes: []attributeValue{a}}, attributeGroup{attributes: []attributeValue{b}})
+		})
 	}
-	var single, grouped []string
-	for _, g := range p.snapshot.groupsOf(concept) {
-		if attributes := attributesText(g, reference); g.isGroup {
-			grouped = append(grouped, "{"+attributes+"}")
-		} else {
-			single = append(single, attributes)
-		}
-	}
-	slices.Sort(single)
-	slices.Sort(grouped)
-	parts := append(single, grouped...)
-	if len(parts) > 0 {
-		text = append(text, ':')
-	}
-	return append(text, strings.Join(parts, ",")...)
-}
-
-// attributesText returns the sorted attributes of a group of a concept. reference appends a concept.
-func attributesText(g attributeGroup, reference func(dst []byte, concept uint32) []byte) string {
-	var list []string
-	for _, a := range g.attributes {
-		text := append(reference(nil, a.kind), '=')
-		if a.concrete != nil {
-			text = append(text, a.concrete...)
-		} else {
-			text = reference(text, a.concept)
-		}
-		list = append(list, string(text))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
+	slices.SortFunc(e.groups, compare)
+	return p.snapshot.appendExpression(nil, e, terms)
 }
 
 // proximalPrimitives returns the most specific primitive supertypes of a concept.
