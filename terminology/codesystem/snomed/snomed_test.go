@@ -284,6 +284,7 @@ func TestValues(t *testing.T) {
 		{snomedtest.ClinicalFinding, "sufficientlyDefined", "false"},
 		{snomedtest.Concept(7), "equivalentConcept", "7-7"},
 		{snomedtest.Concept(17), "equivalentConcept", ""}, // inactive
+		{snomedtest.Concept(24), "normalFormTerse", "<<< 2000000006:363698007=2000000006,47429007=2000000006,{363698007=2000000006},{363698007=2000001005,47429007=2000001005}"},
 		{snomedtest.ClinicalFinding, "normalForm", "<<< 138875005|SNOMED CT Concept|"},
 		{snomedtest.ClinicalFinding, "normalFormTerse", "<<< 138875005"},
 	} {
