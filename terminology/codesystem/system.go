@@ -283,6 +283,9 @@ type Value struct {
 
 	// Member is the name of the JSON member value[x], such as valueCode.
 	Member string
+
+	// Group is the number of the role group of SNOMED CT that contains the value, or 0.
+	Group uint16
 }
 
 // AppendJSON appends the value as JSON, without the member name.

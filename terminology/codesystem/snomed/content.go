@@ -1,6 +1,10 @@
 package snomed
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
@@ -9,12 +13,12 @@ import (
 // eclContent implements [ecl.Content] for a system. It contains frequently read data in the form that the evaluator needs.
 type eclContent struct {
 	snapshot      *snapshot
-	relationships ecl.Relationships
 	concrete      ecl.ConcreteValues
-	refsetNumbers []uint32           // concepts that are reference sets, in ascending order
-	byNumber      map[uint32]*refset // by concept
+	refsetNumbers []uint32          // concepts that are reference sets, in ascending order
+	byNumber      map[uint32]refset // by concept
 
-	withDefinition bitset.Set // concepts with a text definition
+	withDefinition bitset.Set        // concepts with a text definition
+	alternates     map[string]uint32 // concepts by alternate identifier, such as loinc#718-7
 }
 
 // Concepts that only constraints refer to.
@@ -26,8 +30,7 @@ const (
 func newECLContent(s *snapshot) *eclContent {
 	a := &s.attributes
 	c := &eclContent{
-		snapshot: s, byNumber: make(map[uint32]*refset), withDefinition: bitset.New(s.table.Len()),
-		relationships: ecl.Relationships{From: a.from, Source: a.source, Type: a.kind, Destination: a.destination, Group: a.group, To: a.to, ByDestination: a.byDestination},
+		snapshot: s, byNumber: make(map[uint32]refset), alternates: make(map[string]uint32), withDefinition: bitset.New(s.table.Len()),
 		concrete: ecl.ConcreteValues{Source: a.concreteSource, Type: a.concreteKind, Group: a.concreteGroup, Value: func(row int) []byte {
 			return a.texts.At(a.concreteValue[row])
 		}},
@@ -40,10 +43,28 @@ func newECLContent(s *snapshot) *eclContent {
 	s.withRefsets().Each(func(concept uint32) {
 		if x := s.refsets[sctid(c.ID(concept))]; len(x.component) > 0 {
 			c.refsetNumbers = append(c.refsetNumbers, concept)
-			c.byNumber[concept] = x
+			c.byNumber[concept] = *x
 		}
 	})
+	for _, id := range slices.Sorted(maps.Keys(s.refsets)) {
+		if scheme := s.concept(id); scheme != none && s.refsets[id].isScheme() {
+			c.addAlternates(scheme, s.refsets[id])
+		}
+	}
 	return c
+}
+
+// addAlternates adds the identifiers of a scheme. ECL does not define the aliases of schemes: they are the first words of their
+// terms, such as LOINC for "LOINC code identifier".
+func (c *eclContent) addAlternates(scheme uint32, x *refset) {
+	for _, text := range c.snapshot.table.AppendTexts(nil, codesystem.ConceptAt(scheme)) {
+		alias, _, _ := strings.Cut(strings.ToLower(string(text.Value)), " ")
+		for row, component := range x.component {
+			if x.active[row] {
+				c.alternates[alias+"#"+string(c.snapshot.cellText(x.row(row)[0], 's'))] = component
+			}
+		}
+	}
 }
 
 // Len and the following methods implement [ecl.Content].
@@ -61,18 +82,19 @@ func (c *eclContent) ID(concept uint32) uint64 {
 	return uint64(id)
 }
 
-func (c *eclContent) AlternateIdentifier(string, string) (concept uint32, ok bool) { return 0, false }
-func (c *eclContent) Active() bitset.Set                                           { return c.snapshot.active }
-func (c *eclContent) Relationships() *ecl.Relationships                            { return &c.relationships }
-func (c *eclContent) ConcreteValues() *ecl.ConcreteValues                          { return &c.concrete }
-func (c *eclContent) Refsets() []uint32                                            { return c.refsetNumbers }
+func (c *eclContent) AlternateIdentifier(scheme, code string) (concept uint32, ok bool) {
+	concept, ok = c.alternates[strings.ToLower(scheme)+"#"+code]
+	return concept, ok
+}
 
-func (c *eclContent) Members(refset uint32) []uint32 {
+func (c *eclContent) Active() bitset.Set                  { return c.snapshot.active }
+func (c *eclContent) Relationships() *ecl.Relationships   { return &c.snapshot.attributes.rows }
+func (c *eclContent) ConcreteValues() *ecl.ConcreteValues { return &c.concrete }
+func (c *eclContent) Refsets() []uint32                   { return c.refsetNumbers }
+
+func (c *eclContent) Members(refset uint32) (members []uint32) {
 	x := c.byNumber[refset]
-	if x == nil {
-		return nil
-	}
-	members := make([]uint32, 0, len(x.component))
+	members = slices.Grow(members, len(x.component))
 	for row, component := range x.component {
 		if x.active[row] {
 			members = append(members, component)
@@ -82,19 +104,14 @@ func (c *eclContent) Members(refset uint32) []uint32 {
 }
 
 func (c *eclContent) MemberFields(refset uint32) (names []string) {
-	if x := c.byNumber[refset]; x != nil {
-		for _, column := range x.columns {
-			names = append(names, column.name)
-		}
+	for _, column := range c.byNumber[refset].columns {
+		names = append(names, column.name)
 	}
 	return names
 }
 
 func (c *eclContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
 	x := c.byNumber[refset]
-	if x == nil {
-		return
-	}
 	m := ecl.Member{Fields: make([][]byte, len(x.columns))}
 	for row := range x.component {
 		m.Component, m.Module = x.component[row], c.snapshot.modules[x.module[row]]
@@ -110,9 +127,6 @@ func (c *eclContent) EachMember(refset uint32, visit func(m *ecl.Member) bool) {
 
 func (c *eclContent) Associations(refset uint32) (components, targets []uint32) {
 	x := c.byNumber[refset]
-	if x == nil {
-		return nil, nil
-	}
 	column := x.columnIndex(associationColumn)
 	if column < 0 || x.columns[column].kind != 'c' {
 		return nil, nil

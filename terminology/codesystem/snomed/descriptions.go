@@ -126,10 +126,8 @@ func descriptionType(f *rf2File, column int) (descriptionFlags, error) {
 }
 
 func (d *descriptionLoader) languageIndex(f *rf2File, language []byte) (uint8, error) {
-	for i, known := range d.rows.languages {
-		if known == string(language) {
-			return uint8(i), nil
-		}
+	if i := slices.Index(d.rows.languages, string(language)); i >= 0 {
+		return uint8(i), nil
 	}
 	if len(d.rows.languages) > 250 || len(language) < 2 || len(language) > 8 {
 		return 0, f.errorf("languageCode is not a language: %q", truncate(language))
@@ -174,10 +172,8 @@ func (d *descriptionLoader) dialectIndex(f *rf2File, column int, row uint32) (ac
 	if err != nil {
 		return 0, err
 	}
-	for i, known := range d.rows.dialects {
-		if known.refset == refset {
-			return acceptability(i), nil
-		}
+	if i := slices.IndexFunc(d.rows.dialects, func(x dialect) bool { return x.refset == refset }); i >= 0 {
+		return acceptability(i), nil
 	}
 	if len(d.rows.dialects) == int(isPreferred) {
 		return 0, f.errorf("more than %d language reference sets", isPreferred)

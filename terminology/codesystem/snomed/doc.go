@@ -4,7 +4,7 @@
 //	rf2.go            lines, columns and values of a file; errors with file and line
 //	load.go           the files of a release; concepts, relationships; the order of concepts
 //	descriptions.go   descriptions and language reference sets
-//	refsets.go        other reference sets
+//	refsets.go        other reference sets, alternate identifiers
 //	edition.go        edition and version
 //	ids.go            numbers of identifiers, and sorting by number
 //

@@ -28,29 +28,25 @@ func newConstraints(s *snapshot) *constraints {
 
 // evaluate returns the concepts that match an expression constraint.
 func (c *constraints) evaluate(text string, spend func(steps int) error) (bitset.Set, error) {
-	q, err := ecl.Parse(text)
-	if err != nil {
-		return nil, newECLError(text, err)
-	}
-	set, err := evaluate(c.evaluator(), text, q, spend)
+	set, err := evaluate(c.evaluator(), text, spend)
 	return slices.Clone(set), err // the cached set is shared
 }
 
 // satisfies reports whether an expression satisfies an expression constraint.
 func (c *constraints) satisfies(e *expression, constraint string, spend func(steps int) error) (bool, error) {
-	q, err := ecl.Parse(constraint)
-	if err != nil {
-		return false, newECLError(constraint, err)
-	}
 	x, err := newExpressionContent(c.content(), e, spend)
 	if err != nil {
 		return false, err
 	}
-	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, q, spend)
+	set, err := evaluate(ecl.NewEvaluator(x, 0), constraint, spend)
 	return err == nil && set.Has(x.numbers[e]), err
 }
 
-func evaluate(e *ecl.Evaluator, text string, q *ecl.Expression, spend func(steps int) error) (bitset.Set, error) {
+func evaluate(e *ecl.Evaluator, text string, spend func(steps int) error) (bitset.Set, error) {
+	q, err := ecl.Parse(text)
+	if err != nil {
+		return nil, newECLError(text, err)
+	}
 	set, err := e.Evaluate(q, spend)
 	if errors.Is(err, ecl.ErrInvalid) {
 		return nil, newECLError(text, err)

@@ -34,7 +34,7 @@ func TestFindWords(t *testing.T) {
 
 // TestConstraints checks that constraints see the content of an edition. The evaluator has its own tests.
 func TestConstraints(t *testing.T) {
-	s := systemOf(t, snomedtest.Edition{Concepts: 120, Swedish: true})
+	s := systemOf(t, snomedtest.Edition{Concepts: 120, Swedish: true, Identifiers: true})
 	inactive, replacement := snomedtest.Concept(23), snomedtest.Concept(22)
 	for _, test := range []struct {
 		constraint string
@@ -51,6 +51,8 @@ func TestConstraints(t *testing.T) {
 		{`* {{ D term = "definition of", typeId = 900000000000550004 }} {{ C moduleId = ` + snomedtest.SwedishModule + " }}", nil},
 		{"* {{ C effectiveTime < \"20260801\" }}", nil},
 		{"<! 410662002 {{ D term = \"strength\", dialectId = 900000000000509007 (900000000000548007) }}", []string{snomedtest.Strength}},
+		{"LOINC#7-7 OR loinc#\"27-7\"", []string{snomedtest.Concept(7), snomedtest.Concept(27)}},
+		{"^ " + snomedtest.LOINCScheme + " OR (^ * AND " + snomedtest.Concept(7) + ")", nil}, // a scheme is not a reference set
 	} {
 		set, ok, err := s.EvaluateFilter("constraint", "=", test.constraint, func(int) error { return nil })
 		var got []string
@@ -61,7 +63,9 @@ func TestConstraints(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %v", test.constraint, got, err, test.want)
 		}
 	}
-	for constraint, want := range map[string]string{"< 12": "Invalid ECL expression '< 12'", "< 1234567890": "1234567890"} {
+	for constraint, want := range map[string]string{
+		"< 12": "Invalid ECL expression '< 12'", "< 1234567890": "1234567890", "LOINC#17-7": "LOINC#17-7 is not part", "X#7-7": "X#7-7 is not part",
+	} {
 		if _, _, err := s.EvaluateFilter("constraint", "=", constraint, func(int) error { return nil }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", constraint, err, want)
 		}

@@ -232,37 +232,41 @@ func (p *expressionParser) concept() (uint32, error) {
 	return c.Number, nil
 }
 
-// appendExpression appends an expression with preferred terms.
-func (s *snapshot) appendExpression(dst []byte, e *expression) []byte {
+// appendExpression appends an expression, with or without preferred terms.
+func (s *snapshot) appendExpression(dst []byte, e *expression, terms bool) []byte {
 	dst = append(dst, e.prefix...)
 	for i, focus := range e.focus {
 		if i > 0 {
 			dst = append(dst, '+')
 		}
-		dst = s.appendReference(dst, focus)
+		dst = s.appendReference(dst, focus, terms)
 	}
 	for i, g := range e.groups {
-		dst = append(dst, ":,"[min(i, 1)])
-		if g.isGroup {
-			dst = append(dst, '{')
+		dst = s.appendGroup(append(dst, ":,"[min(i, 1)]), g, terms)
+	}
+	return dst
+}
+
+func (s *snapshot) appendGroup(dst []byte, g attributeGroup, terms bool) []byte {
+	if g.isGroup {
+		dst = append(dst, '{')
+	}
+	for i, a := range g.attributes {
+		if i > 0 {
+			dst = append(dst, ',')
 		}
-		for i, a := range g.attributes {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(s.appendReference(dst, a.kind), '=')
-			switch {
-			case a.nested != nil:
-				dst = append(s.appendExpression(append(dst, '('), a.nested), ')')
-			case a.concrete != nil:
-				dst = append(dst, a.concrete...)
-			default:
-				dst = s.appendReference(dst, a.concept)
-			}
+		dst = append(s.appendReference(dst, a.kind, terms), '=')
+		switch {
+		case a.nested != nil:
+			dst = append(s.appendExpression(append(dst, '('), a.nested, terms), ')')
+		case a.concrete != nil:
+			dst = append(dst, a.concrete...)
+		default:
+			dst = s.appendReference(dst, a.concept, terms)
 		}
-		if g.isGroup {
-			dst = append(dst, '}')
-		}
+	}
+	if g.isGroup {
+		dst = append(dst, '}')
 	}
 	return dst
 }
@@ -336,7 +340,7 @@ func (s *System) Concept(c codesystem.Concept) (code, display []byte, flags code
 	if focus := s.snapshot.inactiveFocus(e); focus != none {
 		_, _, flags = s.Table.Concept(codesystem.ConceptAt(focus))
 	}
-	return c.Code, s.snapshot.appendExpression(nil, e), flags & codesystem.ReportedFlags
+	return c.Code, s.snapshot.appendExpression(nil, e, true), flags & codesystem.ReportedFlags
 }
 
 // AppendTexts appends the texts of a concept, or the display of an expression.

@@ -62,9 +62,9 @@ func FuzzExpression(f *testing.F) {
 		if err != nil {
 			return
 		}
-		formatted := s.snapshot.appendExpression(nil, e)
+		formatted := s.snapshot.appendExpression(nil, e, true)
 		again, err := s.snapshot.parseExpression(formatted)
-		if len(formatted) <= maxExpression && (err != nil || string(s.snapshot.appendExpression(nil, again)) != string(formatted)) {
+		if len(formatted) <= maxExpression && (err != nil || string(s.snapshot.appendExpression(nil, again, true)) != string(formatted)) {
 			t.Errorf("%q: %s: %v", text, formatted, err)
 		}
 	})

@@ -28,10 +28,10 @@ const rowsPerStep = 8
 // newExpressionContent returns content with an expression, which is the last concept.
 func newExpressionContent(c *eclContent, e *expression, spend func(steps int) error) (*expressionContent, error) {
 	x := &expressionContent{edition: c, first: uint32(c.Len()), children: make(map[uint32][]uint32), numbers: make(map[*expression]uint32)}
-	if err := spend(c.Len() + len(c.relationships.Source)/rowsPerStep); err != nil {
+	if err := spend(c.Len() + len(c.Relationships().Source)/rowsPerStep); err != nil {
 		return nil, err
 	}
-	x.relationships, x.concrete = cloneRows(&c.relationships), x.cloneValues(&c.concrete)
+	x.relationships, x.concrete = cloneRows(c.Relationships()), x.cloneValues(&c.concrete)
 	definitions := newSubsumption(c.snapshot, spend)
 	for _, part := range e.appendWithNested(nil) {
 		x.add(definitions, part)

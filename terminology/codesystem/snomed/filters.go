@@ -28,7 +28,7 @@ func (s *System) EvaluateFilter(property, op, value string, spend func(steps int
 		if _, err = readBoolean(property, op, value); err != nil {
 			return nil, true, err
 		}
-		return s.snapshot.all(), true, spend(s.Len() / 64)
+		return s.snapshot.complement(bitset.New(s.Len())), true, spend(s.Len() / 64)
 	case property == propertyRefset && op == "exists":
 		set, err = s.snapshot.withRefsets(), spend(len(s.snapshot.refsets)+s.Len()/64)
 		if isRefset, invalid := readBoolean(property, op, value); !isRefset {

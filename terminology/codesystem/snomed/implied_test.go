@@ -226,3 +226,38 @@ func TestOperations(t *testing.T) {
 		{"/CodeSystem/$validate-code?url=" + sct + "&code=" + snomedtest.Concept(37) + "&display=Former+x", "Wrong Display Name"},
 	})
 }
+
+// TestLookupProperties checks role groups, which $lookup returns unless an attribute is requested by its code, and alternate
+// identifiers.
+func TestLookupProperties(t *testing.T) {
+	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Identifiers: true})
+	list := func(name, code, value string) string {
+		return `{"name":"` + name + `","part":[{"name":"code","valueCode":"` + code + `"},{"name":"value",` + value + `}]}`
+	}
+	site, strength := list("subproperty", snomedtest.FindingSite, `"valueCode":"`+snomedtest.Concept(4)+`"`), list("subproperty", snomedtest.Strength, `"valueDecimal":45`)
+	other := list("subproperty", snomedtest.AssociatedWith, `"valueCode":"`+snomedtest.Concept(1)+`"`)
+	groups := `{"name":"property","part":[{"name":"code","valueCode":"609096000"},` + site + "," + other + "," + strength + `]},` +
+		`{"name":"property","part":[{"name":"code","valueCode":"609096000"},` + list("subproperty", snomedtest.FindingSite, `"valueCode":"`+snomedtest.Concept(1)+`"`) + `]}`
+	single := list("property", snomedtest.FindingSite, `"valueCode":"`+snomedtest.Concept(4)+`"`)
+	for _, test := range []struct {
+		code, query string
+		want        []string
+		sites       int // values of the finding site outside of role groups
+	}{
+		{snomedtest.Concept(45), "property=*", []string{single, groups}, 1},
+		{snomedtest.Concept(45), "property=609096000", []string{groups + "]}"}, 0},
+		{snomedtest.Concept(45), "property=" + snomedtest.FindingSite, []string{single}, 3},
+		{snomedtest.Concept(45), "property=" + snomedtest.FindingSite + "&property=609096000", []string{single, strength}, 3},
+		{snomedtest.Concept(7), "property=equivalentConcept", []string{list("property", "equivalentConcept", `"valueCoding":{"system":"http://loinc.org","code":"7-7"}`)}, 0},
+	} {
+		w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$lookup?system="+sct+"&code="+test.code+"&"+test.query, "")
+		for _, want := range test.want {
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s: no %s in %s", test.query, want, w.Body)
+			}
+		}
+		if got := strings.Count(w.Body.String(), `{"name":"property","part":[{"name":"code","valueCode":"`+snomedtest.FindingSite); got != test.sites {
+			t.Errorf("%s: %d finding sites outside of groups, want %d", test.query, got, test.sites)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 )
@@ -47,6 +48,7 @@ const (
 	concreteFile
 	languageFile
 	dependencyFile
+	identifierFile
 	refsetFile
 )
 
@@ -66,6 +68,8 @@ func kindOf(file string) fileKind {
 		return relationshipFile
 	case parts[0] == "sct2" && content == "RelationshipConcreteValues":
 		return concreteFile
+	case parts[0] == "sct2" && content == "Identifier":
+		return identifierFile
 	case !strings.HasSuffix(content, "Refset") || strings.HasPrefix(parts[2], "OWL"):
 		return otherFile
 	case strings.HasPrefix(parts[2], "Language"):
@@ -84,7 +88,7 @@ type loader struct {
 	concepts     conceptRows
 	dependencies []dependency
 	descriptions descriptionLoader
-	attributes   relationshipRows
+	attributes   ecl.Relationships // in the order of the files
 	concrete     concreteRows
 	isA          []edge
 	refsets      refsetLoader
@@ -115,7 +119,7 @@ func load(ctx context.Context, r *definitions.Release) (*definitions.ReleaseCont
 		return errors.Join(l.readAll(relationshipFile, l.readRelationships), l.readAll(concreteFile, l.readConcreteValues))
 	})
 	g.Go(func() error {
-		return errors.Join(l.readAll(refsetFile, l.refsets.read), l.readAll(dependencyFile, l.readDependencies))
+		return errors.Join(l.readAll(refsetFile, l.refsets.read), l.readAll(identifierFile, l.refsets.read), l.readAll(dependencyFile, l.readDependencies))
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -235,12 +239,6 @@ type edge struct {
 	line          int
 }
 
-// relationshipRows are active inferred relationships between concepts, except is-a.
-type relationshipRows struct {
-	source, kind, destination []uint32
-	group                     []uint16
-}
-
 // concreteRows are active inferred relationships to values, such as the number 500 or a string.
 type concreteRows struct {
 	source, kind []uint32
@@ -266,7 +264,7 @@ func (l *loader) readRelationships(file string) error {
 			return nil
 		}
 		a := &l.attributes
-		a.source, a.kind, a.destination, a.group = append(a.source, r.source), append(a.kind, r.kind), append(a.destination, destination), append(a.group, r.group)
+		a.Source, a.Type, a.Destination, a.Group = append(a.Source, r.source), append(a.Type, r.kind), append(a.Destination, destination), append(a.Group, r.group)
 		return nil
 	})
 }

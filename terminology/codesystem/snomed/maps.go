@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// mapSystems are the target code systems of map reference sets.
+// mapSystems are the target code systems of map reference sets and the code systems of identifier schemes.
 var mapSystems = map[sctid]string{
 	447562003: "http://hl7.org/fhir/sid/icd-10", 999002271000000101: "http://hl7.org/fhir/sid/icd-10", 6011000124106: "http://hl7.org/fhir/sid/icd-10-cm",
 	447563008: "http://hl7.org/fhir/sid/icd-9-cm", 446608001: "http://terminology.hl7.org/CodeSystem/icd-o-3", 900000000000497000: "http://read.info/ctv3",
-	1126441000000105: "https://fhir.hl7.org.uk/Id/opcs-4",
+	1126441000000105: "https://fhir.hl7.org.uk/Id/opcs-4", 30051010000102: "http://loinc.org",
 }
 
 // associationEquivalences are the equivalences of historical associations (Using SNOMED CT with HL7 Standards, R4 §4.2.5).

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// refset is a reference set. It contains only rows for concepts. Language reference sets are part of [descriptions].
+// refset is a reference set or an identifier scheme. It contains only rows for concepts. Language reference sets are part of
+// [descriptions].
 type refset struct {
 	columns []column // additional columns
 
@@ -35,6 +36,12 @@ const textCell = 1 << 31
 func (x *refset) row(row int) []uint32 {
 	return x.cells[row*len(x.columns) : (row+1)*len(x.columns)]
 }
+
+// isScheme reports whether x contains the alternate identifiers of a scheme (RF2 §4.2.4), which have the format of a map.
+func (x *refset) isScheme() bool { return len(x.columns) == 1 && x.columns[0].name == identifierColumn }
+
+// identifierColumn is the only additional column of identifier files.
+const identifierColumn = "alternateIdentifier"
 
 // rowsOf returns the rows with a component.
 func (x *refset) rowsOf(component uint32) (from, to int) {
@@ -62,14 +69,17 @@ const conceptPartition = 0
 // maxKnownText is the maximum length in bytes of texts that are stored only once.
 const maxKnownText = 128
 
-var refsetColumns = []string{"effectiveTime", "active", "moduleId", "refsetId", "referencedComponentId"}
-
+// read reads a file of reference sets or of alternate identifiers.
 func (l *refsetLoader) read(file string) error {
-	f, at, err := openRF2(l.loader.release, file, refsetColumns...)
+	common := []string{"effectiveTime", "active", "moduleId", "refsetId", "referencedComponentId"}
+	if kindOf(file) == identifierFile {
+		common[3] = "identifierSchemeId"
+	}
+	f, at, err := openRF2(l.loader.release, file, common...)
 	if err != nil {
 		return err
 	}
-	columns, indexes := additionalColumns(f, file)
+	columns, indexes := additionalColumns(f, file, common)
 	var last *refset
 	var lastID sctid
 	return f.each(func() error {
@@ -102,9 +112,9 @@ func (l *refsetLoader) read(file string) error {
 }
 
 // additionalColumns returns the columns of a reference set after the common ones. The name of the file contains their types.
-func additionalColumns(f *rf2File, file string) (columns []column, indexes []int) {
+func additionalColumns(f *rf2File, file string, common []string) (columns []column, indexes []int) {
 	for i, name := range f.columns {
-		isCommon := slices.ContainsFunc(refsetColumns, func(common string) bool { return strings.EqualFold(common, name) })
+		isCommon := slices.ContainsFunc(common, func(common string) bool { return strings.EqualFold(common, name) })
 		if !isCommon && !strings.EqualFold(name, "id") {
 			columns, indexes = append(columns, column{name: name, kind: 's'}), append(indexes, i)
 		}

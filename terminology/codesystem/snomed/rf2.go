@@ -93,42 +93,32 @@ func (f *rf2File) readLine() ([]byte, error) {
 	return line, nil
 }
 
-// next reads the next line. ok is false at the end of the file.
-func (f *rf2File) next() (ok bool, err error) {
-	line, err := f.readLine()
-	if err == io.EOF { //nolint:errorlint // readLine returns it unwrapped
-		return false, nil
-	}
-	if err != nil {
-		return false, f.errorf("%w", err)
-	}
-	f.fields = f.fields[:0]
-	for {
-		at := bytes.IndexByte(line, '\t')
-		if at < 0 {
-			break
-		}
-		f.fields, line = append(f.fields, line[:at]), line[at+1:]
-		if len(f.fields) > len(f.columns) {
-			break
-		}
-	}
-	if f.fields = append(f.fields, line); len(f.fields) != len(f.columns) {
-		return false, f.errorf("%d columns, but the header has %d", len(f.fields), len(f.columns))
-	}
-	return true, nil
-}
-
-// each calls visit for each line and closes the file.
+// each reads each line, calls visit, and closes the file.
 func (f *rf2File) each(visit func() error) (err error) {
 	defer func() { err = errors.Join(err, f.file.Close()) }()
 	for {
-		ok, err := f.next()
-		if err != nil || !ok {
-			return err
+		line, err := f.readLine()
+		if err == io.EOF { //nolint:errorlint // readLine returns it unwrapped
+			return nil
+		}
+		if err != nil {
+			return f.errorf("%w", err)
+		}
+		if f.split(line); len(f.fields) != len(f.columns) {
+			return f.errorf("%d columns, but the header has %d", len(f.fields), len(f.columns))
 		}
 		if err := visit(); err != nil {
 			return err
+		}
+	}
+}
+
+// split sets the fields of a line. It stops after one field too many.
+func (f *rf2File) split(line []byte) {
+	f.fields = f.fields[:0]
+	for field := range bytes.SplitSeq(line, []byte{'\t'}) {
+		if f.fields = append(f.fields, field); len(f.fields) > len(f.columns) {
+			return
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -24,16 +25,14 @@ type snapshot struct {
 	descriptions descriptions
 	tags         []string // languages of displays and designations; the first one is displayLanguage
 	attributes   attributes
-	refsets      map[sctid]*refset
+	refsets      map[sctid]*refset // also identifier schemes
 	refsetTexts  codesystem.Texts
 }
 
-// attributes are the active inferred relationships except is-a. Rows from[i]:from[i+1] have the source i. Rows
-// byDestination[to[i]:to[i+1]] have the destination i.
+// attributes are the active inferred relationships except is-a.
 type attributes struct {
-	from, to, byDestination      []uint32
-	source, kind, destination    []uint32
-	group                        []uint16
+	rows ecl.Relationships
+
 	concreteSource, concreteKind []uint32 // sorted by source
 	concreteGroup                []uint16
 	concreteValue                []codesystem.TextRef // in texts
@@ -42,7 +41,9 @@ type attributes struct {
 }
 
 // rowsOf returns the rows with a source.
-func (a *attributes) rowsOf(source uint32) (from, to uint32) { return a.from[source], a.from[source+1] }
+func (a *attributes) rowsOf(source uint32) (from, to uint32) {
+	return a.rows.From[source], a.rows.From[source+1]
+}
 
 // concreteRowsOf returns the rows of concrete values with a source.
 func (a *attributes) concreteRowsOf(source uint32) (from, to int) {
@@ -67,18 +68,21 @@ func (s *snapshot) term(concept uint32) []byte {
 	return display
 }
 
-// appendReference appends the identifier of a concept and its preferred term.
-func (s *snapshot) appendReference(dst []byte, concept uint32) []byte {
-	return append(append(append(append(dst, s.code(concept)...), '|'), s.term(concept)...), '|')
+// appendReference appends the identifier of a concept, with or without its preferred term.
+func (s *snapshot) appendReference(dst []byte, concept uint32, terms bool) []byte {
+	if dst = append(dst, s.code(concept)...); terms {
+		dst = append(append(append(dst, '|'), s.term(concept)...), '|')
+	}
+	return dst
 }
 
 // refset returns the reference set with an identifier, or nil.
 func (s *snapshot) refset(id string) *refset {
-	number, ok := parseSCTID([]byte(id))
-	if !ok {
-		return nil
+	number, _ := parseSCTID([]byte(id))
+	if x := s.refsets[number]; x != nil && !x.isScheme() {
+		return x
 	}
-	return s.refsets[number]
+	return nil
 }
 
 // cellText returns a cell of a reference set as text.
@@ -95,8 +99,8 @@ func (s *snapshot) cellText(cell uint32, kind byte) []byte {
 // withRefsets returns the concepts that are reference sets with rows.
 func (s *snapshot) withRefsets() bitset.Set {
 	set := bitset.New(s.table.Len())
-	for id := range s.refsets {
-		if concept := s.concept(id); concept != none {
+	for id, x := range s.refsets {
+		if concept := s.concept(id); concept != none && !x.isScheme() {
 			set.Add(concept)
 		}
 	}
@@ -105,18 +109,13 @@ func (s *snapshot) withRefsets() bitset.Set {
 
 // complement returns the concepts that are not in a set.
 func (s *snapshot) complement(set bitset.Set) bitset.Set {
-	all := s.all()
-	all.Subtract(set)
-	return all
-}
-
-// all returns the set of all concepts.
-func (s *snapshot) all() bitset.Set {
-	set := bitset.New(s.table.Len())
+	rest := bitset.New(s.table.Len())
 	for concept := range uint32(s.table.Len()) {
-		set.Add(concept)
+		if !set.Has(concept) {
+			rest.Add(concept)
+		}
 	}
-	return set
+	return rest
 }
 
 // climb calls visit once with each of the concepts. If visit returns true, it continues with the parents of the concept. Unlike
@@ -135,9 +134,9 @@ func (s *snapshot) climb(concepts []uint32, visit func(concept uint32) bool) {
 
 // moveOffHeap moves large arrays off the heap.
 func (s *snapshot) moveOffHeap() {
-	m, d, a := new(offheap.Memory), &s.descriptions, &s.attributes
-	offheap.Move(m, &d.from, &d.acceptableFrom, &a.from, &a.to, &a.byDestination, &a.source, &a.kind, &a.destination, &a.concreteSource, &a.concreteKind)
-	offheap.Move(m, &s.module, &d.module, &a.group, &a.concreteGroup)
+	m, d, a, r := new(offheap.Memory), &s.descriptions, &s.attributes, &s.attributes.rows
+	offheap.Move(m, &d.from, &d.acceptableFrom, &r.From, &r.To, &r.ByDestination, &r.Source, &r.Type, &r.Destination, &a.concreteSource, &a.concreteKind)
+	offheap.Move(m, &s.module, &d.module, &r.Group, &a.concreteGroup)
 	offheap.Move(m, &s.effective, &d.effective)
 	offheap.Move(m, &d.term, &a.concreteValue)
 	offheap.Move(m, &d.id)

@@ -263,7 +263,7 @@ func TestSharedIndex(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	s := systemOf(t, synthetic)
+	s := systemOf(t, snomedtest.Edition{Concepts: 100, Identifiers: true})
 	values := func(code, property string) (list []string) {
 		for _, v := range s.AppendValues(nil, codesystem.ConceptAt(s.number(t, code))) {
 			if v.Property.Code == property {
@@ -282,6 +282,9 @@ func TestValues(t *testing.T) {
 		{inactive, snomedtest.InactivationRows, "900000000000482003"},
 		{snomedtest.Concept(45), snomedtest.Strength, "45"},
 		{snomedtest.ClinicalFinding, "sufficientlyDefined", "false"},
+		{snomedtest.Concept(7), "equivalentConcept", "7-7"},
+		{snomedtest.Concept(17), "equivalentConcept", ""}, // inactive
+		{snomedtest.Concept(24), "normalFormTerse", "<<< 2000000006:363698007=2000000006,47429007=2000000006,{363698007=2000000006},{363698007=2000001005,47429007=2000001005}"},
 		{snomedtest.ClinicalFinding, "normalForm", "<<< 138875005|SNOMED CT Concept|"},
 		{snomedtest.ClinicalFinding, "normalFormTerse", "<<< 138875005"},
 	} {
@@ -289,12 +292,15 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s of %s: got %q, want %q", test.property, test.code, got, test.want)
 		}
 	}
+	if s.snapshot.refset(snomedtest.LOINCScheme) != nil {
+		t.Error("an identifier scheme is a reference set")
+	}
 }
 
 // TestErrors checks that a hostile, foreign or truncated file is rejected with an error that names the file and line.
 func TestErrors(t *testing.T) {
 	concepts, relationships := "sct2_Concept_Snapshot_INT_20260801.txt", "sct2_Relationship_Snapshot_INT_20260801.txt"
-	descriptions := "sct2_Description_Snapshot-en_INT_20260801.txt"
+	descriptions, identifiers := "sct2_Description_Snapshot-en_INT_20260801.txt", "sct2_Identifier_Snapshot_INT_20260801.txt"
 	first := snomedtest.Concept(0)
 	row := "1\t20250101\t1\t900000000000207008\t"
 	for name, test := range map[string]struct {
@@ -306,7 +312,7 @@ func TestErrors(t *testing.T) {
 		"missing column":    {concepts, func(text string) string { return strings.Replace(text, "moduleId", "module", 1) }, "line 1: no column moduleId"},
 		"UTF-16":            {concepts, func(text string) string { return "\xff\xfe" + strings.Join(strings.Split(text, ""), "\x00") }, concepts + " line 1"},
 		"a million columns": {concepts, func(string) string { return "id" + strings.Repeat("\t", 1_000_000) + "\n" }, "more than 64 columns"},
-		"too many fields":   {concepts, func(text string) string { return text + "1" + strings.Repeat("\t", 900_000) + "\n" }, "line 32: 7 columns, but the header has 5"},
+		"too many fields":   {concepts, func(text string) string { return text + "1" + strings.Repeat("\t", 900_000) + "\n" }, "line 32: 6 columns, but the header has 5"},
 		"huge line":         {concepts, func(text string) string { return text + strings.Repeat("1", 1<<21) }, "line 32: longer than"},
 		"truncated line":    {concepts, func(text string) string { return text[:len(text)-5] }, "line 31: the file ends within this line"},
 		"NUL":               {concepts, func(text string) string { return strings.Replace(text, "20250101", "2025\x000101", 1) + "\x00\n" }, "NUL"},
@@ -327,9 +333,11 @@ func TestErrors(t *testing.T) {
 		"group out of range":  {relationships, func(text string) string { return strings.Replace(text, "\t0\t116680003", "\t65536\t116680003", 1) }, "line 2: relationshipGroup"},
 		"type of description": {descriptions, func(text string) string { return strings.Replace(text, "900000000000003001", "900000000000003999", 1) }, "line 2: typeId"},
 		"no descriptions":     {descriptions, nil, "no file sct2_Description_Snapshot"},
+		"scheme":              {identifiers, func(text string) string { return strings.Replace(text, snomedtest.LOINCScheme, "LOINC", 1) }, identifiers + " line 2: identifierSchemeId is not an SCTID"},
+		"no scheme":           {identifiers, func(text string) string { return strings.Replace(text, "identifierSchemeId", "refsetId", 1) }, "line 1: no column identifierSchemeId"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := folderOf(t, snomedtest.Edition{Concepts: 8})
+			folder := folderOf(t, snomedtest.Edition{Concepts: 8, Identifiers: test.file == identifiers})
 			path := filepath.Join(folder, "SnomedCT_Synthetic", "Snapshot", "Terminology", test.file)
 			text, err := os.ReadFile(path)
 			if err == nil && test.change == nil {
@@ -350,7 +358,7 @@ func TestErrors(t *testing.T) {
 
 // TestDamagedFiles checks that a release with damaged bytes is either rejected or readable.
 func TestDamagedFiles(t *testing.T) {
-	folder := folderOf(t, snomedtest.Edition{Concepts: 24, Swedish: true})
+	folder := folderOf(t, snomedtest.Edition{Concepts: 24, Swedish: true, Identifiers: true})
 	var files []string
 	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {

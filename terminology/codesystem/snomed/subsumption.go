@@ -41,7 +41,7 @@ func (x *subsumption) charge(steps int) {
 // so that it subsumes only itself.
 func (x *subsumption) subsumes(general, special *expression) bool {
 	if general.isSubtype() {
-		return bytes.Equal(x.snapshot.appendExpression(nil, general), x.snapshot.appendExpression(nil, special))
+		return bytes.Equal(x.snapshot.appendExpression(nil, general, false), x.snapshot.appendExpression(nil, special, false))
 	}
 	found := x.subsumersOf(special)
 	for _, focus := range general.focus {
@@ -119,7 +119,7 @@ func (x *subsumption) pairsOf(groups []attributeGroup) (pairs []pair) {
 func (x *subsumption) hasSimilarAttributes(pairs []pair, concept uint32) bool {
 	a := &x.snapshot.attributes
 	for row, end := a.rowsOf(concept); row < end; row++ {
-		isCovered := func(p pair) bool { return p.kinds.Has(a.kind[row]) && p.values.Has(a.destination[row]) }
+		isCovered := func(p pair) bool { return p.kinds.Has(a.rows.Type[row]) && p.values.Has(a.rows.Destination[row]) }
 		if !slices.ContainsFunc(pairs, isCovered) {
 			return false
 		}
@@ -227,7 +227,7 @@ func (s *snapshot) groupsOf(concept uint32) (list []attributeGroup) {
 	}
 	a := &s.attributes
 	for row, end := a.rowsOf(concept); row < end; row++ {
-		add(a.group[row], attributeValue{kind: a.kind[row], concept: a.destination[row]})
+		add(a.rows.Group[row], attributeValue{kind: a.rows.Type[row], concept: a.rows.Destination[row]})
 	}
 	for row, end := a.concreteRowsOf(concept); row < end; row++ {
 		add(a.concreteGroup[row], attributeValue{kind: a.concreteKind[row], concept: none, concrete: a.texts.At(a.concreteValue[row])})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomed/ecl"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
@@ -70,25 +71,25 @@ func setOf(values []bool) bitset.Set {
 
 // sortedAttributes returns the relationships sorted by source and destination.
 func (l *loader) sortedAttributes(position []uint32) attributes {
-	for _, column := range [][]uint32{l.attributes.source, l.attributes.kind, l.attributes.destination, l.concrete.source, l.concrete.kind} {
+	r := &l.attributes
+	for _, column := range [][]uint32{r.Source, r.Type, r.Destination, l.concrete.source, l.concrete.kind} {
 		for i, old := range column {
 			column[i] = position[old]
 		}
 	}
-	var a attributes
-	var order []uint32
-	a.from, order = groupByOwner(len(position), l.attributes.source)
+	from, order := groupByOwner(len(position), r.Source)
 	for source := range position {
-		slices.SortStableFunc(order[a.from[source]:a.from[source+1]], func(a, b uint32) int { return int(l.attributes.group[a]) - int(l.attributes.group[b]) })
+		slices.SortStableFunc(order[from[source]:from[source+1]], func(a, b uint32) int { return int(r.Group[a]) - int(r.Group[b]) })
 	}
-	a.source, a.kind, a.destination = permute(l.attributes.source, order), permute(l.attributes.kind, order), permute(l.attributes.destination, order)
-	a.group = permute(l.attributes.group, order)
-	a.to, a.byDestination = groupByOwner(len(position), a.destination)
+	a := attributes{rows: ecl.Relationships{
+		From: from, Source: permute(r.Source, order), Type: permute(r.Type, order), Destination: permute(r.Destination, order), Group: permute(r.Group, order),
+	}}
+	a.rows.To, a.rows.ByDestination = groupByOwner(len(position), a.rows.Destination)
 	_, order = groupByOwner(len(position), l.concrete.source)
 	a.concreteSource, a.concreteKind = permute(l.concrete.source, order), permute(l.concrete.kind, order)
 	a.concreteGroup, a.concreteValue, a.texts = permute(l.concrete.group, order), permute(l.concrete.value, order), l.concrete.texts
 	used := bitset.New(len(position))
-	for _, kinds := range [][]uint32{a.kind, a.concreteKind} {
+	for _, kinds := range [][]uint32{a.rows.Type, a.concreteKind} {
 		for _, kind := range kinds {
 			used.Add(kind)
 		}

@@ -2,11 +2,12 @@ package snomed
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // Properties of concepts (Using SNOMED CT with HL7 Standards, R4 §4.2.4). Attribute types and historical associations follow.
@@ -28,13 +29,14 @@ const (
 
 // properties computes the values of the properties of concepts.
 type properties struct {
-	snapshot     *snapshot
-	list         []codesystem.Property
-	associations []sctid // reference sets that are properties, sorted
+	snapshot *snapshot
+	list     []codesystem.Property
+	refsets  [][]sctid // reference sets or identifier schemes of each property after the attribute types
 }
 
 // newProperties returns the fixed properties, attribute types, and reference sets of concepts that refer to another concept, such
-// as historical associations and the reason for inactivation.
+// as historical associations and the reason for inactivation. Alternate identifiers have the property that SNOMED International's
+// server uses, because HL7 does not define one.
 func newProperties(s *snapshot) *properties {
 	p := &properties{snapshot: s, list: []codesystem.Property{
 		{Code: "inactive", URI: codesystem.PropertyBase + "inactive"}, {Code: "moduleId"}, {Code: "effectiveTime"},
@@ -43,14 +45,18 @@ func newProperties(s *snapshot) *properties {
 	for _, kind := range s.attributes.kinds {
 		p.list = append(p.list, codesystem.Property{Code: string(s.code(kind))})
 	}
-	for id, x := range s.refsets {
-		if len(x.component) > 0 && (x.columnIndex(associationColumn) == 0 || x.columnIndex(attributeColumn) == 0) {
-			p.associations = append(p.associations, id)
+	var schemes []sctid
+	for _, id := range slices.Sorted(maps.Keys(s.refsets)) {
+		switch x := s.refsets[id]; {
+		case len(x.component) == 0:
+		case x.isScheme():
+			schemes = append(schemes, id)
+		case x.columnIndex(associationColumn) == 0, x.columnIndex(attributeColumn) == 0:
+			p.list, p.refsets = append(p.list, codesystem.Property{Code: strconv.FormatUint(uint64(id), 10)}), append(p.refsets, []sctid{id})
 		}
 	}
-	slices.Sort(p.associations)
-	for _, id := range p.associations {
-		p.list = append(p.list, codesystem.Property{Code: strconv.FormatUint(uint64(id), 10)})
+	if schemes != nil {
+		p.list, p.refsets = append(p.list, codesystem.Property{Code: "equivalentConcept"}), append(p.refsets, schemes)
 	}
 	return p
 }
@@ -77,7 +83,15 @@ func (s *System) AppendValues(dst []codesystem.Value, c codesystem.Concept) []co
 	if c.Code != nil {
 		return dst
 	}
-	return s.properties.appendAll(dst, c.Number)
+	p := s.properties
+	for property := range fixedProperties {
+		dst = p.appendValues(dst, c.Number, property)
+	}
+	dst = p.appendAttributes(dst, c.Number, none)
+	for i := range p.refsets {
+		dst = p.appendMembers(dst, c.Number, i)
+	}
+	return dst
 }
 
 // Values calls visit with the values of a property of a concept until visit returns false.
@@ -92,28 +106,14 @@ func (s *System) Values(c codesystem.Concept, property int, visit func(text []by
 	}
 }
 
-// appendAll appends the values of all properties of a concept.
-func (p *properties) appendAll(dst []codesystem.Value, concept uint32) []codesystem.Value {
-	for property := range fixedProperties {
-		dst = p.appendValues(dst, concept, property)
-	}
-	a := &p.snapshot.attributes
-	for row, end := a.rowsOf(concept); row < end; row++ {
-		dst = append(dst, p.attributeValue(row))
-	}
-	for row, end := a.concreteRowsOf(concept); row < end; row++ {
-		dst = append(dst, p.concreteValue(row))
-	}
-	for i := range p.associations {
-		dst = p.appendAssociations(dst, concept, i)
-	}
-	return dst
-}
-
 // appendValues appends the values of a property of a concept.
 func (p *properties) appendValues(dst []codesystem.Value, concept uint32, property int) []codesystem.Value {
-	if property >= fixedProperties {
-		return p.appendOtherValues(dst, concept, property-fixedProperties)
+	kinds := p.snapshot.attributes.kinds
+	switch index := property - fixedProperties; {
+	case index >= len(kinds):
+		return p.appendMembers(dst, concept, index-len(kinds))
+	case index >= 0:
+		return p.appendAttributes(dst, concept, kinds[index])
 	}
 	v := codesystem.Value{Property: &p.list[property], Member: "valueBoolean"}
 	switch property {
@@ -134,20 +134,16 @@ func (p *properties) appendValues(dst []codesystem.Value, concept uint32, proper
 	return append(dst, v)
 }
 
-// appendOtherValues appends the values of an attribute type or association.
-func (p *properties) appendOtherValues(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
+// appendAttributes appends the values of an attribute type, or of all types if kind is none.
+func (p *properties) appendAttributes(dst []codesystem.Value, concept, kind uint32) []codesystem.Value {
 	a := &p.snapshot.attributes
-	if index >= len(a.kinds) {
-		return p.appendAssociations(dst, concept, index-len(a.kinds))
-	}
-	kind := a.kinds[index]
 	for row, end := a.rowsOf(concept); row < end; row++ {
-		if a.kind[row] == kind {
-			dst = append(dst, p.attributeValue(row))
+		if kind == none || a.rows.Type[row] == kind {
+			dst = append(dst, codesystem.Value{Property: p.kindProperty(a.rows.Type[row]), Member: "valueCode", Text: p.snapshot.code(a.rows.Destination[row]), Group: a.rows.Group[row]})
 		}
 	}
 	for row, end := a.concreteRowsOf(concept); row < end; row++ {
-		if a.concreteKind[row] == kind {
+		if kind == none || a.concreteKind[row] == kind {
 			dst = append(dst, p.concreteValue(row))
 		}
 	}
@@ -160,81 +156,52 @@ func (p *properties) kindProperty(kind uint32) *codesystem.Property {
 	return &p.list[fixedProperties+i]
 }
 
-func (p *properties) attributeValue(row uint32) codesystem.Value {
-	a := &p.snapshot.attributes
-	return codesystem.Value{Property: p.kindProperty(a.kind[row]), Member: "valueCode", Text: p.snapshot.code(a.destination[row])}
-}
-
 func (p *properties) concreteValue(row int) codesystem.Value {
 	a := &p.snapshot.attributes
 	text := a.texts.At(a.concreteValue[row])
-	v := codesystem.Value{Property: p.kindProperty(a.concreteKind[row]), Member: "valueDecimal", Text: text[1:]}
+	v := codesystem.Value{Property: p.kindProperty(a.concreteKind[row]), Member: "valueDecimal", Text: text[1:], Group: a.concreteGroup[row]}
 	if text[0] == '"' {
 		v.Member, v.Text = "valueString", bytes.TrimSuffix(text[1:], []byte{'"'})
 	}
 	return v
 }
 
-// appendAssociations appends the targets of a concept in an association reference set.
-func (p *properties) appendAssociations(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
-	x := p.snapshot.refsets[p.associations[index]]
-	property := &p.list[fixedProperties+len(p.snapshot.attributes.kinds)+index]
-	for row, end := x.rowsOf(concept); row < end; row++ {
-		if x.active[row] {
-			dst = append(dst, codesystem.Value{Property: property, Member: "valueCode", Text: p.snapshot.cellText(x.row(row)[0], 'c')})
+// appendMembers appends the targets of a concept in an association reference set, or its identifiers in all schemes.
+func (p *properties) appendMembers(dst []codesystem.Value, concept uint32, index int) []codesystem.Value {
+	for _, id := range p.refsets[index] {
+		x := p.snapshot.refsets[id]
+		for row, end := x.rowsOf(concept); row < end; row++ {
+			if !x.active[row] {
+				continue
+			}
+			v := codesystem.Value{Property: &p.list[fixedProperties+len(p.snapshot.attributes.kinds)+index], Member: "valueCode", Text: p.snapshot.cellText(x.row(row)[0], 'c')}
+			if x.isScheme() {
+				v.Member, v.Coding = "valueCoding", append(fhirjson.AppendMember(fhirjson.AppendMember(nil, "system", mapSystems[id]), "code", v.Text), '}')
+				v.Coding[0] = '{' // replaces the leading comma
+			}
+			dst = append(dst, v)
 		}
 	}
 	return dst
 }
 
 // normalForm returns the definition of a concept as an expression of its proximal primitive supertypes and its attributes, with
-// or without terms. Attributes are sorted, so that equal definitions have equal texts.
+// or without terms. Single attributes come first. Attributes are sorted, so that equal definitions have equal texts.
 func (p *properties) normalForm(concept uint32, terms bool) []byte {
-	text := []byte("<<< ")
+	e := &expression{prefix: "<<< ", focus: p.proximalPrimitives(concept), groups: p.snapshot.groupsOf(concept)}
 	if p.snapshot.defined.Has(concept) {
-		text = []byte("=== ")
+		e.prefix = "=== "
 	}
-	reference := p.snapshot.appendReference
-	if !terms {
-		reference = func(dst []byte, concept uint32) []byte { return append(dst, p.snapshot.code(concept)...) }
+	compare := func(a, b attributeGroup) int {
+		return bytes.Compare(p.snapshot.appendGroup(nil, a, terms), p.snapshot.appendGroup(nil, b, terms))
 	}
-	for i, focus := range p.proximalPrimitives(concept) {
-		if i > 0 {
-			text = append(text, '+')
-		}
-		text = reference(text, focus)
+	for _, g := range e.groups {
+		slices.SortFunc(g.attributes, func(a, b attributeValue) int {
+			return compare(attributeGroup{attributes: []attributeValue{a}}, attributeGroup{attributes: []attributeValue{b}})
+		})
 	}
-	var single, grouped []string
-	for _, g := range p.snapshot.groupsOf(concept) {
-		if attributes := attributesText(g, reference); g.isGroup {
-			grouped = append(grouped, "{"+attributes+"}")
-		} else {
-			single = append(single, attributes)
-		}
-	}
-	slices.Sort(single)
-	slices.Sort(grouped)
-	parts := append(single, grouped...)
-	if len(parts) > 0 {
-		text = append(text, ':')
-	}
-	return append(text, strings.Join(parts, ",")...)
-}
-
-// attributesText returns the sorted attributes of a group of a concept. reference appends a concept.
-func attributesText(g attributeGroup, reference func(dst []byte, concept uint32) []byte) string {
-	var list []string
-	for _, a := range g.attributes {
-		text := append(reference(nil, a.kind), '=')
-		if a.concrete != nil {
-			text = append(text, a.concrete...)
-		} else {
-			text = reference(text, a.concept)
-		}
-		list = append(list, string(text))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
+	slices.SortFunc(e.groups, compare)
+	return p.snapshot.appendExpression(nil, e, terms)
 }
 
 // proximalPrimitives returns the most specific primitive supertypes of a concept.

@@ -109,6 +109,9 @@ type ConceptProperty struct {
 
 	// Source is the canonical of the supplement that contains the property; "" if it is from the code system.
 	Source string
+
+	// Subproperties are the attributes of a role group of SNOMED CT, which has no value.
+	Subproperties []ConceptProperty
 }
 
 // Run performs CodeSystem/$lookup. Its errors are those of [terminology.Library.Expand].
@@ -189,18 +192,35 @@ func (c *Concept) addRelated(requested []string, cs *definitions.CodeSystem, nam
 	}
 }
 
-// addProperties adds the requested properties of a code system or supplement, except those that other code derives.
+// roleGroup is the property of SNOMED CT that contains the attributes of a role group.
+const roleGroup = "609096000"
+
+// addProperties adds the requested properties of a code system or supplement, except those that other code derives. If all
+// properties are requested, attributes in role groups are only subproperties.
 func (c *Concept) addProperties(requested []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
+	groups := make(map[uint16]int) // indexes in c.Properties
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
-		if !isRequested(requested, p.Code) || p.IsStandard("inactive") || p.IsStandard("parent") || p.IsStandard("child") {
+		inGroup := v.Group > 0 && isRequested(requested, roleGroup)
+		if !inGroup && !isRequested(requested, p.Code) || p.IsStandard("inactive") || p.IsStandard("parent") || p.IsStandard("child") {
 			continue
 		}
 		value := v.Text
 		if v.Coding != nil {
 			value = v.Coding
 		}
-		c.Properties = append(c.Properties, ConceptProperty{Code: p.Code, Type: v.Member, Value: string(value), Source: source})
+		property := ConceptProperty{Code: p.Code, Type: v.Member, Value: string(value), Source: source}
+		if inGroup {
+			i, ok := groups[v.Group]
+			if !ok {
+				i = len(c.Properties)
+				groups[v.Group], c.Properties = i, append(c.Properties, ConceptProperty{Code: roleGroup, Source: source})
+			}
+			c.Properties[i].Subproperties = append(c.Properties[i].Subproperties, property)
+		}
+		if !inGroup || slices.Contains(requested, p.Code) {
+			c.Properties = append(c.Properties, property)
+		}
 	}
 }
 
@@ -235,13 +255,22 @@ func (c *Concept) AppendJSON(dst []byte) []byte {
 func writeProperties(w *parameters.Writer, list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
-			w.Parts("property", parameters.TextPart("code", "valueCode", p.Code), p.value(), parameters.TextPart("description", "valueString", p.Description))
+			parts := []parameters.OutPart{parameters.TextPart("code", "valueCode", p.Code), p.value(), parameters.TextPart("description", "valueString", p.Description)}
+			for _, s := range p.Subproperties {
+				value := parameters.AppendPart([]byte{'['}, "code", "valueCode", fhirjson.AppendString(nil, s.Code))
+				value = parameters.AppendPart(append(value, ','), "value", s.Type, s.value().Value)
+				parts = append(parts, parameters.OutPart{Name: "subproperty", Kind: "part", Value: append(value, ']')})
+			}
+			w.Parts("property", parts...)
 		}
 	}
 }
 
-// value returns the part "value" for a property.
+// value returns the part "value" for a property, which role groups omit.
 func (p *ConceptProperty) value() parameters.OutPart {
+	if p.Type == "" {
+		return parameters.OutPart{}
+	}
 	value := []byte(p.Value)
 	if !slices.Contains(jsonTypes, p.Type) {
 		value = fhirjson.AppendString(nil, value)

@@ -179,7 +179,8 @@ func (q *memberQuery) fieldTest(c *criterion) func(value []byte) bool {
 		matches := anyTerm(c.terms)
 		return func(value []byte) bool { return matches(value) == isEqual }
 	case c.words[0] == "true" || c.words[0] == "false":
-		return func(value []byte) bool { return (fieldBoolean(value) == c.words[0]) == isEqual }
+		notations := map[string][]string{"true": {"1", "true"}, "false": {"0", "false"}}[c.words[0]]
+		return func(value []byte) bool { return (findWord(notations, string(value)) != "") == isEqual }
 	}
 	number, ok := parseNumber(c.words[0])
 	if !ok {
@@ -192,17 +193,5 @@ func (q *memberQuery) fieldTest(c *criterion) func(value []byte) bool {
 	return func(value []byte) bool {
 		n, ok := parseNumber("#" + string(bytes.TrimPrefix(value, []byte("#"))))
 		return ok && compare(c.operator, cmp.Compare(n, number))
-	}
-}
-
-// fieldBoolean returns true or false for the notations of booleans in release files.
-func fieldBoolean(value []byte) string {
-	switch text := strings.ToLower(string(value)); text {
-	case "1":
-		return "true"
-	case "0":
-		return "false"
-	default:
-		return text
 	}
 }

@@ -25,6 +25,9 @@ type Edition struct {
 	// Swedish adds Swedish descriptions of every concept, and moves a tenth of the concepts to the Swedish module.
 	Swedish bool
 
+	// Identifiers adds a concept for the scheme LOINC, and alternate identifiers of a tenth of the concepts.
+	Identifiers bool
+
 	// WithoutConcepts leaves out all rows.
 	WithoutConcepts bool
 }
@@ -41,6 +44,7 @@ const (
 	CTV3Map          = "900000000000497000"
 	ReplacedBy       = "900000000000526001"
 	InactivationRows = "900000000000489007"
+	LOINCScheme      = "30051010000102"
 	SwedishModule    = "45991000052106"
 	SwedishRefset    = "46011000052107"
 	coreModule       = "900000000000207008"
@@ -71,6 +75,14 @@ var metadata = [][3]string{
 	{metadataModule, "900000000000443000", "Model component module"},
 	{"900000000000482003", "900000000000441003", "Duplicate"},
 	{ClinicalFinding, Root, "Clinical finding"},
+}
+
+// metadata returns the concepts of the edition before those with invented identifiers.
+func (e Edition) metadata() [][3]string {
+	if e.Identifiers {
+		return append(metadata, [3]string{LOINCScheme, "900000000000441003", "LOINC code identifier"})
+	}
+	return metadata
 }
 
 // SCTID returns the identifier with an item number and a partition (00 concept, 01 description, 02 relationship).
@@ -153,6 +165,7 @@ func (e Edition) write(create func(name string) (io.Writer, error)) error {
 		{"Terminology/sct2_TextDefinition_Snapshot-en", component + "conceptId\tlanguageCode\ttypeId\tterm\tcaseSignificanceId", (*writer).definitions},
 		{"Terminology/sct2_Relationship_Snapshot", component + "sourceId\tdestinationId" + relationship, (*writer).relationships},
 		{"Terminology/sct2_RelationshipConcreteValues_Snapshot", component + "sourceId\tvalue" + relationship, (*writer).concreteValues},
+		{"Terminology/sct2_Identifier_Snapshot", "alternateIdentifier\teffectiveTime\tactive\tmoduleId\tidentifierSchemeId\treferencedComponentId", (*writer).identifiers},
 		{"Refset/Language/der2_cRefset_LanguageSnapshot-en", member + "\tacceptabilityId", (*writer).languages},
 		{"Refset/Content/der2_Refset_SimpleSnapshot", member, (*writer).simple},
 		{"Refset/Content/der2_cRefset_AssociationSnapshot", member + "\ttargetComponentId", (*writer).associations},
@@ -167,7 +180,7 @@ func (e Edition) write(create func(name string) (io.Writer, error)) error {
 		}
 		w := &writer{edition: e, out: out}
 		w.line(file.header)
-		for i := range len(metadata) + e.Concepts {
+		for i := range len(e.metadata()) + e.Concepts {
 			if e.WithoutConcepts {
 				break
 			}
@@ -195,6 +208,7 @@ type concept struct {
 // conceptAt returns a concept of the edition. Its parents have a quarter to a half of its number, so that the hierarchy is as
 // deep and wide as that of a real edition.
 func (e Edition) conceptAt(i int) concept {
+	metadata := e.metadata()
 	if i < len(metadata) {
 		return concept{index: i, number: -1, id: metadata[i][0], term: metadata[i][2], module: coreModule, active: true, random: rand.New(rand.NewPCG(1, uint64(i)))}
 	}

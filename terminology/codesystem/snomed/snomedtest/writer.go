@@ -116,7 +116,7 @@ func (w *writer) relationship(c *concept, destination string, group int, kind st
 
 func (w *writer) relationships(c *concept) {
 	if c.number < 0 {
-		for _, m := range metadata {
+		for _, m := range w.edition.metadata() {
 			if m[0] == c.id && m[1] != "" {
 				w.relationship(c, m[1], 0, "116680003")
 			}
@@ -144,6 +144,13 @@ func (w *writer) relationships(c *concept) {
 func (w *writer) concreteValues(c *concept) {
 	if c.active && c.number%40 == 5 {
 		w.row(c, SCTID(9_000_000+c.number, "02"), append([]string{c.id, "#" + strconv.Itoa(c.number%500), "1", Strength}, inferredRow...)...)
+	}
+}
+
+// identifiers writes LOINC codes such as 7-7. Half of them are inactive.
+func (w *writer) identifiers(c *concept) {
+	if w.edition.Identifiers && c.number%10 == 7 {
+		w.line(fmt.Sprintf("%d-%d", c.number, c.number%10), "20250101", strconv.Itoa(1-c.number/10%2), c.module, LOINCScheme, c.id)
 	}
 }
 
