@@ -30,7 +30,7 @@ const (
 
 	LastRequestCookie = CookiePrefix + "last" // sealed query of the last sign-in at an identity provider
 
-	providerPrefix = CookiePrefix + "idp-" // identity providers at which the browser may be signed in
+	providerPrefix = CookiePrefix + "idp-" // see [ProviderVisit]
 )
 
 // NewCookie returns a cookie that is inaccessible to scripts and to cross-site forms.
@@ -59,21 +59,46 @@ func RemoveSession(w http.ResponseWriter) {
 	RemoveCookie(w, LastRequestCookie)
 }
 
-// RememberProvider records that someone has signed in at an identity provider in this browser. The record outlasts the gateway's
+// ProviderVisit is a record that the browser visited an identity provider and may be signed in there. It outlasts the gateway's
 // session, as the session at the provider can.
-func RememberProvider(w http.ResponseWriter, key string) {
-	c := NewCookie(providerPrefix+key, "signed-in")
-	c.MaxAge = 30 * 24 * 60 * 60
+type ProviderVisit struct {
+	SignedInAt time.Time // auth_time of the last person whom the provider returned; zero if none or unknown
+}
+
+const (
+	visitPrefix   = "auth_time-" // precedes the seconds since 1970 in the cookie
+	visitLifetime = 30 * 24 * time.Hour
+)
+
+// SetProviderVisit records a visit at the identity provider with an issuer.
+func SetProviderVisit(w http.ResponseWriter, issuer string, visit ProviderVisit) {
+	c := NewCookie(visitCookieName(issuer), visitPrefix+strconv.FormatInt(max(0, visit.SignedInAt.Unix()), 10))
+	c.MaxAge = int(visitLifetime.Seconds())
 	http.SetCookie(w, c)
 }
 
-// ForgetProvider deletes the record of [RememberProvider], because the browser was signed out at the identity provider.
-func ForgetProvider(w http.ResponseWriter, key string) { RemoveCookie(w, providerPrefix+key) }
+// FindProviderVisit returns the recorded visit at the identity provider with an issuer, or nil.
+func FindProviderVisit(r *http.Request, issuer string) *ProviderVisit {
+	c, err := r.Cookie(visitCookieName(issuer))
+	if err != nil || c.Value == "" {
+		return nil
+	}
+	seconds, err := strconv.ParseInt(strings.TrimPrefix(c.Value, visitPrefix), 10, 64)
+	if err != nil || seconds == 0 {
+		return new(ProviderVisit)
+	}
+	return &ProviderVisit{time.Unix(seconds, 0)}
+}
 
-// RemembersProvider reports whether the browser may still be signed in at an identity provider, according to [RememberProvider].
-func RemembersProvider(r *http.Request, key string) bool {
-	c, err := r.Cookie(providerPrefix + key)
-	return err == nil && c.Value != ""
+// RemoveProviderVisit deletes the record, because the browser was signed out at the identity provider.
+func RemoveProviderVisit(w http.ResponseWriter, issuer string) {
+	RemoveCookie(w, visitCookieName(issuer))
+}
+
+// visitCookieName returns the name of the cookie for an issuer. Several providers of the configuration may have one issuer.
+func visitCookieName(issuer string) string {
+	sum := sha256.Sum256([]byte(issuer))
+	return providerPrefix + base64.RawURLEncoding.EncodeToString(sum[:])[:12]
 }
 
 const (

@@ -135,8 +135,8 @@ func logoutEndpoints(c *Config, renderer *signin.Renderer) map[string]http.Handl
 		verifier: c.Tokens.Verifier, logger: c.Logger,
 	}
 	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, formMethods...)}
-	for key := range c.Accounts.Providers {
-		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
+	for key, p := range c.Accounts.Providers {
+		endpoints[endpoint.Logout+"/"+key] = c.Handler(p.Endpoint(logout.callback), http.MethodGet)
 	}
 	return endpoints
 }

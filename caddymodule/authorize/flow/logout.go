@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 
@@ -248,18 +247,28 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 
 // callback receives the browser after logout at the provider. If the request is repeated after another sign-in, it shows the
 // confirmation page, because the page "signed out" would be false.
-func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
-	browser.ForgetProvider(w, path.Base(r.URL.Path))
-	destination, err := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
-	if err != nil {
+func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	destination, stateErr := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
+	if stateErr != nil {
 		destination = "" // the session has ended regardless
 	}
 	own, err := e.sessions.FindEndable(r)
+	if stateErr == nil && own == nil && err == nil {
+		forgetVisit(w, r, p)
+	}
 	if destination == "" && (own != nil || err != nil) {
 		e.confirm(w, r, new(logoutRequest))
 		return
 	}
 	e.finish(w, r, destination, "")
+}
+
+// forgetVisit deletes the record that the browser may be signed in at a provider. If the provider reports auth_time, the record is
+// kept, because the person may have declined to sign out there: a later sign-in then has a later auth_time.
+func forgetVisit(w http.ResponseWriter, r *http.Request, p *people.Provider) {
+	if visit := browser.FindProviderVisit(r, p.Issuer); visit != nil && visit.SignedInAt.IsZero() {
+		browser.RemoveProviderVisit(w, p.Issuer)
+	}
 }
 
 func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {

@@ -68,9 +68,10 @@ type SecondFactor struct {
 
 // SelectAccount is the data of templates/selectaccount.html.
 type SelectAccount struct {
-	Client  string // display name of the client
-	Request string // sealed authorization request
-	Person  Person // person who is signed in
+	Client  string // display name of the client; "" for a page of the gateway
+	Request string // sealed authorization request; "" with SignIn
+	SignIn  string // sealed sign-in that the person must confirm; "" with Request
+	Person  Person // person to continue as; empty if the request does not permit them
 }
 
 // Person identifies a person on pages.

@@ -29,7 +29,9 @@ func samples() map[string]page.View {
 		"signin-outage": {Data: page.SignIn{Client: "Growth Chart", Problem: page.SignInProblem{ProviderDown: "Clinic", TryAgain: "/oauth2/login/clinic?request=x"}, Providers: ways[:1]}},
 		"secondfactor":  {Data: page.SecondFactor{Client: "Growth Chart", Person: alice, AcceptsCode: true, WrongCode: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", AcceptsCode: true, Wait: 90 * time.Second}},
 		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SupportsLogout: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
-		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
+		"selectaccount":             {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
+		"selectaccount-unconfirmed": {Data: page.SelectAccount{SignIn: "sealed", Person: alice}},
+		"selectaccount-other":       {Data: page.SelectAccount{SignIn: "sealed", Client: "Growth Chart"}},
 		"consent": {Script: "consent", Data: page.Consent{
 			Client: "Growth Chart", Links: links, RedirectHost: "chart.example", Person: alice, SelfRegistered: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10", "12345"},
 			RequiredItems: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{

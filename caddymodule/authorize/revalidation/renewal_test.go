@@ -309,10 +309,10 @@ func TestRenewalWithoutPages(t *testing.T) {
 		prompts, app string
 	}{
 		"confirmed":      {func(*providertest.Settings) {}, "[none]", ""},
-		"login_required": {authorizationError("login_required"), "[none]", "login_required"},
+		"login_required": {authorizationError("login_required"), "[none][none]", "login_required"},
 		"another person": {func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "another", Claims: providertest.Alice.Claims}}
-		}, "[none]", "login_required"},
+		}, "[none][none]", "login_required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -52,7 +52,7 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 	switch {
 	case f.renderer.RejectIfError(w, r, req, err):
-	case (req.byOtherPerson || req.confirmsPerson) && req.Parameters.HasPrompt("none"):
+	case req.byOtherPerson && req.Parameters.HasPrompt("none"):
 		req.Purpose.Reject(w, r, errOtherPerson)
 	case !f.accounts.SignInMethods(req.Destination.Providers).Includes(p.Key):
 		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "identity provider not permitted for this client"})
@@ -64,18 +64,18 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 // errOtherPerson means that the provider might sign in someone other than the signed-in person.
 var errOtherPerson = &oauth2.Error{Code: "login_required", Description: "the person who is signed in has not signed in at this identity provider"}
 
-// checkPerson checks whether the provider could sign in someone whom the sign-in page does not name. It requests the sign-in of
-// another person unless the signed-in person has signed in at this provider, before the page was opened. Without a session, the
-// person who left this browser signed in at the provider must be confirmed.
+// checkPerson binds the request to the browser's session. It requests the sign-in of another person unless the signed-in person
+// has signed in at this provider, before the sign-in page was opened. Otherwise, the provider could sign in its last user, whom the
+// page does not name.
 func (f *federation) checkPerson(r *http.Request, p *people.Provider, req *Request) error {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
-	switch {
-	case stored != nil && (stored.Provider != p.Key || stored.SID != req.sid):
-		req.byOtherPerson = true
-	case stored == nil:
-		req.confirmsPerson = browser.RemembersProvider(r, p.Key)
+	if stored == nil || err != nil {
+		req.sid = ""
+		return err
 	}
-	return err
+	req.byOtherPerson = req.byOtherPerson || stored.Provider != p.Key || stored.SID != req.sid
+	req.sid = stored.SID
+	return nil
 }
 
 // redirectToProvider redirects the browser with an authentication request (OpenID Connect Core §3.1.2.1).
@@ -86,7 +86,8 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 	acrValues, essential := req.providerACR(p)
 	pending := newPendingSignIn(p, req.Query)
-	pending.ConfirmPerson, pending.TypedHint = req.confirmsPerson, r.URL.Query().Get("login_hint")
+	visit := browser.FindProviderVisit(r, p.Issuer)
+	pending.SID, pending.Visited, pending.TypedHint = req.sid, visit != nil, r.URL.Query().Get("login_hint")
 	ask := &pending.Request
 	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, req.byOtherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
@@ -94,6 +95,9 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	err := providerErr
 	if err == nil {
 		err = pending.setCookie(f.renderer.Sealer, w, r)
+	}
+	if err == nil && visit == nil {
+		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{})
 	}
 	switch {
 	case isDisconnected(r, err):
@@ -202,6 +206,9 @@ type authenticationResponse struct {
 // again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
+	if response.identity != nil {
+		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime})
+	}
 	if response.pending.Renewal && !isDisconnected(r, err) {
 		f.renewal.handleResponse(w, r, p, req, response, session, clientError(p, err))
 		return
@@ -235,9 +242,42 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	default:
-		req.confirmsPerson = response.pending.mustConfirm(user, response.identity)
-		f.secondFactor.require(w, r, req, user, session)
+		f.confirmOrContinue(w, r, p, req, response, user, session)
 	}
+}
+
+// confirmOrContinue continues with the person of a response. If the provider may have returned someone other than the person in
+// front of the browser, the person must confirm first.
+func (f *federation) confirmOrContinue(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, user *people.User, newSession session.Session) {
+	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
+	signsInAgain := stored != nil && stored.SID == response.pending.SID && stored.User == user.ID
+	switch {
+	case err != nil:
+		req.Purpose.Reject(w, r, err)
+	case !signsInAgain && response.mustConfirm(browser.FindProviderVisit(r, p.Issuer), user):
+		f.secondFactor.requireConfirmation(w, r, req, user, newSession)
+	default:
+		f.secondFactor.require(w, r, req, user, newSession)
+	}
+}
+
+// mustConfirm reports whether the person must confirm the identity of a response: if someone used this browser at the provider
+// before, or if the person differs from the login_hint, unless the person has authenticated at the provider since the start of the
+// sign-in and since the last visit. Without auth_time, the requested prompt decides. A typed address of the person confirms it.
+func (a *authenticationResponse) mustConfirm(visit *browser.ProviderVisit, user *people.User) bool {
+	matches := func(hint string) bool { return hint == a.identity.Subject || user.MatchesLoginHint(hint) }
+	hint, ask := a.pending.TypedHint, a.pending.Request
+	switch {
+	case hint != "" && matches(hint):
+		return false
+	case !a.pending.Visited && (visit == nil || visit.SignedInAt.IsZero()) && (ask.LoginHint == "" || matches(ask.LoginHint)):
+		return false
+	case a.identity.AuthTime.IsZero():
+		return !ask.SwitchAccount && !slices.ContainsFunc(strings.Fields(ask.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
+	}
+	started := a.pending.StartedAt.Truncate(time.Second)
+	isNew := visit == nil || a.identity.AuthTime.After(visit.SignedInAt) || a.identity.AuthTime.Equal(started)
+	return a.identity.AuthTime.Before(started) || !isNew
 }
 
 // isDisconnected reports whether an error only means that the browser has disconnected, so there
@@ -339,22 +379,12 @@ type pendingSignIn struct {
 	Issuer   string                             `json:"issuer"` // issuer of the provider at the start
 	Request  relyingparty.AuthenticationRequest `json:"request"`
 	Query    string                             `json:"query"`             // query of the authorization request
-	SID      string                             `json:"sid,omitempty"`     // session that the request concerns ([OfflineAccessRequester], [Renewal])
+	SID      string                             `json:"sid,omitempty"`     // session of the browser at the start; "" without a session
 	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
 
-	StartedAt     time.Time `json:"started,omitzero"`     // when the browser was redirected to the provider
-	ConfirmPerson bool      `json:"confirm,omitempty"`    // see [pendingSignIn.mustConfirm]
-	TypedHint     string    `json:"typed_hint,omitempty"` // address typed on the sign-in page
-}
-
-// mustConfirm reports whether the person must confirm the provider's response on the account page. The provider may have returned
-// the person who used this browser before, or someone other than the person whose address was typed on the sign-in page. A person
-// who has just authenticated at the provider need not confirm.
-func (p *pendingSignIn) mustConfirm(user *people.User, identity *relyingparty.Identity) bool {
-	hasChosen := slices.ContainsFunc(strings.Fields(p.Request.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
-	isFresh := p.Request.SwitchAccount || hasChosen || !identity.AuthTime.Before(p.StartedAt.Truncate(time.Second))
-	isTyped := p.TypedHint != "" && (p.TypedHint == identity.Subject || user.MatchesLoginHint(p.TypedHint))
-	return !isFresh && !isTyped && (p.ConfirmPerson || p.TypedHint != "")
+	StartedAt time.Time `json:"started,omitzero"`     // time of the redirect to the provider
+	Visited   bool      `json:"visited,omitempty"`    // whether the browser had visited the provider before
+	TypedHint string    `json:"typed_hint,omitempty"` // address typed on the sign-in page
 }
 
 var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")

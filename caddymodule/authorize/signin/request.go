@@ -40,9 +40,8 @@ type Request struct {
 	// the gateway.
 	ChooseAccount func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedInPerson)
 
-	sid            string // session in which the sign-in page was opened; "" without a session
-	byOtherPerson  bool   // whether an identity provider must not sign in the previous person again
-	confirmsPerson bool   // whether the person returned by an identity provider must be confirmed on the account page
+	sid           string // session in which the sign-in page was opened; "" without a session
+	byOtherPerson bool   // whether an identity provider must not sign in the previous person again
 }
 
 // MarkUsed executes the steps in before, then marks the single-use value as used in a separate step.

@@ -29,8 +29,50 @@ type secondFactor struct {
 	limiter  *lockout.Limiter
 	factors  *factor.Factors
 	start    *sessionStarter
+	accounts *people.Accounts
 
-	beginSignIn func(w http.ResponseWriter, r *http.Request, req *Request) // [SignIn.Begin]
+	beginSignIn       func(w http.ResponseWriter, r *http.Request, req *Request)                           // [SignIn.Begin]
+	beginAfterRefusal func(w http.ResponseWriter, r *http.Request, req *Request, refused *session.Session) // [SignIn.beginAfterRefusal]
+}
+
+// requireConfirmation asks the person in front of the browser whether to continue as the user whom a provider returned. Until then,
+// there is no session.
+func (f *secondFactor) requireConfirmation(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
+	audit.RecordAuthenticated(r.Context())
+	if req.Parameters.HasPrompt("none") {
+		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: errOtherPerson})
+		req.Purpose.Reject(w, r, errOtherPerson)
+		return
+	}
+	session.User, session.CredentialDigest = user.ID, user.Credential()
+	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.Query, Unconfirmed: true})
+}
+
+// showConfirmation shows the page for [secondFactor.requireConfirmation]. It offers only another account if the request does not
+// permit the user.
+func (f *secondFactor) showConfirmation(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor) {
+	data := page.SelectAccount{SignIn: pending.sealed, Client: pending.req.Destination.Title}
+	if pending.req.Parameters.PermitsSubject(pending.user.ID) {
+		data.Person = page.Person(pending.user.Label())
+	}
+	signsOut := ""
+	if p := f.accounts.Providers[pending.Session.Provider]; p != nil {
+		signsOut, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // determined again when the button is pressed
+	}
+	f.renderer.Show(w, r, pending.req, page.View{Template: "selectaccount", Data: data}, signsOut)
+}
+
+// confirm continues after the page for [secondFactor.requireConfirmation].
+func (f *secondFactor) confirm(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, decision string) {
+	pending.req.SingleUse = f.pending.completion(pending, nil)
+	switch decision {
+	case "other":
+		f.beginAfterRefusal(w, r, pending.req, &pending.Session)
+	case "continue":
+		f.require(w, r, pending.req, pending.user, pending.Session)
+	default:
+		f.showConfirmation(w, r, pending)
+	}
 }
 
 // require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
@@ -87,6 +129,10 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	case p.Get("decision") == "deny":
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
+	case pending.Unconfirmed && r.Method == http.MethodPost:
+		f.confirm(w, r, pending, p.Get("decision"))
+	case pending.Unconfirmed:
+		f.showConfirmation(w, r, pending)
 	case p.Get("decision") == "other":
 		pending.req.byOtherPerson = true // any session belongs to someone else and continues
 		f.beginSignIn(w, r, pending.req)
@@ -215,6 +261,7 @@ type pendingSecondFactor struct {
 	Session     session.Session `json:"session"`       // session to start
 	SID         string          `json:"sid,omitempty"` // sid of the existing session to step up instead
 	PasskeyOnly bool            `json:"passkey_only"`  // only passkeys are accepted, not codes
+	Unconfirmed bool            `json:"unconfirmed"`   // see [secondFactor.requireConfirmation]
 	Query       string          `json:"query"`         // query of the authorization request
 
 	sealed string

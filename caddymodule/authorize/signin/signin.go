@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -64,7 +65,7 @@ func New(c Config) *SignIn {
 	c.Renderer.restore = requests.restore
 	start := &sessionStarter{trail: c.Renderer.Trail, sessions: c.Sessions}
 	second := &secondFactor{
-		renderer: c.Renderer, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
+		renderer: c.Renderer, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start, accounts: c.Accounts,
 	}
 	switcher := &accountSwitch{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
 	rejections := &rejectionPage{renderer: c.Renderer, requests: requests, accounts: c.Accounts, accountSwitch: switcher}
@@ -75,7 +76,7 @@ func New(c Config) *SignIn {
 	offlineAccess := &OfflineAccessRequester{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions}
 	s := &SignIn{StepUp: stepUp, OfflineAccess: offlineAccess, accounts: c.Accounts, sessions: c.Sessions, renderer: c.Renderer, page: page, pageRequests: pageRequests, rejections: rejections, accountSwitch: switcher}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
-	page.switchPerson, second.beginSignIn = s.switchPerson, s.Begin
+	page.switchPerson, second.beginSignIn, second.beginAfterRefusal = s.switchPerson, s.Begin, s.beginAfterRefusal
 	s.Renewal = &Renewal{renderer: c.Renderer, accounts: c.Accounts, sessions: c.Sessions, beginSignIn: s.Begin}
 	federation := &federation{
 		renderer: c.Renderer, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, rejections: rejections, offlineAccess: offlineAccess, renewal: s.Renewal,
@@ -139,7 +140,7 @@ func (s *SignIn) current(r *http.Request, req *Request) (*session.SignedInPerson
 
 // Begin redirects the browser to the sign-in page, or directly to the only identity provider.
 func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.begin(w, r, req, nil, false)
+	s.begin(w, r, req, nil, nil)
 }
 
 // findOtherUser returns the signed-in person of an identity provider if the request is for another person who would sign in at
@@ -160,7 +161,7 @@ func (s *SignIn) findOtherUser(r *http.Request, req *Request) (*session.SignedIn
 
 // BeginAgain starts a new sign-in of the signed-in person, regardless of login_hint.
 func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request) {
-	s.begin(w, r, req, url.Values{"login_hint": {""}}, false)
+	s.begin(w, r, req, url.Values{"login_hint": {""}}, nil)
 }
 
 // BeginAsOther starts a sign-in of another person. The signed-in person is first signed out at the identity provider and at the
@@ -171,17 +172,32 @@ func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Reque
 		hint = ""
 	}
 	req.byOtherPerson = true
-	s.begin(w, r, req, url.Values{"login_hint": {hint}}, true)
+	s.begin(w, r, req, url.Values{"login_hint": {hint}}, func(next string) (string, error) { return s.accountSwitch.endSession(w, r, next) })
 }
 
-// begin redirects the browser to the sign-in with further parameters.
-func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values, endsSession bool) {
+// beginAfterRefusal starts a sign-in of another person after the person did not confirm the identity of a response. The browser is
+// first signed out at the identity provider, as in [SignIn.BeginAsOther].
+func (s *SignIn) beginAfterRefusal(w http.ResponseWriter, r *http.Request, req *Request, refused *session.Session) {
+	req.byOtherPerson = true
+	s.begin(w, r, req, url.Values{"login_hint": {""}}, func(next string) (string, error) {
+		p := s.accounts.Providers[refused.Provider]
+		if p == nil {
+			return next, nil
+		}
+		target, err := s.accountSwitch.logoutURL(w, r, p, refused.UpstreamIDToken, next)
+		return cmp.Or(target, next), err
+	})
+}
+
+// begin redirects the browser to the sign-in with further parameters. leave returns the URL to which the browser is redirected
+// first, and which leads to next; nil: next.
+func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values, leave func(next string) (string, error)) {
 	next, err := s.page.signInURL(w, r, req, q)
 	if err == nil {
 		err = req.MarkUsed(r.Context())
 	}
-	if err == nil && endsSession {
-		next, err = s.accountSwitch.endSession(w, r, next)
+	if err == nil && leave != nil {
+		next, err = leave(next)
 	}
 	if err != nil {
 		req.Purpose.Reject(w, r, err)
@@ -212,14 +228,7 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	if newSession.Provider != "" {
-		browser.RememberProvider(w, newSession.Provider)
-	}
 	req.FactorsRequested, req.justSignedIn, req.SignedIn = true, true, signedIn
-	if req.confirmsPerson && req.ChooseAccount != nil {
-		req.ChooseAccount(w, r, signedIn)
-		return
-	}
 	req.Purpose.Continue(w, r, signedIn)
 }
 

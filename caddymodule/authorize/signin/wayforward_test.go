@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"html"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -247,30 +248,53 @@ func TestProviderBesideLocalSession(t *testing.T) {
 	authorizetest.WantError(t, at, "login_required")
 }
 
-// olderSignIn makes a provider return people who signed in there an hour ago.
+// ID tokens of a person who signed in at the provider an hour ago, and of a provider that omits auth_time.
 func olderSignIn(token *providertest.IDToken) {
 	token.Claims["auth_time"] = time.Now().Add(-time.Hour).Unix()
 }
 
-// A provider may return the person who used the browser before, or not the person whose address was typed. That person is asked
+func withoutAuthTime(token *providertest.IDToken) { delete(token.Claims, "auth_time") }
+
+// signOut signs the person out at the gateway and returns the provider's response to the logout request.
+func signOut(b *authorizetest.Browser) *url.URL {
+	sealed := authorizetest.FieldValue(b.T, authorizetest.Body(b.T, b.Get("/oauth2/logout")), "request")
+	return authorizetest.Location(b.T, b.Post("/oauth2/logout", url.Values{"request": {sealed}}))
+}
+
+// returnFromSignOut is like signOut, and returns from the provider.
+func returnFromSignOut(b *authorizetest.Browser) {
+	b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(signOut(b).Query().Get("state")))
+}
+
+func expireSession(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") }
+
+// confirm posts a decision on the page that asks whether to continue as Alice. It checks that nobody is signed in.
+func confirm(t *testing.T, b *authorizetest.Browser, r *http.Response, decision string) *http.Response {
+	t.Helper()
+	page := authorizetest.Body(t, r)
+	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
+	if b.HasSession() {
+		t.Error("signed in before the confirmation")
+	}
+	return b.Post("/oauth2/login", url.Values{"factor": {authorizetest.FieldValue(t, page, "factor")}, "decision": {decision}})
+}
+
+// A provider may return the person who used the browser before, or another person than login_hint names. That person is asked
 // before the request continues.
 func TestPersonIsConfirmed(t *testing.T) {
 	t.Parallel()
-	atProvider := authorizetest.SelectProvider("hospital")
-	signOut := func(b *authorizetest.Browser) *url.URL {
-		sealed := authorizetest.FieldValue(t, authorizetest.Body(t, b.Get("/oauth2/logout")), "request")
-		return authorizetest.Location(t, b.Post("/oauth2/logout", url.Values{"request": {sealed}}))
-	}
-	expire := func(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") }
 	byEmail := func(address string) func(*authorizetest.Browser) *http.Response {
 		return func(b *authorizetest.Browser) *http.Response {
 			_, sealed := b.OpenForm(b.Authorize(authorizetest.Request(nil)))
 			return b.Follow(b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {address}}))
 		}
 	}
-	byLink := func(b *authorizetest.Browser) *http.Response {
-		return b.Follow(b.Authorize(authorizetest.Request(atProvider)))
+	withHint := func(hint string) func(*authorizetest.Browser) *http.Response {
+		return func(b *authorizetest.Browser) *http.Response {
+			return b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "login_hint": {hint}})))
+		}
 	}
+	byLink := withHint("")
 	for _, tt := range []struct {
 		name        string
 		idToken     func(*providertest.IDToken)
@@ -279,21 +303,36 @@ func TestPersonIsConfirmed(t *testing.T) {
 		wantConfirm bool
 	}{
 		{"first sign-in", olderSignIn, nil, byLink, false},
-		{"session expired", olderSignIn, expire, byLink, true},
-		{"session expired, no auth_time", func(token *providertest.IDToken) { delete(token.Claims, "auth_time") }, expire, byLink, true},
-		{"session expired, signed in at the provider again", nil, expire, byLink, false},
-		{"signed out", olderSignIn, func(b *authorizetest.Browser) {
-			b.Get("/oauth2/logout/hospital?" + signOut(b).RawQuery)
-		}, byLink, false},
+		{"session expired", olderSignIn, expireSession, byLink, true},
+		{"session expired, no auth_time", withoutAuthTime, expireSession, byLink, true},
+		{"session expired, signed in at the provider again", nil, expireSession, byLink, false},
+		{"signed out", nil, returnFromSignOut, byLink, false},
+		{"signed out, no auth_time", withoutAuthTime, returnFromSignOut, byLink, false},
+		{"sign-out declined at the provider", olderSignIn, returnFromSignOut, byLink, true},
 		{"page of the provider for the sign-out left", olderSignIn, func(b *authorizetest.Browser) { signOut(b) }, byLink, true},
+		{"page of the provider for the sign-out left, no auth_time", withoutAuthTime, func(b *authorizetest.Browser) {
+			signOut(b)
+			b.Get("/oauth2/logout/hospital?state=x")
+		}, byLink, true},
 		{"replaced by a local session, which expired", olderSignIn, func(b *authorizetest.Browser) {
 			b.SignInAlice(authorizetest.Request(url.Values{"prompt": {"login"}, "identity_provider": {"local"}}))
-			expire(b)
+			expireSession(b)
 		}, byLink, true},
+		{"question not answered", olderSignIn, func(b *authorizetest.Browser) {
+			expireSession(b)
+			byLink(b)
+		}, byLink, true},
+		{"page of the gateway", olderSignIn, expireSession, func(b *authorizetest.Browser) *http.Response {
+			link := links(authorizetest.Body(t, b.Follow(b.Get("/oauth2/account"))))["General Hospital"]
+			return b.Follow(b.Get(link))
+		}, true},
 		{"own address", olderSignIn, nil, byEmail("alice@hospital.example"), false},
-		{"own address, session expired", olderSignIn, expire, byEmail("alice@hospital.example"), false},
+		{"own address, session expired", olderSignIn, expireSession, byEmail("alice@hospital.example"), false},
 		{"address of another person", olderSignIn, nil, byEmail("bob@hospital.example"), true},
 		{"address of another person, who signed in", nil, nil, byEmail("bob@hospital.example"), false},
+		{"app's hint", olderSignIn, nil, withHint("alice@hospital.example"), false},
+		{"app's hint, session expired", olderSignIn, expireSession, withHint("alice@hospital.example"), true},
+		{"app's hint of another person", olderSignIn, nil, withHint("bob@hospital.example"), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -308,23 +347,81 @@ func TestPersonIsConfirmed(t *testing.T) {
 			}
 			r := tt.signIn(b)
 			if tt.wantConfirm {
-				page := authorizetest.Body(t, r)
-				authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
-				sealed := authorizetest.FieldValue(t, page, "request")
-				r = b.Post("/oauth2/select_account", authorizetest.DecisionForm(sealed, "continue"))
+				r = confirm(t, b, r, "continue")
 			}
-			authorizetest.WantCode(t, authorizetest.Location(t, r))
+			if r.Header.Get("Location") != "/oauth2/account" {
+				authorizetest.WantCode(t, authorizetest.Location(t, r))
+			}
+			if !b.HasSession() {
+				t.Error("not signed in")
+			}
 		})
+	}
+}
+
+// Someone starts a sign-in and leaves the provider's page. A person then signs in in another tab. The provider's page in the first
+// tab continues as that person, who must confirm.
+func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	abandoned := authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+	later := time.Now().Add(10 * time.Second)
+	p.Change(func(s *providertest.Settings) {
+		s.IDToken = func(token *providertest.IDToken) { token.Claims["auth_time"] = later.Unix() }
+	})
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
+	expireSession(b)
+	authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(abandoned), "continue")))
+}
+
+// "Use another account" signs the browser out at the provider, and then asks it for another person. The question cannot be answered
+// twice.
+func TestOtherPersonThanReturned(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+	authorizetest.SignInAtProvider(b, nil)
+	expireSession(b)
+	question := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+	page := authorizetest.Body(t, question)
+	question.Body = io.NopCloser(strings.NewReader(page))
+	leave := authorizetest.Location(t, confirm(t, b, question, "other"))
+	if !strings.HasPrefix(leave.String(), p.Issuer+"/logout?") || b.HasSession() {
+		t.Fatalf("sent to %s", leave)
+	}
+	next := authorizetest.Location(t, b.Get("/oauth2/logout/hospital?state="+url.QueryEscape(leave.Query().Get("state"))))
+	authorizetest.Equal(t, providerPrompt(t, b, p, next.RequestURI()), "login")
+	form := url.Values{"factor": {authorizetest.FieldValue(t, page, "factor")}, "decision": {"continue"}}
+	authorizetest.WantStatus(t, b.Post("/oauth2/login", form), http.StatusBadRequest)
+}
+
+// The question does not offer to continue as a person whom the request does not permit.
+func TestPersonNotPermittedByRequest(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+	local := b.Redeem(authorizetest.Location(t, b.SignIn(authorizetest.Request(url.Values{"identity_provider": {"local"}}), "alice", "right")))
+	authorizetest.SignInAtProvider(b, url.Values{"prompt": {"login"}})
+	expireSession(b)
+	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(url.Values{"identity_provider": {"hospital"}, "id_token_hint": {local.IDToken}}))))
+	authorizetest.WantText(t, page, "Choose an account", "Use another account")
+	if strings.Contains(page, "Continue as") {
+		t.Error(page)
 	}
 }
 
 // An app that forbids pages is told that the person must sign in, because the provider may return the previous person.
 func TestPersonIsNotConfirmedSilently(t *testing.T) {
 	t.Parallel()
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, providertest.Start(t), nil))
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
 	silent := url.Values{"prompt": {"none"}}
 	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, silent))
-	delete(b.Cookies, "__Host-fhir-session")
+	expireSession(b)
 	authorizetest.WantError(t, authorizetest.SignInAtProvider(b, silent), "login_required")
 }
 
