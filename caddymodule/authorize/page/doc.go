@@ -37,7 +37,7 @@
 //
 // A script is scripts/<name>.js, selected by [View.Script]. It is inserted at the end of the page, and its hash is added to the
 // Content-Security-Policy. Pages must work without scripts.
-// Pages with the name of the signed-in person also contain scripts/reload.js.
+// Pages that list patients also contain scripts/reload.js.
 //
 // Pages of features work the same way, with files and data types in the feature's folder ([AddFiles]). Package pagetest
 // contains the tests.

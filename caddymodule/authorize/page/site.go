@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"net/url"
 	"regexp"
 	"strings"
@@ -86,13 +87,17 @@ type layout struct {
 	Data     any
 }
 
+// patientPages are the templates of pages that list patients or visits. Their script reloads a page that the browser kept for its
+// Back button.
+var patientPages = []string{"selectpatient", "confirmpatient", "selectencounter"}
+
 // Show writes a page in the user's language, without control characters: names could use them to look like other names.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	script := ""
 	if v.Script != "" {
 		script = readFile("scripts/" + v.Script + ".js")
 	}
-	if v.SignedIn != nil {
+	if slices.Contains(patientPages, v.Template) {
 		script += readFile("scripts/reload.js")
 	}
 	h := w.Header()
