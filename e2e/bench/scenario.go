@@ -146,6 +146,7 @@ func typedPaths(gateway *server, valueSet string, concepts int) ([][]string, err
 	paths := make([][]string, longest)
 	for _, c := range sample {
 		for _, text := range append(strings.Fields(c.Display), c.Code) {
+			text = strings.TrimLeft(text, "[(^") // people type words without brackets
 			addTyped(paths, valueSet, []rune(text))
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
