@@ -52,27 +52,38 @@ func RemoveCookie(w http.ResponseWriter, name string) {
 	http.SetCookie(w, c)
 }
 
-// RemoveSession deletes the session's cookie, its pages, and the last request, which may name the person.
-func RemoveSession(w http.ResponseWriter) {
+// RemoveSession deletes the session's cookie, its pages, and the last request, which may name the person. It ends sign-ins that a
+// person has not confirmed yet.
+func RemoveSession(w http.ResponseWriter, r *http.Request) {
 	ClearPages(w)
 	RemoveCookie(w, SessionCookie)
 	RemoveCookie(w, LastRequestCookie)
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, providerPrefix) && c.Value != "" {
+			ProviderVisit{SignedInAt: readVisit(c.Value).SignedInAt}.setCookie(w, c.Name)
+		}
+	}
 }
 
 // ProviderVisit is a record that the browser visited an identity provider and may be signed in there. It outlasts the gateway's
 // session, as the session at the provider can.
 type ProviderVisit struct {
 	SignedInAt time.Time // auth_time of the last person whom the provider returned; zero if none or unknown
+	Mark       string    // identifies the latest sign-in; "" after a sign-out
 }
 
 const (
-	visitPrefix   = "auth_time-" // precedes the seconds since 1970 in the cookie
+	visitPrefix   = "auth_time-" // precedes the seconds since 1970 in the cookie, a dot and the mark
 	visitLifetime = 30 * 24 * time.Hour
 )
 
 // SetProviderVisit records a visit at the identity provider with an issuer.
 func SetProviderVisit(w http.ResponseWriter, issuer string, visit ProviderVisit) {
-	c := NewCookie(visitCookieName(issuer), visitPrefix+strconv.FormatInt(max(0, visit.SignedInAt.Unix()), 10))
+	visit.setCookie(w, visitCookieName(issuer))
+}
+
+func (v ProviderVisit) setCookie(w http.ResponseWriter, name string) {
+	c := NewCookie(name, visitPrefix+strconv.FormatInt(max(0, v.SignedInAt.Unix()), 10)+"."+v.Mark)
 	c.MaxAge = int(visitLifetime.Seconds())
 	http.SetCookie(w, c)
 }
@@ -83,11 +94,17 @@ func FindProviderVisit(r *http.Request, issuer string) *ProviderVisit {
 	if err != nil || c.Value == "" {
 		return nil
 	}
-	seconds, err := strconv.ParseInt(strings.TrimPrefix(c.Value, visitPrefix), 10, 64)
-	if err != nil || seconds == 0 {
-		return new(ProviderVisit)
+	visit := readVisit(c.Value)
+	return &visit
+}
+
+func readVisit(cookie string) (v ProviderVisit) {
+	text, mark, _ := strings.Cut(strings.TrimPrefix(cookie, visitPrefix), ".")
+	v.Mark = mark
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds > 0 {
+		v.SignedInAt = time.Unix(seconds, 0)
 	}
-	return &ProviderVisit{time.Unix(seconds, 0)}
+	return v
 }
 
 // RemoveProviderVisit deletes the record, because the browser was signed out at the identity provider.

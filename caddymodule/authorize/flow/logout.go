@@ -201,7 +201,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 		e.renderer.ShowError(w, r, err)
 		return
 	}
-	browser.RemoveSession(w)
+	browser.RemoveSession(w, r)
 	e.finish(w, r, cmp.Or(target, req.destination()), req.locales)
 }
 

@@ -96,8 +96,12 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	if err == nil {
 		err = pending.setCookie(f.renderer.Sealer, w, r)
 	}
-	if err == nil && visit == nil {
-		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{})
+	if err == nil {
+		started := browser.ProviderVisit{Mark: pending.mark()}
+		if visit != nil {
+			started.SignedInAt = visit.SignedInAt
+		}
+		browser.SetProviderVisit(w, p.Issuer, started)
 	}
 	switch {
 	case isDisconnected(r, err):
@@ -207,7 +211,7 @@ type authenticationResponse struct {
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
 	if response.identity != nil {
-		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime})
+		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime, Mark: response.pending.mark()})
 	}
 	if response.pending.Renewal && !isDisconnected(r, err) {
 		f.renewal.handleResponse(w, r, p, req, response, session, clientError(p, err))
@@ -250,12 +254,16 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 // front of the browser, the person must confirm first.
 func (f *federation) confirmOrContinue(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, user *people.User, newSession session.Session) {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
-	signsInAgain := stored != nil && stored.SID == response.pending.SID && stored.User == user.ID
+	signsInAgain := stored != nil && stored.SID == response.pending.SID && stored.User == user.ID && !req.Parameters.HasPrompt("login")
 	switch {
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
 	case !signsInAgain && response.mustConfirm(browser.FindProviderVisit(r, p.Issuer), user):
-		f.secondFactor.requireConfirmation(w, r, req, user, newSession)
+		question := pendingSecondFactor{Session: newSession, Query: req.Query, Mark: response.pending.mark()}
+		if stored != nil {
+			question.ReplacedSID = stored.SID
+		}
+		f.secondFactor.requireConfirmation(w, r, req, user, question)
 	default:
 		f.secondFactor.require(w, r, req, user, newSession)
 	}
@@ -270,7 +278,7 @@ func (a *authenticationResponse) mustConfirm(visit *browser.ProviderVisit, user 
 	switch {
 	case hint != "" && matches(hint):
 		return false
-	case !a.pending.Visited && (visit == nil || visit.SignedInAt.IsZero()) && (ask.LoginHint == "" || matches(ask.LoginHint)):
+	case !a.pending.Visited && visit != nil && visit.Mark == a.pending.mark() && (ask.LoginHint == "" || matches(ask.LoginHint)):
 		return false
 	case a.identity.AuthTime.IsZero():
 		return !ask.SwitchAccount && !slices.ContainsFunc(strings.Fields(ask.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
@@ -385,6 +393,11 @@ type pendingSignIn struct {
 	StartedAt time.Time `json:"started,omitzero"`     // time of the redirect to the provider
 	Visited   bool      `json:"visited,omitempty"`    // whether the browser had visited the provider before
 	TypedHint string    `json:"typed_hint,omitempty"` // address typed on the sign-in page
+}
+
+// mark identifies the sign-in in [browser.ProviderVisit].
+func (p *pendingSignIn) mark() string {
+	return strings.TrimPrefix(pendingCookieName(p.Request.State), browser.PendingPrefix)
 }
 
 var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")

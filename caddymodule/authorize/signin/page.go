@@ -306,7 +306,7 @@ func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next 
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}
-	browser.RemoveSession(w)
+	browser.RemoveSession(w, r)
 	return cmp.Or(target, next), nil
 }
 

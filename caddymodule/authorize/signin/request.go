@@ -259,6 +259,10 @@ func (v pageVisit) Continue(w http.ResponseWriter, r *http.Request, signedIn *se
 // Reject implements [Purpose]. It shows the error on a page, because no app is involved.
 func (v pageVisit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	e, renderer := oauth2.AsError(err), v.pageRequests.renderer
+	if errors.Is(err, ErrDenied) {
+		endpoint.Redirect(w, http.StatusSeeOther, "/")
+		return
+	}
 	if e.IsUserCorrectable || e.Code == "server_error" {
 		renderer.ShowError(w, r, WithRestart(err, v.request.Query))
 		return

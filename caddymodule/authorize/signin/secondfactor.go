@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -37,7 +38,8 @@ type secondFactor struct {
 
 // requireConfirmation asks the person in front of the browser whether to continue as the user whom a provider returned. Until then,
 // there is no session.
-func (f *secondFactor) requireConfirmation(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
+func (f *secondFactor) requireConfirmation(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, question pendingSecondFactor) {
+	session := &question.Session
 	audit.RecordAuthenticated(r.Context())
 	if req.Parameters.HasPrompt("none") {
 		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: errOtherPerson})
@@ -45,7 +47,7 @@ func (f *secondFactor) requireConfirmation(w http.ResponseWriter, r *http.Reques
 		return
 	}
 	session.User, session.CredentialDigest = user.ID, user.Credential()
-	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.Query, Unconfirmed: true})
+	f.pending.redirect(w, r, req, question)
 }
 
 // showConfirmation shows the page for [secondFactor.requireConfirmation]. It offers only another account if the request does not
@@ -112,7 +114,7 @@ func (f *secondFactor) readPending(r *http.Request, sealed string) (*pendingSeco
 		return nil, err
 	}
 	if pending.user == nil || !stillSignedIn {
-		return nil, WithRestart(errSecondFactorExpired, pending.Query)
+		return nil, withRestart(errSecondFactorExpired, sealedRequest{byOtherPerson: pending.Mark != "", query: pending.Query})
 	}
 	if pending.req, err = f.requests.restore(r.Context(), pending.Query); err == nil && pending.SID != "" {
 		pending.req.SignedIn, err = f.sessions.CurrentPerson(r)
@@ -129,9 +131,9 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	case p.Get("decision") == "deny":
 		pending.req.SingleUse = f.pending.completion(pending, nil)
 		pending.req.Purpose.Reject(w, r, ErrDenied)
-	case pending.Unconfirmed && r.Method == http.MethodPost:
+	case pending.Mark != "" && r.Method == http.MethodPost:
 		f.confirm(w, r, pending, p.Get("decision"))
-	case pending.Unconfirmed:
+	case pending.Mark != "":
 		f.showConfirmation(w, r, pending)
 	case p.Get("decision") == "other":
 		pending.req.byOtherPerson = true // any session belongs to someone else and continues
@@ -230,6 +232,9 @@ func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *p
 // isStillSignedIn reads the session to step up and reports whether the browser still has it, because an additional factor alone
 // is not a sign-in.
 func (f *secondFactor) isStillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
+	if pending.Mark != "" {
+		return f.isUnanswered(r, pending)
+	}
 	if pending.SID == "" {
 		return true, nil
 	}
@@ -239,6 +244,25 @@ func (f *secondFactor) isStillSignedIn(r *http.Request, pending *pendingSecondFa
 	}
 	pending.Session = *stored
 	return true, nil
+}
+
+// isUnanswered reports whether the browser still has the session of the time of the question, and has neither signed out nor
+// started another sign-in at the provider since.
+func (f *secondFactor) isUnanswered(r *http.Request, pending *pendingSecondFactor) (bool, error) {
+	stored, err := f.sessions.FindByBrowser(r)
+	if err != nil {
+		return false, err
+	}
+	sid := ""
+	if stored != nil {
+		sid = stored.SID
+	}
+	p := f.accounts.Providers[pending.Session.Provider]
+	if p == nil || sid != pending.ReplacedSID {
+		return false, nil
+	}
+	visit := browser.FindProviderVisit(r, p.Issuer)
+	return visit != nil && visit.Mark == pending.Mark, nil
 }
 
 const (
@@ -261,8 +285,12 @@ type pendingSecondFactor struct {
 	Session     session.Session `json:"session"`       // session to start
 	SID         string          `json:"sid,omitempty"` // sid of the existing session to step up instead
 	PasskeyOnly bool            `json:"passkey_only"`  // only passkeys are accepted, not codes
-	Unconfirmed bool            `json:"unconfirmed"`   // see [secondFactor.requireConfirmation]
-	Query       string          `json:"query"`         // query of the authorization request
+
+	// Mark is the mark of the provider visit if the person must confirm the sign-in ([secondFactor.requireConfirmation]); otherwise
+	// "". ReplacedSID is the sid of the browser's session at that time, or "".
+	Mark        string `json:"mark,omitempty"`
+	ReplacedSID string `json:"replaced_sid,omitempty"`
+	Query       string `json:"query"` // query of the authorization request
 
 	sealed string
 	user   *people.User

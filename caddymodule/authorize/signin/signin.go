@@ -180,8 +180,14 @@ func (s *SignIn) BeginAsOther(w http.ResponseWriter, r *http.Request, req *Reque
 func (s *SignIn) beginAfterRefusal(w http.ResponseWriter, r *http.Request, req *Request, refused *session.Session) {
 	req.byOtherPerson = true
 	s.begin(w, r, req, url.Values{"login_hint": {""}}, func(next string) (string, error) {
+		stored, err := s.sessions.FindByBrowser(r)
 		p := s.accounts.Providers[refused.Provider]
-		if p == nil {
+		switch {
+		case err != nil:
+			return "", err
+		case stored != nil && stored.User == refused.User:
+			return s.accountSwitch.endSession(w, r, next)
+		case p == nil:
 			return next, nil
 		}
 		target, err := s.accountSwitch.logoutURL(w, r, p, refused.UpstreamIDToken, next)

@@ -363,16 +363,56 @@ func TestPersonIsConfirmed(t *testing.T) {
 // tab continues as that person, who must confirm.
 func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	abandoned := authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
-	later := time.Now().Add(10 * time.Second)
-	p.Change(func(s *providertest.Settings) {
-		s.IDToken = func(token *providertest.IDToken) { token.Claims["auth_time"] = later.Unix() }
-	})
-	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
-	expireSession(b)
-	authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(abandoned), "continue")))
+	later := func(token *providertest.IDToken) { token.Claims["auth_time"] = time.Now().Add(10 * time.Second).Unix() }
+	for name, idToken := range map[string]func(*providertest.IDToken){"auth_time": later, "no auth_time": withoutAuthTime} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			abandoned := authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+			p.Change(func(s *providertest.Settings) { s.IDToken = idToken })
+			r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+			if name == "no auth_time" { // the provider had been visited
+				r = confirm(t, b, r, "continue")
+			}
+			authorizetest.WantCode(t, authorizetest.Location(t, r))
+			expireSession(b)
+			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(abandoned), "continue")))
+		})
+	}
+}
+
+// A question ends when the browser signs out, someone else signs in, or another sign-in at the provider begins.
+func TestQuestionEnds(t *testing.T) {
+	t.Parallel()
+	atProvider := authorizetest.Request(authorizetest.SelectProvider("hospital"))
+	for name, then := range map[string]func(*testing.T, *authorizetest.Browser){
+		"signed out": func(t *testing.T, b *authorizetest.Browser) {
+			confirm(t, b, b.Follow(b.Authorize(atProvider)), "continue")
+			returnFromSignOut(b)
+		},
+		"another person signed in": func(_ *testing.T, b *authorizetest.Browser) {
+			b.SignInAlice(authorizetest.Request(url.Values{"identity_provider": {"local"}}))
+		},
+		"another sign-in": func(_ *testing.T, b *authorizetest.Browser) {
+			authorizetest.FollowOnce(b, b.Authorize(atProvider))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+			authorizetest.SignInAtProvider(b, nil)
+			expireSession(b)
+			factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(b.Authorize(atProvider))), "factor")
+			then(t, b)
+			cookie := b.Cookies["__Host-fhir-session"]
+			r := b.Post("/oauth2/login", url.Values{"factor": {factor}, "decision": {"continue"}})
+			authorizetest.WantStatus(t, r, http.StatusBadRequest)
+			authorizetest.Equal(t, b.Cookies["__Host-fhir-session"], cookie)
+		})
+	}
 }
 
 // "Use another account" signs the browser out at the provider, and then asks it for another person. The question cannot be answered
@@ -581,4 +621,20 @@ func TestErrorPageOfInvalidRequest(t *testing.T) {
 		t.Errorf("policy %q", policy)
 	}
 	authorizetest.WantError(t, authorizetest.Location(t, b.Get(links(authorizetest.Body(t, r))["Back to The App"])), "invalid_request")
+}
+
+// If a provider ignores prompt=login, the signed-in person is asked, too.
+func TestIgnoredPromptLogin(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+	authorizetest.SignInAtProvider(b, nil)
+	request := url.Values{"identity_provider": {"hospital"}, "prompt": {"login"}}
+	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(request))))
+	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams")
+	r := b.Post("/oauth2/login", url.Values{"factor": {authorizetest.FieldValue(t, page, "factor")}, "decision": {"other"}})
+	if leave := authorizetest.Location(t, r); !strings.HasPrefix(leave.String(), p.Issuer+"/logout?") || b.HasSession() {
+		t.Errorf("sent to %s", leave)
+	}
 }
