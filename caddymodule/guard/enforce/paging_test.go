@@ -515,7 +515,7 @@ func TestPagesOfServers(t *testing.T) {
 		{"one page of more", 400, 1000, 0, 1, 11},
 		{"one page of very many", 1500, 10000, 0, 1, 40},
 		{"more than requested, with next links", 300, 120, 0, 2, 12},
-		{"a greatest page of its own", 300, 0, 20, 4, 22},
+		{"a greatest page of its own", 300, 0, 20, 5, 22}, // ties are shuffled
 	} {
 		for _, holder := range []access.Holder{patientA, {Scope: "system/Observation.rs"}} {
 			t.Run(tt.name+" under "+holder.Scope, func(t *testing.T) {

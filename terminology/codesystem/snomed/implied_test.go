@@ -114,6 +114,7 @@ func TestFilters(t *testing.T) {
 
 // TestInactive checks which inactive texts and concepts $validate-code reports.
 func TestInactive(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$lookup?system="+sct+"&code="+snomedtest.Concept(37), "")
 	_, rest, _ := strings.Cut(w.Body.String(), `"name":"display","valueString":"`)
@@ -133,6 +134,7 @@ func TestInactive(t *testing.T) {
 
 // TestCodeWithTerm checks that a code with a term is valid without a message about its case.
 func TestCodeWithTerm(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/CodeSystem/$validate-code")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/CodeSystem/$validate-code?url="+sct+"&display=Clinical+finding&code=404684003|x|", "")
 	if got := w.Body.String(); !strings.Contains(got, `"normalized-code","valueCode":"404684003"`) || !strings.Contains(got, `"valueBoolean":true`) || strings.Contains(got, "issue") {
@@ -155,6 +157,7 @@ func TestListedExpressions(t *testing.T) {
 }
 
 func TestConceptMaps(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/ConceptMap/$translate")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100})
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "GET", "/ConceptMap/$translate?system="+sct+"&code="+snomedtest.Concept(3)+"&url="+url.QueryEscape(sct+"?fhir_cm="+snomedtest.CTV3Map), "")
 	if strings.Contains(w.Body.String(), "dependsOn") || strings.Contains(w.Body.String(), "product") {
@@ -177,6 +180,7 @@ func TestConceptMaps(t *testing.T) {
 
 // TestConceptMapVersions checks from which edition and version an implicit concept map comes.
 func TestConceptMapVersions(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/ConceptMap/$translate")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Date: "20250801"}, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 100, Swedish: true, Date: "20260531"})
 	old, current, sweden := international+"/version/20250801", international+"/version/20260801", swedish+"/version/20260531"
 	for _, test := range [][3]string{ // base of the URL, version, version of the map
@@ -206,6 +210,7 @@ func TestConceptMapVersions(t *testing.T) {
 
 // TestOperations checks $lookup, $subsumes and $validate-code, and which version they use.
 func TestOperations(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/CodeSystem/$subsumes")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100}, snomedtest.Edition{Concepts: 200, Swedish: true})
 	lookup := func(code, more string) string { return "/CodeSystem/$lookup?system=" + sct + "&code=" + code + more }
 	wantResponses(t, l, [][]string{
@@ -230,6 +235,7 @@ func TestOperations(t *testing.T) {
 // TestLookupProperties checks role groups, which $lookup returns unless an attribute is requested by its code, and alternate
 // identifiers.
 func TestLookupProperties(t *testing.T) {
+	terminologytest.RequireFeatures(t, "/CodeSystem/$lookup")
 	l := libraryOf(t, snomedtest.Edition{Concepts: 100, Identifiers: true})
 	list := func(name, code, value string) string {
 		return `{"name":"` + name + `","part":[{"name":"code","valueCode":"` + code + `"},{"name":"value",` + value + `}]}`
