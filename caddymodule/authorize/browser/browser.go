@@ -58,22 +58,26 @@ func RemoveSession(w http.ResponseWriter, r *http.Request) {
 	ClearPages(w)
 	RemoveCookie(w, SessionCookie)
 	RemoveCookie(w, LastRequestCookie)
-	for _, c := range r.Cookies() {
-		if strings.HasPrefix(c.Name, providerPrefix) && c.Value != "" {
-			ProviderVisit{SignedInAt: readVisit(c.Value).SignedInAt}.setCookie(w, c.Name)
-		}
-	}
+	EndProviderVisits(w, r)
 }
 
 // ProviderVisit is a record that the browser visited an identity provider and may be signed in there. It outlasts the gateway's
 // session, as the session at the provider can.
 type ProviderVisit struct {
 	SignedInAt time.Time // auth_time of the last person whom the provider returned; zero if none or unknown
-	Mark       string    // identifies the latest sign-in; "" after a sign-out
+	Mark       string    // identifies the latest sign-in at the provider
+	Stage      string    // VisitStarted, VisitCompleted or VisitSignedOut
 }
 
+// Stages of a [ProviderVisit].
 const (
-	visitPrefix   = "auth_time-" // precedes the seconds since 1970 in the cookie, a dot and the mark
+	VisitStarted   = "started"    // the provider has returned nobody in the latest sign-in
+	VisitCompleted = "completed"  // the provider has returned a person
+	VisitSignedOut = "signed-out" // that person signed out at the gateway, or someone else signed in
+)
+
+const (
+	visitPrefix   = "auth_time-" // precedes the seconds since 1970 in the cookie, the mark and the stage, separated by dots
 	visitLifetime = 30 * 24 * time.Hour
 )
 
@@ -83,7 +87,7 @@ func SetProviderVisit(w http.ResponseWriter, issuer string, visit ProviderVisit)
 }
 
 func (v ProviderVisit) setCookie(w http.ResponseWriter, name string) {
-	c := NewCookie(name, visitPrefix+strconv.FormatInt(max(0, v.SignedInAt.Unix()), 10)+"."+v.Mark)
+	c := NewCookie(name, visitPrefix+strconv.FormatInt(max(0, v.SignedInAt.Unix()), 10)+"."+v.Mark+"."+v.Stage)
 	c.MaxAge = int(visitLifetime.Seconds())
 	http.SetCookie(w, c)
 }
@@ -99,12 +103,32 @@ func FindProviderVisit(r *http.Request, issuer string) *ProviderVisit {
 }
 
 func readVisit(cookie string) (v ProviderVisit) {
-	text, mark, _ := strings.Cut(strings.TrimPrefix(cookie, visitPrefix), ".")
-	v.Mark = mark
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds > 0 {
-		v.SignedInAt = time.Unix(seconds, 0)
+	seconds, rest, _ := strings.Cut(strings.TrimPrefix(cookie, visitPrefix), ".")
+	v.Mark, v.Stage, _ = strings.Cut(rest, ".")
+	if n, err := strconv.ParseInt(seconds, 10, 64); err == nil && n > 0 {
+		v.SignedInAt = time.Unix(n, 0)
 	}
 	return v
+}
+
+// VisitMark returns the mark of the recorded visit at the identity provider with an issuer, or "".
+func VisitMark(r *http.Request, issuer string) string {
+	if visit := FindProviderVisit(r, issuer); visit != nil {
+		return visit.Mark
+	}
+	return ""
+}
+
+// EndProviderVisits records for all identity providers that the person whom the provider returned has signed out at the gateway, or
+// that someone else has signed in.
+func EndProviderVisits(w http.ResponseWriter, r *http.Request) {
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, providerPrefix) && c.Value != "" {
+			visit := readVisit(c.Value)
+			visit.Stage = VisitSignedOut
+			visit.setCookie(w, c.Name)
+		}
+	}
 }
 
 // RemoveProviderVisit deletes the record, because the browser was signed out at the identity provider.

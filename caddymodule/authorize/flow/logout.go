@@ -234,7 +234,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	if p == nil {
 		return "", nil
 	}
-	state, err := e.renderer.Sealer.Seal(w, r, "signed out", destination)
+	state, err := e.renderer.SealSignOut(w, r, p, destination)
 	if err != nil {
 		return "", err
 	}
@@ -248,13 +248,10 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 // callback receives the browser after logout at the provider. If the request is repeated after another sign-in, it shows the
 // confirmation page, because the page "signed out" would be false.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	destination, stateErr := e.renderer.Unseal(r, "signed out", r.URL.Query().Get("state"))
-	if stateErr != nil {
-		destination = "" // the session has ended regardless
-	}
+	destination, mark, _ := e.renderer.UnsealSignOut(r, r.URL.Query().Get("state")) // on error, the session has ended regardless
 	own, err := e.sessions.FindEndable(r)
-	if stateErr == nil && own == nil && err == nil {
-		forgetVisit(w, r, p)
+	if own == nil && err == nil {
+		forgetVisit(w, r, p, mark)
 	}
 	if destination == "" && (own != nil || err != nil) {
 		e.confirm(w, r, new(logoutRequest))
@@ -263,10 +260,12 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request, p *peo
 	e.finish(w, r, destination, "")
 }
 
-// forgetVisit deletes the record that the browser may be signed in at a provider. If the provider reports auth_time, the record is
-// kept, because the person may have declined to sign out there: a later sign-in then has a later auth_time.
-func forgetVisit(w http.ResponseWriter, r *http.Request, p *people.Provider) {
-	if visit := browser.FindProviderVisit(r, p.Issuer); visit != nil && visit.SignedInAt.IsZero() {
+// forgetVisit deletes the record that the browser may be signed in at a provider, after the sign-out from the sign-in with a mark. If
+// the provider reports auth_time, the record is kept, because the person may have declined to sign out there: a later sign-in then
+// has a later auth_time.
+func forgetVisit(w http.ResponseWriter, r *http.Request, p *people.Provider, mark string) {
+	visit := browser.FindProviderVisit(r, p.Issuer)
+	if visit != nil && mark != "" && visit.Mark == mark && visit.Stage == browser.VisitSignedOut && visit.SignedInAt.IsZero() {
 		browser.RemoveProviderVisit(w, p.Issuer)
 	}
 }

@@ -97,7 +97,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 		err = pending.setCookie(f.renderer.Sealer, w, r)
 	}
 	if err == nil {
-		started := browser.ProviderVisit{Mark: pending.mark()}
+		started := browser.ProviderVisit{Mark: pending.mark(), Stage: browser.VisitStarted}
 		if visit != nil {
 			started.SignedInAt = visit.SignedInAt
 		}
@@ -211,7 +211,7 @@ type authenticationResponse struct {
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
 	if response.identity != nil {
-		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime, Mark: response.pending.mark()})
+		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime, Mark: response.pending.mark(), Stage: browser.VisitCompleted})
 	}
 	if response.pending.Renewal && !isDisconnected(r, err) {
 		f.renewal.handleResponse(w, r, p, req, response, session, clientError(p, err))
@@ -270,22 +270,37 @@ func (f *federation) confirmOrContinue(w http.ResponseWriter, r *http.Request, p
 }
 
 // mustConfirm reports whether the person must confirm the identity of a response: if someone used this browser at the provider
-// before, or if the person differs from the login_hint, unless the person has authenticated at the provider since the start of the
-// sign-in and since the last visit. Without auth_time, the requested prompt decides. A typed address of the person confirms it.
+// before, or if the person differs from the login_hint, unless the person has just authenticated there. Without auth_time, the
+// requested prompt decides. A typed address of the person confirms the identity.
 func (a *authenticationResponse) mustConfirm(visit *browser.ProviderVisit, user *people.User) bool {
 	matches := func(hint string) bool { return hint == a.identity.Subject || user.MatchesLoginHint(hint) }
 	hint, ask := a.pending.TypedHint, a.pending.Request
+	isLatest := visit != nil && visit.Mark == a.pending.mark()
 	switch {
 	case hint != "" && matches(hint):
 		return false
-	case !a.pending.Visited && visit != nil && visit.Mark == a.pending.mark() && (ask.LoginHint == "" || matches(ask.LoginHint)):
+	case !a.pending.Visited && isLatest && (ask.LoginHint == "" || matches(ask.LoginHint)):
 		return false
 	case a.identity.AuthTime.IsZero():
 		return !ask.SwitchAccount && !slices.ContainsFunc(strings.Fields(ask.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
 	}
-	started := a.pending.StartedAt.Truncate(time.Second)
-	isNew := visit == nil || a.identity.AuthTime.After(visit.SignedInAt) || a.identity.AuthTime.Equal(started)
-	return a.identity.AuthTime.Before(started) || !isNew
+	return !a.isFresh(visit, isLatest)
+}
+
+// isFresh reports whether the person has authenticated at the provider since the start of the sign-in and since the last visit. If
+// another sign-in was started since, its auth_time must be known: its person may have authenticated after this start, though not
+// within a second.
+func (a *authenticationResponse) isFresh(visit *browser.ProviderVisit, isLatest bool) bool {
+	authTime, started := a.identity.AuthTime, a.pending.StartedAt.Truncate(time.Second)
+	switch {
+	case visit == nil || authTime.Before(started):
+		return false
+	case !authTime.After(started.Add(time.Second)):
+		return true
+	case !isLatest && (visit.Stage == browser.VisitStarted || visit.SignedInAt.IsZero()):
+		return false
+	}
+	return authTime.After(visit.SignedInAt)
 }
 
 // isDisconnected reports whether an error only means that the browser has disconnected, so there

@@ -313,7 +313,7 @@ func (a *accountSwitch) endSession(w http.ResponseWriter, r *http.Request, next 
 // logoutURL returns the provider's logout URL, which leads back to next through the gateway's logout endpoint, or "" if
 // unavailable.
 func (a *accountSwitch) logoutURL(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
-	state, err := a.renderer.Sealer.Seal(w, r, "signed out", next)
+	state, err := a.renderer.SealSignOut(w, r, p, next)
 	if err != nil {
 		return "", err
 	}

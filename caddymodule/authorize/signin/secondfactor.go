@@ -262,7 +262,7 @@ func (f *secondFactor) isUnanswered(r *http.Request, pending *pendingSecondFacto
 		return false, nil
 	}
 	visit := browser.FindProviderVisit(r, p.Issuer)
-	return visit != nil && visit.Mark == pending.Mark, nil
+	return visit != nil && visit.Mark == pending.Mark && visit.Stage == browser.VisitCompleted, nil
 }
 
 const (

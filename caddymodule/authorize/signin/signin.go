@@ -234,6 +234,9 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
+	if newSession.Provider == "" {
+		browser.EndProviderVisits(w, r)
+	}
 	req.FactorsRequested, req.justSignedIn, req.SignedIn = true, true, signedIn
 	req.Purpose.Continue(w, r, signedIn)
 }

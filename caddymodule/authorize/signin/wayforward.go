@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -103,6 +104,18 @@ func lastRequest(sealer *browser.Sealer, r *http.Request, state string) sealedRe
 		return sealedRequest{}
 	}
 	return decodeRequest(text)
+}
+
+// SealSignOut returns the state of a logout request to a provider, which leads back to next ("" for none).
+func (f *Renderer) SealSignOut(w http.ResponseWriter, r *http.Request, p *people.Provider, next string) (string, error) {
+	return f.Sealer.Seal(w, r, "signed out", browser.VisitMark(r, p.Issuer)+" "+next)
+}
+
+// UnsealSignOut returns the values of [Renderer.SealSignOut]: the URL to continue with, and the mark of the provider visit.
+func (f *Renderer) UnsealSignOut(r *http.Request, state string) (next, mark string, err error) {
+	text, err := f.Unseal(r, "signed out", state)
+	mark, next, _ = strings.Cut(text, " ")
+	return next, mark, err
 }
 
 // SessionHeader shows the signed-in person at the top of pages, with the button "Not you?". The button signs the person out and
@@ -242,6 +255,8 @@ func (s *SignIn) restart(w http.ResponseWriter, r *http.Request, p oauth2.Parame
 	case signedIn == nil && (again.byOtherPerson || again.sid != ""):
 		req.byOtherPerson = true
 		s.Begin(w, r, req)
+	case signedIn != nil && again.byOtherPerson && req.ChooseAccount != nil:
+		req.ChooseAccount(w, r, signedIn)
 	default:
 		s.ContinueOrBegin(w, r, req)
 	}

@@ -364,22 +364,71 @@ func TestPersonIsConfirmed(t *testing.T) {
 func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 	t.Parallel()
 	later := func(token *providertest.IDToken) { token.Claims["auth_time"] = time.Now().Add(10 * time.Second).Unix() }
-	for name, idToken := range map[string]func(*providertest.IDToken){"auth_time": later, "no auth_time": withoutAuthTime} {
+	signIn := func(b *authorizetest.Browser) *http.Response {
+		return b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+	}
+	for name, tt := range map[string]struct {
+		other, abandoned func(*providertest.IDToken) // ID tokens in the other and in the abandoned tab
+		inOtherTab       func(*testing.T, *authorizetest.Browser)
+	}{
+		"auth_time": {later, later, func(t *testing.T, b *authorizetest.Browser) {
+			authorizetest.WantCode(t, authorizetest.Location(t, signIn(b)))
+		}},
+		"no auth_time": {withoutAuthTime, withoutAuthTime, func(t *testing.T, b *authorizetest.Browser) {
+			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, signIn(b), "continue"))) // the provider had been visited
+		}},
+		"auth_time in one tab": {withoutAuthTime, later, func(t *testing.T, b *authorizetest.Browser) {
+			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, signIn(b), "continue")))
+		}},
+		"callback not loaded": {later, later, func(_ *testing.T, b *authorizetest.Browser) {
+			authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := providertest.Start(t)
 			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
 			abandoned := authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
-			p.Change(func(s *providertest.Settings) { s.IDToken = idToken })
-			r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
-			if name == "no auth_time" { // the provider had been visited
-				r = confirm(t, b, r, "continue")
-			}
-			authorizetest.WantCode(t, authorizetest.Location(t, r))
+			p.Change(func(s *providertest.Settings) { s.IDToken = tt.other })
+			tt.inOtherTab(t, b)
 			expireSession(b)
+			p.Change(func(s *providertest.Settings) { s.IDToken = tt.abandoned })
 			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(abandoned), "continue")))
 		})
 	}
+}
+
+// The provider's return from an earlier sign-out does not delete the record of a later visit.
+func TestEarlierSignOut(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = withoutAuthTime })
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
+	address := "/oauth2/logout/hospital?state=" + url.QueryEscape(signOut(b).Query().Get("state"))
+	b.Get(address)
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
+	signOut(b)
+	b.Get(address)
+	confirm(t, b, b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital")))), "other")
+}
+
+// "Use another account" on a question that has ended leads to the account page of the person who has signed in since.
+func TestOtherPersonAfterQuestion(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+	authorizetest.SignInAtProvider(b, nil)
+	expireSession(b)
+	ask := func() *http.Response {
+		return b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+	}
+	factor := authorizetest.FieldValue(t, authorizetest.Body(t, ask()), "factor")
+	confirm(t, b, ask(), "continue")
+	page := authorizetest.Body(t, b.Post("/oauth2/login", url.Values{"factor": {factor}, "decision": {"other"}}))
+	page = authorizetest.Body(t, b.Follow(b.Get(links(page)["Sign in to The App again"])))
+	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
 }
 
 // A question ends when the browser signs out, someone else signs in, or another sign-in at the provider begins.
@@ -391,6 +440,7 @@ func TestQuestionEnds(t *testing.T) {
 			confirm(t, b, b.Follow(b.Authorize(atProvider)), "continue")
 			returnFromSignOut(b)
 		},
+		"signed out without a session": func(_ *testing.T, b *authorizetest.Browser) { b.Get("/oauth2/logout") },
 		"another person signed in": func(_ *testing.T, b *authorizetest.Browser) {
 			b.SignInAlice(authorizetest.Request(url.Values{"identity_provider": {"local"}}))
 		},
