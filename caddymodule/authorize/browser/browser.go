@@ -58,7 +58,7 @@ func RemoveSession(w http.ResponseWriter, r *http.Request) {
 	ClearPages(w)
 	RemoveCookie(w, SessionCookie)
 	RemoveCookie(w, LastRequestCookie)
-	EndProviderVisits(w, r)
+	EndProviderVisits(w, r, "")
 }
 
 // ProviderVisit is a record that the browser visited an identity provider and may be signed in there. It outlasts the gateway's
@@ -119,12 +119,13 @@ func VisitMark(r *http.Request, issuer string) string {
 	return ""
 }
 
-// EndProviderVisits records for all identity providers that the person whom the provider returned has signed out at the gateway, or
-// that someone else has signed in.
-func EndProviderVisits(w http.ResponseWriter, r *http.Request) {
+// EndProviderVisits records for identity providers that the person whom the provider returned has signed out at the gateway, or that
+// someone else has signed in. except is the issuer of the provider that returned that other person, or "". A sign-in that has not
+// returned remains started, because its person may have authenticated at the provider.
+func EndProviderVisits(w http.ResponseWriter, r *http.Request, except string) {
 	for _, c := range r.Cookies() {
-		if strings.HasPrefix(c.Name, providerPrefix) && c.Value != "" {
-			visit := readVisit(c.Value)
+		visit := readVisit(c.Value)
+		if strings.HasPrefix(c.Name, providerPrefix) && c.Name != visitCookieName(except) && visit.Stage == VisitCompleted {
 			visit.Stage = VisitSignedOut
 			visit.setCookie(w, c.Name)
 		}

@@ -87,7 +87,11 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	acrValues, essential := req.providerACR(p)
 	pending := newPendingSignIn(p, req.Query)
 	visit := browser.FindProviderVisit(r, p.Issuer)
-	pending.SID, pending.Visited, pending.TypedHint = req.sid, visit != nil, r.URL.Query().Get("login_hint")
+	pending.SID, pending.Visited = req.sid, visit != nil
+	pending.OtherPending = visit != nil && visit.Stage == browser.VisitStarted
+	if !req.byOtherPerson { // otherwise, the hint in the URL is the app's
+		pending.TypedHint = r.URL.Query().Get("login_hint")
+	}
 	ask := &pending.Request
 	ask.LoginHint, ask.Prompt, ask.SwitchAccount, ask.MaxAge, ask.UILocales = hint, req.Parameters.Prompt, req.byOtherPerson, req.Parameters.MaxAge, req.Parameters.UILocales
 	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
@@ -210,9 +214,7 @@ type authenticationResponse struct {
 // again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
-	if response.identity != nil {
-		browser.SetProviderVisit(w, p.Issuer, browser.ProviderVisit{SignedInAt: response.identity.AuthTime, Mark: response.pending.mark(), Stage: browser.VisitCompleted})
-	}
+	f.recordVisit(w, r, p, response)
 	if response.pending.Renewal && !isDisconnected(r, err) {
 		f.renewal.handleResponse(w, r, p, req, response, session, clientError(p, err))
 		return
@@ -250,15 +252,33 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
+// recordVisit records that a provider has returned a person, or that it has returned nobody. Until then, or if the code exchange
+// fails, someone may have authenticated there.
+func (f *federation) recordVisit(w http.ResponseWriter, r *http.Request, p *people.Provider, response *authenticationResponse) {
+	visit, next := browser.FindProviderVisit(r, p.Issuer), browser.ProviderVisit{Mark: response.pending.mark(), Stage: browser.VisitCompleted}
+	isLatest := visit != nil && visit.Mark == next.Mark
+	switch {
+	case response.identity != nil && (isLatest || visit == nil || visit.Stage != browser.VisitStarted):
+		next.SignedInAt = response.identity.AuthTime
+	case response.identity != nil: // another sign-in has not returned, so the latest auth_time is unknown
+	case isLatest && response.parameters.Get("error") != "":
+		next.SignedInAt = visit.SignedInAt
+	default:
+		return
+	}
+	browser.SetProviderVisit(w, p.Issuer, next)
+}
+
 // confirmOrContinue continues with the person of a response. If the provider may have returned someone other than the person in
 // front of the browser, the person must confirm first.
 func (f *federation) confirmOrContinue(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, user *people.User, newSession session.Session) {
 	stored, err := f.renderer.Header.Sessions.FindByBrowser(r)
 	signsInAgain := stored != nil && stored.SID == response.pending.SID && stored.User == user.ID && !req.Parameters.HasPrompt("login")
+	replacesOther := stored != nil && stored.SID != response.pending.SID && stored.User != user.ID // who signed in after the start
 	switch {
 	case err != nil:
 		req.Purpose.Reject(w, r, err)
-	case !signsInAgain && response.mustConfirm(browser.FindProviderVisit(r, p.Issuer), user):
+	case replacesOther, !signsInAgain && response.mustConfirm(browser.FindProviderVisit(r, p.Issuer), user):
 		question := pendingSecondFactor{Session: newSession, Query: req.Query, Mark: response.pending.mark()}
 		if stored != nil {
 			question.ReplacedSID = stored.SID
@@ -275,32 +295,31 @@ func (f *federation) confirmOrContinue(w http.ResponseWriter, r *http.Request, p
 func (a *authenticationResponse) mustConfirm(visit *browser.ProviderVisit, user *people.User) bool {
 	matches := func(hint string) bool { return hint == a.identity.Subject || user.MatchesLoginHint(hint) }
 	hint, ask := a.pending.TypedHint, a.pending.Request
-	isLatest := visit != nil && visit.Mark == a.pending.mark()
+	isCurrent := visit != nil && visit.Mark == a.pending.mark() && visit.Stage == browser.VisitStarted
 	switch {
-	case hint != "" && matches(hint):
+	case isCurrent && hint != "" && matches(hint):
 		return false
-	case !a.pending.Visited && isLatest && (ask.LoginHint == "" || matches(ask.LoginHint)):
+	case isCurrent && !a.pending.Visited && (ask.LoginHint == "" || matches(ask.LoginHint)):
 		return false
 	case a.identity.AuthTime.IsZero():
 		return !ask.SwitchAccount && !slices.ContainsFunc(strings.Fields(ask.Prompt), func(word string) bool { return word == "login" || word == "select_account" })
 	}
-	return !a.isFresh(visit, isLatest)
+	return !a.isFresh(visit, isCurrent)
 }
 
 // isFresh reports whether the person has authenticated at the provider since the start of the sign-in and since the last visit. If
-// another sign-in was started since, its auth_time must be known: its person may have authenticated after this start, though not
-// within a second.
-func (a *authenticationResponse) isFresh(visit *browser.ProviderVisit, isLatest bool) bool {
+// another sign-in has not returned, its person may have authenticated after this start, though not within a second.
+func (a *authenticationResponse) isFresh(visit *browser.ProviderVisit, isCurrent bool) bool {
 	authTime, started := a.identity.AuthTime, a.pending.StartedAt.Truncate(time.Second)
 	switch {
 	case visit == nil || authTime.Before(started):
 		return false
 	case !authTime.After(started.Add(time.Second)):
 		return true
-	case !isLatest && (visit.Stage == browser.VisitStarted || visit.SignedInAt.IsZero()):
-		return false
+	case isCurrent:
+		return !a.pending.OtherPending && authTime.After(visit.SignedInAt)
 	}
-	return authTime.After(visit.SignedInAt)
+	return visit.Mark != a.pending.mark() && visit.Stage != browser.VisitStarted && !visit.SignedInAt.IsZero() && authTime.After(visit.SignedInAt)
 }
 
 // isDisconnected reports whether an error only means that the browser has disconnected, so there
@@ -408,6 +427,10 @@ type pendingSignIn struct {
 	StartedAt time.Time `json:"started,omitzero"`     // time of the redirect to the provider
 	Visited   bool      `json:"visited,omitempty"`    // whether the browser had visited the provider before
 	TypedHint string    `json:"typed_hint,omitempty"` // address typed on the sign-in page
+
+	// OtherPending is whether another sign-in at the provider was started and had not returned: its person may authenticate after
+	// this start.
+	OtherPending bool `json:"other_pending,omitempty"`
 }
 
 // mark identifies the sign-in in [browser.ProviderVisit].

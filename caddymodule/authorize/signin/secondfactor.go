@@ -126,6 +126,9 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	pending, err := f.readPending(r, p.Get("factor"))
 	switch {
 	case pending == nil:
+		if restartable, ok := errors.AsType[*restartableError](err); ok && p.Get("decision") == "other" {
+			restartable.request.byOtherPerson = true
+		}
 		f.renderer.ShowError(w, r, err)
 	case f.renderer.RejectIfError(w, r, pending.req, err):
 	case p.Get("decision") == "deny":

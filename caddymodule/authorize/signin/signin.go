@@ -234,9 +234,11 @@ func (s *sessionStarter) startSession(w http.ResponseWriter, r *http.Request, re
 		req.Purpose.Reject(w, r, err)
 		return
 	}
-	if newSession.Provider == "" {
-		browser.EndProviderVisits(w, r)
+	issuer := ""
+	if p := s.sessions.Accounts.Providers[newSession.Provider]; p != nil {
+		issuer = p.Issuer
 	}
+	browser.EndProviderVisits(w, r, issuer)
 	req.FactorsRequested, req.justSignedIn, req.SignedIn = true, true, signedIn
 	req.Purpose.Continue(w, r, signedIn)
 }

@@ -268,14 +268,11 @@ func returnFromSignOut(b *authorizetest.Browser) {
 
 func expireSession(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") }
 
-// confirm posts a decision on the page that asks whether to continue as Alice. It checks that nobody is signed in.
+// confirm posts a decision on the page that asks whether to continue as Alice, before she is signed in.
 func confirm(t *testing.T, b *authorizetest.Browser, r *http.Response, decision string) *http.Response {
 	t.Helper()
 	page := authorizetest.Body(t, r)
-	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
-	if b.HasSession() {
-		t.Error("signed in before the confirmation")
-	}
+	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account", "You’re signing in to")
 	return b.Post("/oauth2/login", url.Values{"factor": {authorizetest.FieldValue(t, page, "factor")}, "decision": {decision}})
 }
 
@@ -372,7 +369,7 @@ func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 		inOtherTab       func(*testing.T, *authorizetest.Browser)
 	}{
 		"auth_time": {later, later, func(t *testing.T, b *authorizetest.Browser) {
-			authorizetest.WantCode(t, authorizetest.Location(t, signIn(b)))
+			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, signIn(b), "continue")))
 		}},
 		"no auth_time": {withoutAuthTime, withoutAuthTime, func(t *testing.T, b *authorizetest.Browser) {
 			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, signIn(b), "continue"))) // the provider had been visited
@@ -383,6 +380,13 @@ func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 		"callback not loaded": {later, later, func(_ *testing.T, b *authorizetest.Browser) {
 			authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 		}},
+		"callback not loaded, then signed out": {later, later, func(_ *testing.T, b *authorizetest.Browser) {
+			authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+			b.Get("/oauth2/logout")
+		}},
+		"another person signed in meanwhile": {later, nil, func(_ *testing.T, b *authorizetest.Browser) {
+			b.SignIn(authorizetest.Request(url.Values{"identity_provider": {"local"}}), "bob", "other")
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -391,7 +395,9 @@ func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 			abandoned := authorizetest.FollowOnce(b, b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 			p.Change(func(s *providertest.Settings) { s.IDToken = tt.other })
 			tt.inOtherTab(t, b)
-			expireSession(b)
+			if name != "another person signed in meanwhile" {
+				expireSession(b)
+			}
 			p.Change(func(s *providertest.Settings) { s.IDToken = tt.abandoned })
 			authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(abandoned), "continue")))
 		})
@@ -687,4 +693,38 @@ func TestIgnoredPromptLogin(t *testing.T) {
 	if leave := authorizetest.Location(t, r); !strings.HasPrefix(leave.String(), p.Issuer+"/logout?") || b.HasSession() {
 		t.Errorf("sent to %s", leave)
 	}
+}
+
+// A sign-in that was started before and has not returned may have authenticated someone after a later start.
+func TestSignInStartedBefore(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	authTime := time.Now().Add(10 * time.Second)
+	p.Change(func(s *providertest.Settings) {
+		s.IDToken = func(token *providertest.IDToken) { token.Claims["auth_time"] = authTime.Unix() }
+	})
+	atProvider := authorizetest.Request(authorizetest.SelectProvider("hospital"))
+	authorizetest.FollowOnce(b, b.Authorize(atProvider)) // its callback is never loaded
+	authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(b.Authorize(atProvider)), "continue")))
+	expireSession(b)
+	p.Change(func(s *providertest.Settings) { s.AuthorizationError = "access_denied" })
+	b.Follow(b.Authorize(atProvider)) // returns nobody
+	authTime = authTime.Add(10 * time.Second)
+	p.Change(func(s *providertest.Settings) { s.AuthorizationError = "" })
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(b.Authorize(atProvider))))
+}
+
+// After "Use another account" and the sign-out at a provider that sends no auth_time, the next person is not asked.
+func TestVisitForgottenAfterQuestion(t *testing.T) {
+	t.Parallel()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = withoutAuthTime })
+	authorizetest.SignInAtProvider(b, nil)
+	expireSession(b)
+	atProvider := authorizetest.Request(authorizetest.SelectProvider("hospital"))
+	leave := authorizetest.Location(t, confirm(t, b, b.Follow(b.Authorize(atProvider)), "other"))
+	b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(leave.Query().Get("state")))
+	authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(b.Authorize(atProvider))))
 }
