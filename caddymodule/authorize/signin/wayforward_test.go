@@ -422,19 +422,32 @@ func TestEarlierSignOut(t *testing.T) {
 // "Use another account" on a question that has ended leads to the account page of the person who has signed in since.
 func TestOtherPersonAfterQuestion(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
-	authorizetest.SignInAtProvider(b, nil)
-	expireSession(b)
-	ask := func() *http.Response {
-		return b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+	for name, answersFirst := range map[string]bool{"another question was answered": false, "the question was answered": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := providertest.Start(t)
+			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+			p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
+			authorizetest.SignInAtProvider(b, nil)
+			expireSession(b)
+			ask := func() string {
+				page := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
+				return authorizetest.FieldValue(t, authorizetest.Body(t, page), "factor")
+			}
+			answer := func(factor, decision string) *http.Response {
+				return b.Post("/oauth2/login", url.Values{"factor": {factor}, "decision": {decision}})
+			}
+			first := ask()
+			answered := first
+			if !answersFirst {
+				answered = ask()
+			}
+			authorizetest.WantCode(t, authorizetest.Location(t, answer(answered, "continue")))
+			page := authorizetest.Body(t, answer(first, "other"))
+			page = authorizetest.Body(t, b.Follow(b.Get(links(page)["Sign in to The App again"])))
+			authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
+		})
 	}
-	factor := authorizetest.FieldValue(t, authorizetest.Body(t, ask()), "factor")
-	confirm(t, b, ask(), "continue")
-	page := authorizetest.Body(t, b.Post("/oauth2/login", url.Values{"factor": {factor}, "decision": {"other"}}))
-	page = authorizetest.Body(t, b.Follow(b.Get(links(page)["Sign in to The App again"])))
-	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams", "Use another account")
 }
 
 // A question ends when the browser signs out, someone else signs in, or another sign-in at the provider begins.
