@@ -54,7 +54,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 	return w
 }
 
-// follow follows redirects, and counts the people for whom the gateway contacts a provider.
+// follow follows redirects. It counts the people who make the gateway contact a provider.
 func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
 	switch r.URL.Path {
 	case "/oauth2/login/discovery", "/oauth2/callback/token":

@@ -259,6 +259,9 @@ func (m monolingual) HasLanguage(language string) bool {
 type Property struct {
 	// Code is the code of the property. URI identifies its meaning and may be empty.
 	Code, URI string
+
+	// GroupCode is the code of the property that contains the groups of values of this property ([Value].Group), or "".
+	GroupCode string
 }
 
 // IsStandard reports whether the property is the standard property of FHIR with this name, based on its URI or code. The code
@@ -284,7 +287,7 @@ type Value struct {
 	// Member is the name of the JSON member value[x], such as valueCode.
 	Member string
 
-	// Group is the number of the role group of SNOMED CT that contains the value, or 0.
+	// Group is the number of the group of values that contains the value, or 0.
 	Group uint16
 }
 

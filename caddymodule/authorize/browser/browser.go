@@ -71,7 +71,7 @@ type ProviderVisit struct {
 
 // Stages of a [ProviderVisit].
 const (
-	VisitStarted   = "started"    // the provider has returned nobody in the latest sign-in
+	VisitStarted   = "started"    // the latest sign-in has not returned a person
 	VisitCompleted = "completed"  // the provider has returned a person
 	VisitSignedOut = "signed-out" // that person signed out at the gateway, or someone else signed in
 )

@@ -253,7 +253,7 @@ func TestRestartLinkIsBound(t *testing.T) {
 	}
 }
 
-// The sign-in page of a launch for another person names the signed-in person and says that the app was opened with another account.
+// If a launch is for another person, the sign-in page names the signed-in person and asks for the other account.
 func TestLaunchForAnotherPerson(t *testing.T) {
 	t.Parallel()
 	var config authorize.Config

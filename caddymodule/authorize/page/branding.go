@@ -166,8 +166,7 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// url returns the URL of the logo, which is served at path, or "" if there is none. The URL is different for each image, so that
-// browsers can cache it.
+// url returns the URL at which path serves the logo, or "" without a logo. Each image has its own URL, so that browsers can cache it.
 func (l *Logo) url(path string) string {
 	if l == nil {
 		return ""

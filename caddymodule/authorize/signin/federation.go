@@ -252,8 +252,8 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
-// recordVisit records that a provider has returned a person, or that it has returned nobody. Until then, or if the code exchange
-// fails, someone may have authenticated there.
+// recordVisit records the result of a sign-in at a provider: a person, or an error response. If the code exchange fails, the sign-in
+// remains started, because the person may have authenticated there.
 func (f *federation) recordVisit(w http.ResponseWriter, r *http.Request, p *people.Provider, response *authenticationResponse) {
 	visit, next := browser.FindProviderVisit(r, p.Issuer), browser.ProviderVisit{Mark: response.pending.mark(), Stage: browser.VisitCompleted}
 	isLatest := visit != nil && visit.Mark == next.Mark
@@ -605,6 +605,7 @@ func (f *rejectionPage) signOut(w http.ResponseWriter, r *http.Request, p *peopl
 	next := providerURL(p, sealed, req.byOtherPerson)
 	var target string
 	if err == nil {
+		browser.EndProviderVisits(w, r, "")
 		target, err = f.accountSwitch.logoutURL(w, r, p, rejected.IDToken, next)
 	}
 	if err != nil {

@@ -320,9 +320,6 @@ func (a *accountSwitch) logoutURL(w http.ResponseWriter, r *http.Request, p *peo
 	if len(state) <= maxLogoutStateSize {
 		target, err = p.Client.EndSessionURL(r.Context(), idToken, a.issuer+endpoint.Logout+"/"+p.Key, state)
 	}
-	if target != "" {
-		browser.EndProviderVisits(w, r, "")
-	}
 	if err != nil {
 		a.logger.WarnContext(r.Context(), "provider logout skipped: logout URL unavailable", "idp", p.Key, "error", err)
 	}

@@ -39,15 +39,20 @@ type secondFactor struct {
 // requireConfirmation asks the person in front of the browser whether to continue as the user whom a provider returned. Until then,
 // there is no session.
 func (f *secondFactor) requireConfirmation(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, question pendingSecondFactor) {
-	session := &question.Session
 	audit.RecordAuthenticated(r.Context())
+	f.redirect(w, r, req, user, question, errOtherPerson)
+}
+
+// redirect redirects the browser to the page of a pending sign-in. prompt=none forbids the page (OpenID Connect Core §3.1.2.1): the
+// request is then rejected with silentErr.
+func (f *secondFactor) redirect(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, pending pendingSecondFactor, silentErr *oauth2.Error) {
 	if req.Parameters.HasPrompt("none") {
-		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: errOtherPerson})
-		req.Purpose.Reject(w, r, errOtherPerson)
+		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: pending.Session.UpstreamPerson(), Err: silentErr})
+		req.Purpose.Reject(w, r, silentErr)
 		return
 	}
-	session.User, session.CredentialDigest = user.ID, user.Credential()
-	f.pending.redirect(w, r, req, question)
+	pending.Session.User, pending.Session.CredentialDigest = user.ID, user.Credential()
+	f.pending.redirect(w, r, req, pending)
 }
 
 // showConfirmation shows the page for [secondFactor.requireConfirmation]. It offers only another account if the request does not
@@ -77,8 +82,10 @@ func (f *secondFactor) confirm(w http.ResponseWriter, r *http.Request, pending *
 	}
 }
 
-// require continues after the first factor. It requests the second factor, or starts the session if none is enrolled. prompt=none
-// forbids the page (OpenID Connect Core §3.1.2.1).
+// errSilentFactor means that the request does not allow the page for the second factor.
+var errSilentFactor = &oauth2.Error{Code: "login_required", Description: "a second factor is required, but prompt=none does not allow a page"}
+
+// require continues after the first factor. It requests the second factor, or starts the session if none is enrolled.
 func (f *secondFactor) require(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
 	audit.RecordAuthenticated(r.Context())
 	enrolled, err := f.factors.Load(r.Context(), user)
@@ -90,14 +97,7 @@ func (f *secondFactor) require(w http.ResponseWriter, r *http.Request, req *Requ
 		f.start.startSession(w, r, req, user, session)
 		return
 	}
-	if req.Parameters.HasPrompt("none") {
-		err := &oauth2.Error{Code: "login_required", Description: "a second factor is required, but prompt=none does not allow a page"}
-		f.renderer.Trail.Record(r.Context(), audit.Event{Kind: audit.KindSignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.UpstreamPerson(), Err: err})
-		req.Purpose.Reject(w, r, err)
-		return
-	}
-	session.User, session.CredentialDigest = user.ID, user.Credential()
-	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.Query})
+	f.redirect(w, r, req, user, pendingSecondFactor{Session: session, Query: req.Query}, errSilentFactor)
 }
 
 // readPending reads a pending second factor and rechecks the account and session.
@@ -252,17 +252,10 @@ func (f *secondFactor) isStillSignedIn(r *http.Request, pending *pendingSecondFa
 // isUnanswered reports whether the browser still has the session of the time of the question, and has neither signed out nor
 // started another sign-in at the provider since.
 func (f *secondFactor) isUnanswered(r *http.Request, pending *pendingSecondFactor) (bool, error) {
-	stored, err := f.sessions.FindByBrowser(r)
-	if err != nil {
-		return false, err
-	}
-	sid := ""
-	if stored != nil {
-		sid = stored.SID
-	}
+	sid, err := f.renderer.Header.sid(r)
 	p := f.accounts.Providers[pending.Session.Provider]
-	if p == nil || sid != pending.ReplacedSID {
-		return false, nil
+	if err != nil || p == nil || sid != pending.ReplacedSID {
+		return false, err
 	}
 	visit := browser.FindProviderVisit(r, p.Issuer)
 	return visit != nil && visit.Mark == pending.Mark && visit.Stage == browser.VisitCompleted, nil
@@ -281,19 +274,19 @@ const (
 
 var errSecondFactorExpired = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
 
-// pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by no other endpoint. The
+// pendingSecondFactor is a sign-in after the first factor, or one that the person must confirm. It is not a session and is accepted by no other endpoint. The
 // browser stores it in sealed form, so that abandoned sign-ins use no memory.
 type pendingSecondFactor struct {
 	ID          string          `json:"id"`
 	Session     session.Session `json:"session"`       // session to start
 	SID         string          `json:"sid,omitempty"` // sid of the existing session to step up instead
 	PasskeyOnly bool            `json:"passkey_only"`  // only passkeys are accepted, not codes
+	Query       string          `json:"query"`         // query of the authorization request
 
 	// Mark is the mark of the provider visit if the person must confirm the sign-in ([secondFactor.requireConfirmation]); otherwise
 	// "". ReplacedSID is the sid of the browser's session at that time, or "".
 	Mark        string `json:"mark,omitempty"`
 	ReplacedSID string `json:"replaced_sid,omitempty"`
-	Query       string `json:"query"` // query of the authorization request
 
 	sealed string
 	user   *people.User

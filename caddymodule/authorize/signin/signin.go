@@ -190,6 +190,7 @@ func (s *SignIn) beginAfterRefusal(w http.ResponseWriter, r *http.Request, req *
 		case p == nil:
 			return next, nil
 		}
+		browser.EndProviderVisits(w, r, "")
 		target, err := s.accountSwitch.logoutURL(w, r, p, refused.UpstreamIDToken, next)
 		return cmp.Or(target, next), err
 	})
@@ -346,13 +347,9 @@ func (f *Renderer) redirectSealed(w http.ResponseWriter, r *http.Request, req *R
 
 // sealRequest seals a request for the sign-in page.
 func (f *Renderer) sealRequest(w http.ResponseWriter, r *http.Request, req *Request) (string, error) {
-	stored, err := f.Header.Sessions.FindByBrowser(r)
+	sid, err := f.Header.sid(r)
 	if err != nil {
 		return "", err
-	}
-	sid := ""
-	if stored != nil {
-		sid = stored.SID
 	}
 	return f.Sealer.Seal(w, r, loginPurpose, sealedRequest{sid, req.byOtherPerson, req.Query}.encode())
 }

@@ -152,6 +152,15 @@ func (h *SessionHeader) person(r *http.Request) *session.SignedInPerson {
 	return signedIn
 }
 
+// sid returns the sid of the browser's session, or "" if there is none.
+func (h *SessionHeader) sid(r *http.Request) (string, error) {
+	stored, err := h.Sessions.FindByBrowser(r)
+	if stored == nil || err != nil {
+		return "", err
+	}
+	return stored.SID, nil
+}
+
 // PageQuery returns the query of a sign-in for a page of the gateway, for [SessionHeader]. It accepts the parameters of the
 // sign-in page, such as "to".
 func PageQuery(parameters url.Values) string { return pageQueryPrefix + parameters.Encode() }

@@ -266,6 +266,24 @@ func returnFromSignOut(b *authorizetest.Browser) {
 	b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(signOut(b).Query().Get("state")))
 }
 
+// visitedBrowser returns a provider with ID tokens altered by idToken, and a browser in which Alice signed in there.
+func visitedBrowser(t *testing.T, idToken func(*providertest.IDToken)) (*providertest.Provider, *authorizetest.Browser) {
+	t.Helper()
+	p := providertest.Start(t)
+	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
+	p.Change(func(s *providertest.Settings) { s.IDToken = idToken })
+	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
+	return p, b
+}
+
+// returningBrowser is like visitedBrowser, but her session at the gateway has expired.
+func returningBrowser(t *testing.T, idToken func(*providertest.IDToken)) (*providertest.Provider, *authorizetest.Browser) {
+	t.Helper()
+	p, b := visitedBrowser(t, idToken)
+	expireSession(b)
+	return p, b
+}
+
 func expireSession(b *authorizetest.Browser) { delete(b.Cookies, "__Host-fhir-session") }
 
 // confirm posts a decision on the page that asks whether to continue as Alice, before she is signed in.
@@ -295,7 +313,7 @@ func TestPersonIsConfirmed(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		idToken     func(*providertest.IDToken)
-		before      func(*authorizetest.Browser) // after the first sign-in; nil: there is none
+		before      func(*authorizetest.Browser) // called after a first sign-in; nil for no first sign-in
 		signIn      func(*authorizetest.Browser) *http.Response
 		wantConfirm bool
 	}{
@@ -407,10 +425,7 @@ func TestPersonOfOtherTabIsConfirmed(t *testing.T) {
 // The provider's return from an earlier sign-out does not delete the record of a later visit.
 func TestEarlierSignOut(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	p.Change(func(s *providertest.Settings) { s.IDToken = withoutAuthTime })
-	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
+	_, b := visitedBrowser(t, withoutAuthTime)
 	address := "/oauth2/logout/hospital?state=" + url.QueryEscape(signOut(b).Query().Get("state"))
 	b.Get(address)
 	authorizetest.WantCode(t, authorizetest.SignInAtProvider(b, nil))
@@ -425,11 +440,7 @@ func TestOtherPersonAfterQuestion(t *testing.T) {
 	for name, answersFirst := range map[string]bool{"another question was answered": false, "the question was answered": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := providertest.Start(t)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-			p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
-			authorizetest.SignInAtProvider(b, nil)
-			expireSession(b)
+			_, b := returningBrowser(t, olderSignIn)
 			ask := func() string {
 				page := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 				return authorizetest.FieldValue(t, authorizetest.Body(t, page), "factor")
@@ -469,11 +480,7 @@ func TestQuestionEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := providertest.Start(t)
-			b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-			p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
-			authorizetest.SignInAtProvider(b, nil)
-			expireSession(b)
+			_, b := returningBrowser(t, olderSignIn)
 			factor := authorizetest.FieldValue(t, authorizetest.Body(t, b.Follow(b.Authorize(atProvider))), "factor")
 			then(t, b)
 			cookie := b.Cookies["__Host-fhir-session"]
@@ -488,11 +495,7 @@ func TestQuestionEnds(t *testing.T) {
 // twice.
 func TestOtherPersonThanReturned(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
-	authorizetest.SignInAtProvider(b, nil)
-	expireSession(b)
+	p, b := returningBrowser(t, olderSignIn)
 	question := b.Follow(b.Authorize(authorizetest.Request(authorizetest.SelectProvider("hospital"))))
 	page := authorizetest.Body(t, question)
 	question.Body = io.NopCloser(strings.NewReader(page))
@@ -522,7 +525,7 @@ func TestPersonNotPermittedByRequest(t *testing.T) {
 	}
 }
 
-// An app that forbids pages is told that the person must sign in, because the provider may return the previous person.
+// With prompt=none, the app gets login_required instead of the question.
 func TestPersonIsNotConfirmedSilently(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -695,10 +698,7 @@ func TestErrorPageOfInvalidRequest(t *testing.T) {
 // If a provider ignores prompt=login, the signed-in person is asked, too.
 func TestIgnoredPromptLogin(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	p.Change(func(s *providertest.Settings) { s.IDToken = olderSignIn })
-	authorizetest.SignInAtProvider(b, nil)
+	p, b := visitedBrowser(t, olderSignIn)
 	request := url.Values{"identity_provider": {"hospital"}, "prompt": {"login"}}
 	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Request(request))))
 	authorizetest.WantText(t, page, "Choose an account", "Continue as Alice Adams")
@@ -722,7 +722,7 @@ func TestSignInStartedBefore(t *testing.T) {
 	authorizetest.WantCode(t, authorizetest.Location(t, confirm(t, b, b.Follow(b.Authorize(atProvider)), "continue")))
 	expireSession(b)
 	p.Change(func(s *providertest.Settings) { s.AuthorizationError = "access_denied" })
-	b.Follow(b.Authorize(atProvider)) // returns nobody
+	b.Follow(b.Authorize(atProvider)) // ends with an error of the provider
 	authTime = authTime.Add(10 * time.Second)
 	p.Change(func(s *providertest.Settings) { s.AuthorizationError = "" })
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(b.Authorize(atProvider))))
@@ -731,11 +731,7 @@ func TestSignInStartedBefore(t *testing.T) {
 // After "Use another account" and the sign-out at a provider that sends no auth_time, the next person is not asked.
 func TestVisitForgottenAfterQuestion(t *testing.T) {
 	t.Parallel()
-	p := providertest.Start(t)
-	b := authorizetest.NewBrowser(t, authorizetest.NewFederatedServer(t, p, nil))
-	p.Change(func(s *providertest.Settings) { s.IDToken = withoutAuthTime })
-	authorizetest.SignInAtProvider(b, nil)
-	expireSession(b)
+	_, b := returningBrowser(t, withoutAuthTime)
 	atProvider := authorizetest.Request(authorizetest.SelectProvider("hospital"))
 	leave := authorizetest.Location(t, confirm(t, b, b.Follow(b.Authorize(atProvider)), "other"))
 	b.Get("/oauth2/logout/hospital?state=" + url.QueryEscape(leave.Query().Get("state")))

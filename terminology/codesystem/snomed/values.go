@@ -27,6 +27,9 @@ const (
 	attributeColumn   = "valueId"
 )
 
+// roleGroup is the property that contains the attributes of a role group.
+const roleGroup = "609096000"
+
 // properties computes the values of the properties of concepts.
 type properties struct {
 	snapshot *snapshot
@@ -43,7 +46,7 @@ func newProperties(s *snapshot) *properties {
 		{Code: "sufficientlyDefined"}, {Code: "normalForm"}, {Code: "normalFormTerse"},
 	}}
 	for _, kind := range s.attributes.kinds {
-		p.list = append(p.list, codesystem.Property{Code: string(s.code(kind))})
+		p.list = append(p.list, codesystem.Property{Code: string(s.code(kind)), GroupCode: roleGroup})
 	}
 	var schemes []sctid
 	for _, id := range slices.Sorted(maps.Keys(s.refsets)) {

@@ -31,7 +31,7 @@ func TestTable(t *testing.T) {
 	code, display, flags := s.Concept(red)
 	got := fmt.Sprintln(ok, string(code), string(display), flags&codesystem.FlagHasDesignations != 0, s.Len(), s.Language(), s.Hierarchy.Children(red.Number),
 		s.Hierarchy.Parents(1), string(s.Code(codesystem.ConceptAt(1))), s.Filterable.Properties(), s.Multilingual.HasLanguage("de"), string(s.Annotations.Definition(red)))
-	if want := "true red Red true 2 en [1] [0] pink [{hue }] true as blood\n"; got != want {
+	if want := "true red Red true 2 en [1] [0] pink [{hue  }] true as blood\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if found := s.Searchable.SearchIndex("de"); found == nil || len(s.AppendTexts(nil, red)) != 2 || len(s.AppendValues(nil, red)) != 1 {

@@ -110,7 +110,7 @@ type ConceptProperty struct {
 	// Source is the canonical of the supplement that contains the property; "" if it is from the code system.
 	Source string
 
-	// Subproperties are the attributes of a role group of SNOMED CT, which has no value.
+	// Subproperties are the values of a group, which has no value of its own.
 	Subproperties []ConceptProperty
 }
 
@@ -192,16 +192,13 @@ func (c *Concept) addRelated(requested []string, cs *definitions.CodeSystem, nam
 	}
 }
 
-// roleGroup is the property of SNOMED CT that contains the attributes of a role group.
-const roleGroup = "609096000"
-
 // addProperties adds the requested properties of a code system or supplement, except those that other code derives. If all
-// properties are requested, attributes in role groups are only subproperties.
+// properties are requested, values in groups are only subproperties.
 func (c *Concept) addProperties(requested []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
 	groups := make(map[uint16]int) // indexes in c.Properties
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
-		inGroup := v.Group > 0 && isRequested(requested, roleGroup)
+		inGroup := v.Group > 0 && isRequested(requested, p.GroupCode)
 		if !inGroup && !isRequested(requested, p.Code) || p.IsStandard("inactive") || p.IsStandard("parent") || p.IsStandard("child") {
 			continue
 		}
@@ -214,7 +211,7 @@ func (c *Concept) addProperties(requested []string, cs *definitions.CodeSystem, 
 			i, ok := groups[v.Group]
 			if !ok {
 				i = len(c.Properties)
-				groups[v.Group], c.Properties = i, append(c.Properties, ConceptProperty{Code: roleGroup, Source: source})
+				groups[v.Group], c.Properties = i, append(c.Properties, ConceptProperty{Code: p.GroupCode, Source: source})
 			}
 			c.Properties[i].Subproperties = append(c.Properties[i].Subproperties, property)
 		}
@@ -266,7 +263,7 @@ func writeProperties(w *parameters.Writer, list []ConceptProperty, source string
 	}
 }
 
-// value returns the part "value" for a property, which role groups omit.
+// value returns the part "value" for a property, which groups omit.
 func (p *ConceptProperty) value() parameters.OutPart {
 	if p.Type == "" {
 		return parameters.OutPart{}
